@@ -164,7 +164,7 @@ RESULT_CASES = [
     ("another_type", trial([1.0]), "type", "must be a NumPy array, and yours is of type `list`"),
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
     ("another_type", trial(x, expected=(x, x)), "type", "must be a tuple of 2"),
-    ("ignored_input", trial(x), "constant", "gives the same result whatever it is given"),
+    ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
     ("multiplied", trial(3 * x), "factor", "the right one times 1.5"),

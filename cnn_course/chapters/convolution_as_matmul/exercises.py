@@ -193,7 +193,7 @@ def _multiplied(multiply, columns=columns_of):
 
 
 def _copied_by_threads_with_results(weight, columns):
-    """Multiply, with zeros for the pixels that a thread without a result of its own would have copied."""
+    """Multiply, with zeros for the pixels that a thread without a result would have copied."""
     first = np.arange(len(weight))[:, None] // TILE * TILE
     copied = first + np.arange(weight.shape[1]) % TILE < len(weight)
     return product(weight * copied, columns)

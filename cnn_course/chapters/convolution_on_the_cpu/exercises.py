@@ -373,7 +373,7 @@ def _circular(signal, delay=None):
 
 
 def _tells_the_delay(attempt):
-    """Demand the delay in the message of its refusal, as a number of its own."""
+    """Demand the delay in the message of its refusal, as a separate number."""
     for delay in (40, -30):
         refusal = call(attempt, case(np.arange(5.0), delay))
         if not re.search(rf"(?<![\d.-]){delay}(?!\d)", str(refusal.error)):
@@ -429,7 +429,7 @@ autocorrelation = Exercise(
 
 
 def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
-    """Return an FFT convolution that differs from the right one where told."""
+    """Return an FFT convolution that differs from the right one where its arguments say so."""
 
     def conv(image, kernel):
         product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))

@@ -121,7 +121,7 @@ def with_stale_tail(a, b):
 
 
 def _copied_by_threads_with_results(a, b):
-    """Multiply, with zeros for what a thread without a result of its own would have copied."""
+    """Multiply, with zeros for what a thread without a result would have copied."""
     rows, columns = np.indices((len(a), b.shape[1]))
     k = np.arange(a.shape[1])[:, None, None] % TILE
     in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
@@ -355,7 +355,7 @@ def _unturned(x, weight, bias):
 
 
 def _layers(rng):
-    # Never more images than features: an element of the bias for each image is then a mistake of its own.
+    # Never more images than features: an element of the bias for each image is then a different mistake.
     shapes = [(2, 3, 4), (1, 5, 3), (3, 4, 7), (5, 7, 6), (4, 9, 10), (6, 2, 13)]
     return [
         launch(

@@ -67,7 +67,7 @@ axpy_kernel = KernelExercise(
 
 
 def _on_gpu(attempt, x):
-    """Call a function that launches, and tell what only its launch can show."""
+    """Call a function that launches, and report what only its launch can show."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -171,7 +171,7 @@ def _once_in_all(kernels, sizes, results):
 def _plans(rng):
     """Draw programs, each cut into kernels in several ways."""
     yield [[("y", ("x",))]], {"x": 4, "y": 8}, ("y",)
-    # A by-product that nobody wants.
+    # A by-product that nothing uses.
     yield [[("a", ("x",)), ("mask", ("a",)), ("y", ("a",))]], {"x": 4, "a": 8, "mask": 16, "y": 32}, ("y",)
     chain = [("a", ("x",)), ("b", ("a", "bias")), ("c", ("b",)), ("d", ("c", "x", "x"))]
     fork = [("a", ("x",)), ("b", ("a", "a")), ("c", ("a", "y")), ("d", ("b", "c"))]

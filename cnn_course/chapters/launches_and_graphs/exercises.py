@@ -39,7 +39,7 @@ def _bus(
     whole_batches=False,
     moved=0,
 ):
-    """Count the bytes of an epoch; every keyword is somebody's way to get them wrong."""
+    """Count the bytes of an epoch; every keyword is a way to get them wrong."""
     steps = -(-images // batch_size) if steps is None else steps(images, batch_size)
     if resident:
         return index * images + rate * rates * steps + few + moved * images * pixels
@@ -510,7 +510,7 @@ def _begun_with(run):
 def _trained(
     images, labels, order, lrs, batch_size, *, batch=None, rate=None, cursor=1, totals=True, trains=True
 ):
-    """Train in float64 for as many steps as there are rates but one, so that nobody runs past the last.
+    """Train in float64 for as many steps as there are rates but one, so that no step runs past the last.
 
     `batch` and `rate` say which ones step k uses, `cursor` how far it moves in a step.
     """

@@ -115,7 +115,7 @@ def overlap_timeline(steps, fill, copy, kernels, streams):
     fill, copy, kernels : float
         Durations for one batch: the host gathers it, the bus carries it, the GPU computes.
     streams : bool
-        Whether copies have a stream of their own, and two buffers on either side. If not, the copy waits for
+        Whether copies have their own stream, and two buffers on either side. If not, the copy waits for
         the kernels before it, and the host for the copy.
 
     Returns
@@ -239,7 +239,7 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
     _draw_slots(axes[0], most, found.blocks, warps)
     names = list(found.limits)
     colours = [plots.ORANGE if name in found.limited_by else plots.FAINT for name in names]
-    # A bar much longer than the shortest tells nothing more, and would hide that one.
+    # A bar much longer than the shortest shows nothing more, and would hide that one.
     drawn = [min(found.limits[name], _LONGEST_BAR) for name in names]
     axes[1].barh(names, drawn, color=colours, height=0.6)
     for place, name in enumerate(names):

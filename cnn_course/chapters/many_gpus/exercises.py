@@ -136,7 +136,7 @@ def _workers(rng):
 
 
 def _near(result, right, rtol):
-    """Tell whether a result is right, but for errors of this part of its largest number."""
+    """Return whether a result is right, but for errors of this part of its largest number."""
     numbers = isinstance(result, np.ndarray) and result.shape == right.shape and result.dtype.kind == "f"
     return numbers and bool(np.abs(result - right).max() <= rtol * np.abs(right).max())
 
@@ -160,9 +160,8 @@ def _shows_a_busy_workers_nan(attempt):
     if not np.isnan(attempt(gradients, np.array([0, 4, 7]))[0]):
         raise Wrong(
             "NaN hidden",
-            "Right, until a worker that has images comes to NaN: yours takes another number for it, and "
-            "nobody learns that something has gone wrong. Leave out the workers without images, and no other "
-            "NaN.",
+            "Right, until the gradient of a worker with images is NaN: yours hides it, and so hides that "
+            "something has gone wrong. Leave out only the workers without images.",
         )
 
 
@@ -247,12 +246,12 @@ def _sums(size, length):
 
 _SENDS_FIRST = (
     "everyone sends first",
-    "Deadlock. `send` returns when the right neighbour has taken the chunk, and here everyone sends and "
-    "nobody takes. Let every second worker receive first and send then.",
+    "Deadlock. `send` returns when the right neighbour has taken the chunk, but here every worker sends "
+    "and none receives. Let every second worker receive first and then send.",
 )
 _RECEIVES_FIRST = (
     "everyone receives first",
-    "Deadlock. Everyone waits to receive, and nobody has sent anything. Let every second worker send first.",
+    "Deadlock: every worker waits to receive, and none has sent. Let every second worker send first.",
 )
 
 
@@ -266,12 +265,11 @@ def _together(program, arrays):
         if "ended" in found.waits:
             raise Wrong(
                 "waits for ever",
-                "Deadlock: somebody waits for a worker that has ended. Everyone sends as often as it "
-                "receives.",
+                "Deadlock: a worker waits for one that has ended. Each must send as often as it receives.",
                 who,
             ) from None
         if len(arrays) == 1:
-            text = "A single worker has nobody to send to: it must neither send nor receive."
+            text = "A single worker has no neighbour: it must neither send nor receive."
             raise Wrong("sends alone", text, who) from None
         name = {("send",): _SENDS_FIRST, ("receive",): _RECEIVES_FIRST}.get(tuple(waits))
         raise Wrong(*(name or ("waits for ever", "Deadlock: everyone waits.")), who) from None
@@ -341,8 +339,8 @@ def _walk(
 
 _TOO_MANY = (
     "one step too many",
-    "There are steps too many: W - 1 in each phase are enough, `range(size - 1)`, as a chunk need not come "
-    "back to where it began. A single worker has none, and nobody to send to.",
+    "One step too many: W - 1 in each phase are enough, `range(size - 1)`, since a chunk need not come back "
+    "to where it began. A single worker has no steps.",
 )
 _NOT_INTO_THE_CHUNK = (
     "list instead of array",
@@ -397,14 +395,14 @@ def _alike(attempt):
 
 
 def _ledger(attempt, size=3, length=6):
-    """Say whose numbers an entry holds that is wrong, and of which chunk; empty if that cannot be told.
+    """Say which worker's numbers a wrong entry holds, and of which chunk; empty if that is unclear.
 
     Raises
     ------
     Wrong
         If an entry has numbers of another chunk.
     """
-    # Each chunk of each worker has a decimal digit of its own, which counts how often it is there.
+    # Each chunk of each worker has its own decimal digit, which counts how often it is there.
     chunk_of = [place * size // length for place in range(length)]
     arrays = [np.array([10.0 ** (rank * size + chunk) for chunk in chunk_of]) for rank in range(size)]
     told = ()

@@ -319,7 +319,7 @@ stochastic_kernel = KernelExercise(
 
 
 def _gradients(rng):
-    """Draw gradients, in some launches with one that is not finite at a place of its own."""
+    """Draw gradients, in some launches with one that is not finite, each at another place."""
     for size, scale, bad, place, before in [
         (5, 4, None, 0, 0),
         (23, 1024, np.inf, 20, 0),
@@ -355,7 +355,7 @@ def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / sc
 
 
 def _counted(gradients, scale, found_inf):
-    """Count what is not finite, where a yes or no is wanted."""
+    """Count what is not finite, where the kernel should say yes or no."""
     with np.errstate(all="ignore"):
         count = np.count_nonzero(~np.isfinite(gradients))
         return np.float64(gradients) / scale[0], np.int32(found_inf + count)

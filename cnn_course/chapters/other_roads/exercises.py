@@ -59,7 +59,7 @@ class RoadExercise(Exercise):
         try:
             return _spaceless(attempt(*given[0].shape)) == _spaceless(self.broken(*given[0].shape))
         except Exception:
-            return False  # whatever it is, it is told when the cases are run
+            return False  # the run of the cases reports it
 
 
 def _spaceless(value):
@@ -112,7 +112,7 @@ def _fault(error):
     if kind == "address":
         return "out of bounds", _OUT_OF_BOUNDS
     if kind == "barrier":
-        return "divergent barrier", "A barrier is waited at for ever: some of the threads never come to it."
+        return "divergent barrier", "Some threads wait at a barrier for ever, as others never reach it."
     return "fails", f"The launch fails: {plain(str(error)).strip().splitlines()[0]}"
 
 
@@ -129,7 +129,7 @@ def _block_sums(x, tree=lambda part: part.sum(), tail=0.0):
 
 
 def _run_block_sums(attempt, x):
-    """Compile and run the kernel as CUDA C++, then in OpenCL; that order names faults, and harms nobody."""
+    """Compile and run the kernel as CUDA C++, then in OpenCL; that order names faults, and does no harm."""
     text = attempt()
     _insist_on_text(text, "block_sums")
     # OpenCL C has these words without underscores, too.
@@ -192,7 +192,7 @@ def _refuse_what_is_seen(code):
             raise Wrong(
                 "past the local array",
                 f"Work-item {touch.item} touches `{seen.array}[{touch.place}]`, and the array has "
-                f"{seen.size} places. What lies there is somebody else's, or nobody's.",
+                f"{seen.size} places. What lies there is not yours.",
             )
     if len(set(seen.barriers)) > 1:
         raise Wrong(
@@ -346,7 +346,7 @@ class Addresses:
         self.stored, self.finding = set(), None
 
     def __call__(self, program, addresses, mask, is_store):
-        """Note one load or store; raise `Wrong` before it touches memory that is nobody's."""
+        """Note one load or store; raise `Wrong` before it touches memory outside of the arrays."""
         columns, reach = self.columns, self.rows * self.columns + _next_power(self.columns)
         addresses, mask = np.broadcast_arrays(np.int64(addresses), mask)
         begins = {name: int(addresses.flat[0] - base) // 4 for name, base in self.arrays.items()}
@@ -589,7 +589,7 @@ def _run_pooling(attempt, maps):
     size = channels * (height // 2) * (width // 2)
     road = _compiled_as_written(_INFINITY + text)
     numbers = size, channels, height, width
-    before = -maps.size % PAGE  # behind the last number begins what belongs to nobody
+    before = -maps.size % PAGE  # behind the last number begins memory that belongs to no array
     try:
         out = _launched(road, "max_pool", int(blocks), int(threads), maps, *numbers, before=before)
     except Wrong as found:
@@ -719,7 +719,7 @@ ENOUGH_WARPS = 16
 
 
 class Judge:
-    """Tells whether a candidate is right, and counts how often it is asked."""
+    """Says whether a candidate is right, and counts how often it is asked."""
 
     def __init__(self, right):
         self.right, self.asked = right, []

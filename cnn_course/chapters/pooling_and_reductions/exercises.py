@@ -576,9 +576,9 @@ def _shares_the_row(attempt):
     if reads >= case.args[0].shape[1]:
         raise Wrong(
             "every lane reads the row",
-            f"The numbers are right, but for a row of 40 logits a lane reads {reads} times, as every lane "
-            "goes through the whole row. Let each read its own columns, `lane`, `lane + 32`, and so on, and "
-            "let `warp_max` and `warp_sum` put together what they have found.",
+            f"The numbers are right, but each lane reads the whole row: {reads} reads for 40 logits. Let it "
+            "read its own columns, `lane`, `lane + 32`, and so on, and combine the lanes with `warp_max` and "
+            "`warp_sum`.",
         )
 
 

@@ -111,7 +111,7 @@ pool_maps_kernel = KernelExercise(
 )
 
 
-# --- The softmax that is none ------------------------------------------------------------------------------
+# --- The softmax that is not one ---------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -330,7 +330,7 @@ edge_maps = Exercise(
 
 
 def _holds(softmax, maps, skip=(), axis=0):
-    """Tell whether the four properties hold, but for those in `skip`."""
+    """Return whether the four properties hold, but for those in `skip`."""
     out = np.asarray(softmax(maps))
     holds = {
         "negative": np.all(out >= 0),

@@ -514,7 +514,7 @@ def _turned_in_part(image, rows, columns):
 
 
 def _turned_by_threads(image):
-    """Turn the pixels that have a thread of their own, at `cuda.grid(2)`; the others are not written."""
+    """Turn the pixels that have a thread, at `cuda.grid(2)`; the others are not written."""
     rows = _blocks(image.shape[0], SIDE) * ROWS
     return np.rot90(np.where(np.arange(image.shape[0])[:, None] < rows, image, np.nan))
 

@@ -26,7 +26,7 @@ class Failure(NamedTuple):
     """What the function's name still stands for."""
 
     def describe(self):
-        """Return what a learner is told: a sentence, and further lines."""
+        """Return what the learner reads: a sentence, and further lines."""
         error, place = _in_pythons_words(self.error, self.source), ()
         if isinstance(error, SyntaxError) and error.lineno:
             written = (error.text or "").strip()
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 
 def _in_pythons_words(error, source):
-    """Return a syntax error as Python has it, where IPython says no more than "incomplete input"."""
+    """Return a syntax error as Python reports it, where IPython says only "incomplete input"."""
     if isinstance(error, SyntaxError) and error.msg == "incomplete input":
         try:
             compile(source, "<cell>", "exec")
@@ -53,7 +53,7 @@ _before = {}  # what the names of the running cell stood for
 
 
 def failure_of(name: str, attempt: object) -> Failure | None:
-    """Return why the last cell that was to define a function did not; None if it did, or nobody knows.
+    """Return why the last cell that was to define a function did not; None if it did, or if that is unknown.
 
     Parameters
     ----------

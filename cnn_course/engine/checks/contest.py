@@ -129,7 +129,7 @@ class Contest:
 
 
 class _Bench:
-    """Arrays on the device, and turns of whoever fills the last of them."""
+    """Arrays on the device, and turns of functions that fill the last of them."""
 
     def __init__(self, contest, rng):
         self.contest, self.rng = contest, rng

@@ -1,4 +1,4 @@
-"""What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator.
+"""What an exception means, in words for a learner who knows neither Numba's compiler nor the simulator.
 
 Nothing here looks into messages: what Python, NumPy and Numba mean comes as a `Cause` from gpuless.
 """
@@ -45,7 +45,7 @@ def in_words(error: BaseException) -> str:
 
 
 def of_cause(cause: Cause | None) -> str:
-    """Return what somebody else's message is about; empty if that is not known.
+    """Return what a message of a library is about; empty if that is not known.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def in_source(function: str, line: int, source: str, code: object) -> str:
 
 def places_in(error: BaseException, code: object) -> list:
     """Return where a launch ended: the line, or its loop where a launch was stopped, and the thread."""
-    if where := getattr(error, "where", None):  # of what cannot run the source tells
+    if where := getattr(error, "where", None):  # Python that cannot run has a place in the source only
         return [in_source(where.function, where.line, where.source, code)]
     place = getattr(error, "place", None)
     if place is None:

@@ -76,7 +76,7 @@ class Trial(NamedTuple):
 
 
 def call(function, case, run=None) -> Outcome:
-    """Call a function on copies of a case's arguments, so that nobody sees what another one wrote.
+    """Call a function on copies of a case's arguments, so that it cannot change them for others.
 
     Parameters
     ----------

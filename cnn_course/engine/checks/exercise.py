@@ -7,7 +7,7 @@ those of a known mistake, the diagnosis names it; all other mistakes are recogni
 The tuple `judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to
 define the attempt has failed, the check says that and judges nothing (`cells`).
 
-With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
+With the environment variable ``CNN_NUMBA_STRICT=1``, an exercise that is not solved raises `CheckFailed`.
 """
 
 import html
@@ -63,7 +63,7 @@ _TINTS["measured"] = "56, 132, 196"
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The answer to an attempt, readable as plain text and as HTML.
+    """The answer to an attempt, as plain text and as HTML.
 
     Parameters
     ----------
@@ -213,13 +213,13 @@ class Exercise:
         return StandIn(function)
 
     def agrees(self, outcome, other):
-        """Tell whether two outcomes are alike: the same result, or the same type of exception."""
+        """Return whether two outcomes are alike: the same result, or the same type of exception."""
         if outcome.error is not None or other.error is not None:
             return type(outcome.error) is type(other.error)
         return same(outcome.value, other.value, None, self.rtol)
 
     def is_right(self, got, expected, given):
-        """Tell whether an outcome is the right one of a case."""
+        """Return whether an outcome is the right one of a case."""
         if expected.error is not None:
             return isinstance(got.error, type(expected.error))
         return got.error is None and same(got.value, expected.value, self.dtype, self.rtol)
@@ -267,19 +267,19 @@ class Exercise:
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
     def is_like(self, function, trial):
-        """Tell whether the attempt did in this trial what `function` does."""
+        """Return whether the attempt did in this trial what `function` does."""
         return self.agrees(trial.got, call(function, trial.case))
 
 
 def strict() -> bool:
-    """Tell whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
+    """Return whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
     return os.environ.get("CNN_NUMBA_STRICT", "") not in ("", "0")
 
 
 def fills(shape, dtype=np.float32) -> Callable:
     """Return a `run` for attempts that write into an array instead of returning one.
 
-    The array comes last in the call and is full of NaN, so that an element nobody writes shows.
+    The array comes last in the call and is full of NaN, so that an element without a value shows.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def fills(shape, dtype=np.float32) -> Callable:
 
 
 def avoids(*names) -> Callable:
-    """Return a property: the attempt does not lean on somebody else's work.
+    """Return a property: the attempt does not use these functions.
 
     Parameters
     ----------

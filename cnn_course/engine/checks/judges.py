@@ -20,8 +20,8 @@ def uninitialised(evidence):
             advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             return Wrong(
                 "not initialised",
-                "Your result has numbers in it that nobody has written: an array of `np.empty` holds what is "
-                f"in memory, often zeros, but not always. {advice}",
+                "Your result has numbers that your function never wrote: an array of `np.empty` holds what "
+                f"is in memory, often zeros, but not always. {advice}",
                 evidence.where(trial),
             )
     return None

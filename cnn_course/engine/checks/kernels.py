@@ -227,14 +227,14 @@ class KernelExercise(Exercise):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
 
     def is_right(self, got, expected, given):
-        """Tell whether an outcome is right, or as near as the rounding of the inputs lets a program come."""
+        """Return whether an outcome is right, or as near as the rounding of the inputs allows."""
         return super().is_right(got, expected, given) or (
             got.error is expected.error is None
             and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
 
     def allows(self, kernel):
-        """Tell whether a kernel with the right numbers does nothing that the exercise rules out."""
+        """Return whether a kernel with the right numbers does nothing that the exercise rules out."""
         try:
             for holds in self.properties:
                 holds(kernel)
@@ -243,7 +243,7 @@ class KernelExercise(Exercise):
         return True
 
     def is_flawless(self, kernel, case):
-        """Tell whether a launch gives the right numbers, and the sanitizer finds nothing."""
+        """Return whether a launch gives the right numbers, and the sanitizer finds nothing."""
         found = examine(kernel, case)
         right = found.report is not None and self.is_right(found.outcome, call(self.reference, case), case)
         return right and found.report.ok
@@ -263,7 +263,7 @@ def _kernel_problem(attempt, name):
 
 
 def is_unfinished(attempt: object) -> bool:
-    """Tell whether an exercise has not been worked on: its stub, or an answer with a line ``...`` left in it.
+    """Return whether an exercise is not done yet: its stub, or an answer with a line ``...`` left in it.
 
     Examples
     --------

@@ -95,7 +95,7 @@ class LaunchCase:
 
 
 def is_result(given):
-    """Tell whether an argument of a launch is marked as an output, or as one to be changed."""
+    """Return whether an argument of a launch is marked as an output, or as one to be changed."""
     return isinstance(given, (Output, InOut))
 
 

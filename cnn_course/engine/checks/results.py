@@ -1,4 +1,4 @@
-"""Judges of a wrong result, whatever the exercise: none of its own mistakes explains the result.
+"""Judges of a wrong result in any exercise, where none of its own mistakes explains the result.
 
 `RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed in at least one trial.
 """
@@ -86,7 +86,7 @@ def ignored_input(evidence):
         return None
     what = evidence.what
     if len(ignored) == len(arrays):
-        return Wrong("constant", f"Your {what} gives the same result whatever it is given.")
+        return Wrong("constant", f"Your {what} gives the same result for all inputs.")
     name = list(evidence.named(trials[0].case))[ignored[0]]
     return Wrong(
         "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
@@ -94,7 +94,7 @@ def ignored_input(evidence):
 
 
 def _follows(evidence, trial, index):
-    """Tell whether the attempt's result changes with one argument; None where even the right one does not."""
+    """Return whether the attempt's result changes with one argument; None if the right one does not."""
     exercise, value = evidence.exercise, trial.case.args[index]
     ramp = np.arange(value.size).reshape(value.shape)
     changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
