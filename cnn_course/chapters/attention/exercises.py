@@ -168,12 +168,13 @@ def _parts(rng):
 
 
 def _with_state(change):
-    """Return a mistake's function, given all that there is."""
+    """Return a mistake's function, given new sum and average from the old, values, factor and weights."""
 
     def function(largest, total, average, scores, values):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             new = max(largest, scores.max())
-            return change(largest, total, average, scores, values, new, np.exp(largest - new))
+            factor, weights = np.exp(largest - new), np.exp(scores - new)
+            return new, *change(total, average, values, factor, weights)
 
     return function
 
@@ -186,35 +187,23 @@ online_step = Exercise(
     mistakes={
         "not rescaled": (
             "Right until a larger score arrives: then multiply the old sums by `exp({largest} - new)`.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
-            ),
+            _with_state(lambda t, a, v, f, w: (t + w.sum(), a + w @ v)),
             ("factor = np.exp(largest - new)", "factor = 1"),
         ),
         "average not rescaled": (
             "The sum is right. The average is relative to the old largest score too: rescale it as well.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
-            ),
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), a + w @ v)),
             ("factor * average", "average"),
         ),
         "sum not rescaled": (
             "The average is right. The sum is relative to the old largest score too: rescale it as well.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), f * a + np.exp(s - new) @ v)
-            ),
+            _with_state(lambda t, a, v, f, w: (t + w.sum(), f * a + w @ v)),
             ("factor * total", "total"),
         ),
         "factor upside down": (
             "Your factor is `exp(new - {largest})`, the reciprocal. If a larger score comes along, the old "
             "weights become smaller, so the factor is at most 1.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (
-                    new,
-                    t / f + np.exp(s - new).sum(),
-                    a / f + np.exp(s - new) @ v,
-                )
-            ),
+            _with_state(lambda t, a, v, f, w: (t / f + w.sum(), a / f + w @ v)),
             ("np.exp(largest - new)", "np.exp(new - largest)"),
         ),
         "largest of the new ones": (
@@ -228,32 +217,22 @@ online_step = Exercise(
         ),
         "new weights by the old largest": (
             "Your new weights are relative to the old largest score. Use `new` for them, as for the sums.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - m).sum(), f * a + np.exp(s - m) @ v)
-            ),
+            _with_state(lambda t, a, v, f, w: (f * t + (w / f).sum(), f * a + w / f @ v)),
             ("np.exp(scores - new)", "np.exp(scores - largest)"),
         ),
         "divided already": (
             "You divide by the sum at each step, which the next step would undo. Divide once, at the end.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (
-                    new,
-                    f * t + np.exp(s - new).sum(),
-                    (f * a + np.exp(s - new) @ v) / (f * t + np.exp(s - new).sum()),
-                )
-            ),
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), (f * a + w @ v) / (f * t + w.sum()))),
             ("return new, total, average", "return new, total, average / total"),
         ),
         "values not weighted": (
             "The values are added as they are. Each counts with its weight: `weights @ {values}`.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), f * a + v.sum(axis=0))
-            ),
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), f * a + v.sum(axis=0))),
             ("weights @ values", "values.sum(axis=0)"),
         ),
         "earlier keys forgotten": (
             "Sum and average have only the new keys in them: those before are lost.",
-            _with_state(lambda m, t, a, s, v, new, f: (new, np.exp(s - new).sum(), np.exp(s - new) @ v)),
+            _with_state(lambda t, a, v, f, w: (w.sum(), w @ v)),
             [("factor * total + ", ""), ("factor * average + ", "")],
         ),
     },

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.chapters.backprop_by_hand.gradient_bugs import BUGS, PATIENTS
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids, case
+from cnn_course.engine.checks.mimics import one_hot
 from cnn_numba.ops.conv.reference import conv2d_backward_weight
 from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
 
@@ -218,10 +219,6 @@ def _right(logits, labels):
     return cross_entropy_forward_backward(logits, labels.astype(np.int32))[1]
 
 
-def _one_hot(logits, labels):
-    return np.eye(logits.shape[1])[labels]
-
-
 def _stable_softmax(logits, axis):
     exponentials = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return exponentials / exponentials.sum(axis=axis, keepdims=True)
@@ -253,7 +250,7 @@ cross_entropy_gradient = Exercise(
         ),
         "label left out": (
             "The softmax alone is what every class pays. The 1 of the right class has to be taken away.",
-            lambda logits, labels: _right(logits, labels) + _one_hot(logits, labels) / len(labels),
+            lambda logits, labels: _right(logits, labels) + one_hot(logits, labels) / len(labels),
             ("gradient[np.arange(len(labels)), labels] -= 1", ""),
         ),
         "divided by all": (
@@ -264,32 +261,32 @@ cross_entropy_gradient = Exercise(
         "overflow": (
             "Right, until a score is large: `np.exp(800)` is infinite, and infinite divided by infinite is "
             "NaN. Take the row's largest score away from all of them first; the softmax stays the same.",
-            lambda logits, labels: (_softmax(logits) - _one_hot(logits, labels)) / len(labels),
+            lambda logits, labels: (_softmax(logits) - one_hot(logits, labels)) / len(labels),
             ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),
         "largest of the batch": (
             "Right, until the scores of one sample lie far below those of another: if you subtract the "
             "largest score of the batch, all exponentials of a row may be 0. Use the largest of each row: "
             "`max(axis=1, keepdims=True)`.",
-            lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
+            lambda logits, labels: (_softmax(logits - logits.max()) - one_hot(logits, labels)) / len(labels),
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
             "You take the largest of each column away, which is another number for each class, and changes "
             "the softmax. It is each row's largest that may go: `axis=1`.",
             lambda logits, labels: (
-                (_softmax(logits - logits.max(axis=0)) - _one_hot(logits, labels)) / len(labels)
+                (_softmax(logits - logits.max(axis=0)) - one_hot(logits, labels)) / len(labels)
             ),
             ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"),
         ),
         "down the columns": (
             "Your softmax runs over the samples. The probabilities of one sample add up to 1: `axis=1`.",
-            lambda logits, labels: (_stable_softmax(logits, 0) - _one_hot(logits, labels)) / len(labels),
+            lambda logits, labels: (_stable_softmax(logits, 0) - one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=0", 2),
         ),
         "over the whole array": (
             "You divide by one sum for the whole batch. Each sample has its own: `axis=1`, `keepdims=True`.",
-            lambda logits, labels: (_stable_softmax(logits, None) - _one_hot(logits, labels)) / len(labels),
+            lambda logits, labels: (_stable_softmax(logits, None) - one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=None", 2),
         ),
         "whole columns": (

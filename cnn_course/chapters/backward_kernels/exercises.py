@@ -12,6 +12,7 @@ from cnn_course.engine.checks.kernels import (
     normal,
     output,
 )
+from cnn_course.engine.checks.mimics import first_block, looked_up, one_hot, places, turned, within
 from cnn_numba import device
 from cnn_numba.ops.activation.reference import relu_backward
 from cnn_numba.ops.conv.reference import conv2d_backward_input, conv2d_backward_weight
@@ -34,13 +35,6 @@ _ADDED_TO_GARBAGE = (
 def _blocks(size):
     """Return how many blocks of THREADS cover so many elements."""
     return device.blocks(size, THREADS)
-
-
-def _first_block(values):
-    """Return an array with NaN for what threads beyond the first block should have written."""
-    values = np.array(values, np.float64)
-    values[THREADS:] = np.nan
-    return values
 
 
 # --- cross_entropy_kernel ----------------------------------------------------------------------------------
@@ -76,13 +70,9 @@ def _shifted_cross_entropy(shift):
         exponentials = np.exp(shifted)
         total = exponentials.sum(axis=1, keepdims=True)
         losses = np.log(total[:, 0]) - shifted[np.arange(len(labels)), labels]
-        return losses, (exponentials / total - _one_hot(logits, labels)) / len(labels)
+        return losses, (exponentials / total - one_hot(logits, labels)) / len(labels)
 
     return function
-
-
-def _one_hot(logits, labels):
-    return np.eye(logits.shape[1])[labels]
 
 
 def _changed(change):
@@ -118,19 +108,17 @@ cross_entropy_kernel = KernelExercise(
         ),
         "sum over the batch": (
             "The losses are right. The gradient is that of their sum, not their mean: divide by the rows.",
-            _changed(lambda logits, labels, losses, gradient: (losses, len(labels) * gradient)),
+            _changed(lambda x, y, losses, gradient: (losses, len(y) * gradient)),
             ("/ float32(logits.shape[0])", ""),
         ),
         "divided by the classes": (
             "You divide the gradient by the number of classes; the mean is over the rows.",
-            _changed(
-                lambda logits, labels, losses, gradient: (losses, gradient * len(labels) / logits.shape[1])
-            ),
+            _changed(lambda x, y, losses, gradient: (losses, gradient * len(y) / x.shape[1])),
             ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
         "loss divided too": (
             "The gradient is right. Do not divide the losses: each row keeps its own.",
-            _changed(lambda logits, labels, losses, gradient: (losses / len(labels), gradient)),
+            _changed(lambda x, y, losses, gradient: (losses / len(y), gradient)),
             (
                 "math.log(total) + largest - logits[row, labels[row]]",
                 "(math.log(total) + largest - logits[row, labels[row]]) / float32(logits.shape[0])",
@@ -138,32 +126,22 @@ cross_entropy_kernel = KernelExercise(
         ),
         "label left out": (
             "Your gradient is the softmax of every class. For the right class a 1 is taken away.",
-            _changed(
-                lambda logits, labels, losses, gradient: (
-                    losses,
-                    gradient + _one_hot(logits, labels) / len(labels),
-                )
-            ),
+            _changed(lambda x, y, losses, gradient: (losses, gradient + one_hot(x, y) / len(y))),
             ("(probability - target)", "probability"),
         ),
         "taken from every class": (
             "You take the 1 away from every class; it belongs to the right one alone.",
-            _changed(
-                lambda logits, labels, losses, gradient: (
-                    losses,
-                    gradient - (1 - _one_hot(logits, labels)) / len(labels),
-                )
-            ),
+            _changed(lambda x, y, losses, gradient: (losses, gradient - (1 - one_hot(x, y)) / len(y))),
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "gradient negated": (
             "The losses are right. The gradient has the wrong sign: it is the probability minus the target.",
-            _changed(lambda logits, labels, losses, gradient: (losses, -gradient)),
+            _changed(lambda x, y, losses, gradient: (losses, -gradient)),
             ("probability - target", "target - probability"),
         ),
         "loss negated": (
             "The gradient is right. The loss has the wrong sign: it is *minus* the logarithm, at least 0.",
-            _changed(lambda logits, labels, losses, gradient: (-losses, gradient)),
+            _changed(lambda x, y, losses, gradient: (-losses, gradient)),
             (
                 "math.log(total) + largest - logits[row, labels[row]]",
                 "logits[row, labels[row]] - largest - math.log(total)",
@@ -172,7 +150,7 @@ cross_entropy_kernel = KernelExercise(
         "maximum missing in the loss": (
             "The gradient is right. In the loss the exponentials are shifted by the largest score, and the "
             "score of the label is not: `log(total) + largest - {logits}[row, label]`.",
-            _changed(lambda logits, labels, losses, gradient: (losses - logits.max(axis=1), gradient)),
+            _changed(lambda x, y, losses, gradient: (losses - x.max(axis=1), gradient)),
             ("math.log(total) + largest", "math.log(total)"),
         ),
         "logarithm of 0": (
@@ -187,7 +165,9 @@ cross_entropy_kernel = KernelExercise(
         ),
         "first block only": (
             f"Rows from {THREADS} on stay empty: all blocks compute the first rows. Use `cuda.grid(1)`.",
-            _changed(lambda logits, labels, losses, gradient: (_first_block(losses), _first_block(gradient))),
+            _changed(
+                lambda x, y, losses, gradient: (first_block(losses, THREADS), first_block(gradient, THREADS))
+            ),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
@@ -202,19 +182,6 @@ BLOCK = 4, 2
 def _cover(shape):
     """Return a grid of blocks that covers a matrix, x along its columns."""
     return device.blocks(shape[1], BLOCK[0]), device.blocks(shape[0], BLOCK[1])
-
-
-def _within(array, *shape):
-    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
-    padded = np.full(shape, np.nan)
-    padded[tuple(map(slice, array.shape))] = array
-    return padded
-
-
-def _turned(array):
-    """Return what an array gives when its two indices are exchanged, NaN past its edges."""
-    side = max(array.shape)
-    return _within(array, side, side)[: array.shape[1], : array.shape[0]].T
 
 
 # Samples, outputs, inputs.
@@ -284,12 +251,12 @@ dense_backward_weight_kernel = KernelExercise(
         ),
         "gradient transposed": (
             "`{grad_output}[o, n]` has its indices exchanged: the sample comes first.",
-            lambda grad_output, x: _turned(grad_output).T @ x,
+            lambda grad_output, x: turned(grad_output).T @ x,
             ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "input transposed": (
             "`{x}[i, n]` has its indices exchanged: the sample comes first.",
-            lambda grad_output, x: np.float64(grad_output).T @ _turned(x),
+            lambda grad_output, x: np.float64(grad_output).T @ turned(x),
             ("x[n, i]", "x[i, n]"),
         ),
     },
@@ -309,9 +276,7 @@ def _input_gradient(grad_output, weight):
 def _sum_over_the_inputs(grad_output, weight):
     outputs, inputs = weight.shape
     longer = max(outputs, inputs)
-    return (
-        _within(grad_output, len(grad_output), longer)[:, :inputs] @ _within(weight, longer, inputs)[:inputs]
-    )
+    return within(grad_output, len(grad_output), longer)[:, :inputs] @ within(weight, longer, inputs)[:inputs]
 
 
 dense_backward_input_kernel = KernelExercise(
@@ -323,12 +288,12 @@ dense_backward_input_kernel = KernelExercise(
     mistakes={
         "weight transposed": (
             "`{weight}[i, o]` has its indices exchanged: the output comes first, `{weight}[o, i]`.",
-            lambda grad_output, weight: grad_output @ _turned(weight),
+            lambda grad_output, weight: grad_output @ turned(weight),
             ("weight[o, i]", "weight[i, o]"),
         ),
         "gradient transposed": (
             "`{grad_output}[o, n]` has its indices exchanged: the sample comes first.",
-            lambda grad_output, weight: _turned(grad_output) @ weight,
+            lambda grad_output, weight: turned(grad_output) @ weight,
             ("grad_output[n, o]", "grad_output[o, n]"),
         ),
         "sum over the inputs": (
@@ -689,28 +654,6 @@ def _convolutions(rng):
         yield normal(rng, x), weight, normal(rng, out), tuple(map(np.int32, (*stride, *padding)))
 
 
-def _pairs(steps):
-    """Return (stride, padding) of the vertical axis, and of the horizontal one."""
-    stride_h, stride_w, padding_h, padding_w = map(int, steps)
-    return (stride_h, padding_h), (stride_w, padding_w)
-
-
-def _exchange_strides(steps):
-    return steps[1], steps[0], steps[2], steps[3]
-
-
-def _exchange_paddings(steps):
-    return steps[0], steps[1], steps[3], steps[2]
-
-
-def _exchange_both(steps):
-    return steps[1], steps[0], steps[3], steps[2]
-
-
-def _as_given(steps):
-    return steps
-
-
 def _filter_gradients(rng):
     for x, weight, grad_output, steps in _convolutions(rng):
         grad_weight = inout(normal(rng, weight.shape))  # its shape says what is to be computed
@@ -722,24 +665,17 @@ def _filter_gradient(grad_output, x, stride_h, stride_w, padding_h, padding_w, g
     return conv2d_backward_weight(np.float64(grad_output), x, grad_weight.shape, stride, padding)
 
 
-def _met_elsewhere(at=lambda o, k, stride, padding: o * stride + k - padding, steps_as=_as_given):
-    """Return a mistake's function: the weights meet other pixels; those outside of the image are 0.
+def _right_place(o, k, stride, padding):
+    return o * stride + k - padding
 
-    `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
-    """
+
+def _met_elsewhere(at=_right_place, order=(0, 1, 2, 3)):
+    """Return a mistake's function: the weights meet the pixels at other `places`; outside of the image 0."""
 
     def function(grad_output, x, *rest):
         *steps, grad_weight = rest
-        places = [
-            at(np.arange(outputs)[:, None], np.arange(weights), *step)
-            for outputs, weights, step in zip(
-                grad_output.shape[2:], grad_weight.shape[2:], _pairs(steps_as(steps)), strict=True
-            )
-        ]
-        h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
-        inside = (h == places[0])[:, :, None, None] & (w == places[1])
-        pixels = np.where(inside, x[:, :, h][..., w], 0.0)
-        return np.einsum("nopq,nipkqj->oikj", grad_output, pixels)
+        where = places(at, grad_output.shape[2:], grad_weight.shape[2:], steps, order)
+        return np.einsum("nopq,nipkqj->oikj", grad_output, looked_up(x, where))
 
     return function
 
@@ -773,17 +709,17 @@ conv2d_backward_weight_kernel = KernelExercise(
         ),
         "strides exchanged": (
             _STRIDES,
-            _met_elsewhere(steps_as=_exchange_strides),
+            _met_elsewhere(order=(1, 0, 2, 3)),
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "paddings exchanged": (
             _PADDINGS,
-            _met_elsewhere(steps_as=_exchange_paddings),
+            _met_elsewhere(order=(0, 1, 3, 2)),
             [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "h and w exchanged": (
             _STEPS,
-            _met_elsewhere(steps_as=_exchange_both),
+            _met_elsewhere(order=(1, 0, 3, 2)),
             [
                 ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
                 ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
@@ -867,26 +803,13 @@ def _right_output(p, k, stride, padding):
     return np.where(start % stride == 0, start // stride, -1)
 
 
-def _from_elsewhere(at=_right_output, steps_as=_as_given):
-    """Return a mistake's function: pixels gather from other outputs; from those that do not exist, nothing.
-
-    `at` says, for one axis, from which output pixel `p` gets what weight `k` sends:
-    ``at(p, k, stride, padding)``.
-    """
+def _from_elsewhere(at=_right_output, order=(0, 1, 2, 3)):
+    """Return a mistake's function: pixels gather from outputs at other `places`, if these exist."""
 
     def function(grad_output, weight, *rest):
         *steps, grad_input = rest
-        places = [
-            at(np.arange(pixels)[:, None], np.arange(weights), *step)
-            for pixels, weights, step in zip(
-                grad_input.shape[2:], weight.shape[2:], _pairs(steps_as(steps)), strict=True
-            )
-        ]
-        sizes = grad_output.shape[2:]
-        h, w = (place.clip(0, size - 1) for place, size in zip(places, sizes, strict=True))
-        inside = (h == places[0])[:, :, None, None] & (w == places[1])
-        gradients = np.where(inside, grad_output[:, :, h][..., w], 0.0)
-        return np.einsum("nopkqj,oikj->nipq", gradients, weight)
+        where = places(at, grad_input.shape[2:], weight.shape[2:], steps, order)
+        return np.einsum("nopkqj,oikj->nipq", looked_up(grad_output, where), weight)
 
     return function
 
@@ -944,17 +867,17 @@ conv2d_backward_input_kernel = KernelExercise(
         ),
         "strides exchanged": (
             _STRIDES,
-            _from_elsewhere(steps_as=_exchange_strides),
+            _from_elsewhere(order=(1, 0, 2, 3)),
             ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_h, padding_w"),
         ),
         "paddings exchanged": (
             _PADDINGS,
-            _from_elsewhere(steps_as=_exchange_paddings),
+            _from_elsewhere(order=(0, 1, 3, 2)),
             [("h + padding_h", "h + padding_w"), ("w + padding_w", "w + padding_h")],
         ),
         "h and w exchanged": (
             _STEPS,
-            _from_elsewhere(steps_as=_exchange_both),
+            _from_elsewhere(order=(1, 0, 3, 2)),
             ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_w, padding_h"),
         ),
         "first filter only": (

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.mimics import looked_up, places
 from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
 from cnn_numba.ops.shapes import output_size
 from gpuless import access_map
@@ -228,35 +229,19 @@ def _bias_in_products(before):
     return convolve
 
 
-def _windows(at, outside=0, steps=lambda *steps: steps):
-    """Return a mistake's function: convolution with windows elsewhere.
+def _right_place(o, k, stride, padding):
+    return o * stride + k - padding
 
-    `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
-    `outside` is what there is outside of the image, "edge" for the nearest pixel, "wrap" for the other end.
-    `steps` says which strides and paddings are taken for ``(stride_h, stride_w, padding_h, padding_w)``.
-    """
 
-    def convolve(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
-        out_shape = _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w).shape
-        taken = [int(step) for step in steps(stride_h, stride_w, padding_h, padding_w)]
-        places = [
-            at(np.arange(out_shape[axis])[:, None], np.arange(weight.shape[axis]), *step)
-            for axis, *step in zip((2, 3), taken[:2], taken[2:], strict=True)
-        ]
-        if outside == "wrap":
-            places = [place % size for place, size in zip(places, x.shape[2:], strict=True)]
-        h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
-        pixels = x[:, :, h][..., w]
-        if outside not in ("edge", "wrap"):
-            inside = (h == places[0])[:, :, None, None] & (w == places[1])
-            pixels = np.where(inside, pixels, outside)
+def _windows(at=_right_place, outside=0, order=(0, 1, 2, 3)):
+    """Return a mistake's function: convolution with windows at other `places`; see `looked_up`."""
+
+    def convolve(x, weight, bias, *steps):
+        out_shape = _full(x, weight, bias, *steps).shape
+        pixels = looked_up(x, places(at, out_shape[2:], weight.shape[2:], steps, order), outside)
         return np.einsum("nipkqj,oikj->nopq", pixels, weight) + bias[:, None, None]
 
     return convolve
-
-
-def _right_place(o, k, stride, padding):
-    return o * stride + k - padding
 
 
 def _without_first(x, weight, bias, *steps):
@@ -266,9 +251,12 @@ def _without_first(x, weight, bias, *steps):
 
 
 def _drop_windows(x, weight, bias, *steps):
-    result = _windows(_right_place, outside=np.nan)(x, weight, bias, *steps)
+    result = _windows(outside=np.nan)(x, weight, bias, *steps)
     return np.where(np.isnan(result), bias[:, None, None], result)
 
+
+# In the solution: the pixel that a weight meets.
+_ROW, _COLUMN = "oh * stride_h + kh - padding_h", "ow * stride_w + kw - padding_w"
 
 conv2d_kernel = KernelExercise(
     "conv2d_kernel",
@@ -296,10 +284,7 @@ conv2d_kernel = KernelExercise(
         "padding times stride": (
             "You multiply the padding by the stride too. It counts pixels: subtract it afterwards.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
-            [
-                ("oh * stride_h + kh - padding_h", "(oh - padding_h) * stride_h + kh"),
-                ("ow * stride_w + kw - padding_w", "(ow - padding_w) * stride_w + kw"),
-            ],
+            [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
         "stride between weights": (
             "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow` by "
@@ -311,10 +296,7 @@ conv2d_kernel = KernelExercise(
             "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
             "at `oh * {stride_h}`, and from there each weight is one pixel further.",
             _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
-            [
-                ("oh * stride_h + kh - padding_h", "(oh + kh - padding_h) * stride_h"),
-                ("ow * stride_w + kw - padding_w", "(ow + kw - padding_w) * stride_w"),
-            ],
+            [(_ROW, "(oh + kh - padding_h) * stride_h"), (_COLUMN, "(ow + kw - padding_w) * stride_w")],
         ),
         "first row left out": (
             "You leave out the first row and column of the image. Pixel 0 lies inside: `0 <= h`.",
@@ -323,16 +305,10 @@ conv2d_kernel = KernelExercise(
         ),
         "edge repeated": (
             "Outside of the image you take the nearest pixel; there it counts as zero.",
-            _windows(_right_place, outside="edge"),
+            _windows(outside="edge"),
             [
-                (
-                    "oh * stride_h + kh - padding_h",
-                    "min(max(oh * stride_h + kh - padding_h, 0), x.shape[2] - 1)",
-                ),
-                (
-                    "ow * stride_w + kw - padding_w",
-                    "min(max(ow * stride_w + kw - padding_w, 0), x.shape[3] - 1)",
-                ),
+                (_ROW, f"min(max({_ROW}, 0), x.shape[2] - 1)"),
+                (_COLUMN, f"min(max({_COLUMN}, 0), x.shape[3] - 1)"),
             ],
         ),
         "windows dropped": (
@@ -345,38 +321,35 @@ conv2d_kernel = KernelExercise(
         ),
         "h and w exchanged": (
             "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
-            [
-                ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
-                ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
-            ],
+            _windows(order=(1, 0, 3, 2)),
+            [(_ROW, "oh * stride_w + kh - padding_w"), (_COLUMN, "ow * stride_h + kw - padding_h")],
         ),
         "paddings exchanged": (
             "You have exchanged the paddings: `{padding_h}` belongs to rows, `{padding_w}` to columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, ph)),
+            _windows(order=(0, 1, 3, 2)),
             [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "strides exchanged": (
             "You have exchanged the strides: `{stride_h}` belongs to rows, `{stride_w}` to columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, ph, pw)),
+            _windows(order=(1, 0, 2, 3)),
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
             "You use one stride for both axes: `{stride_h}` is that of rows, `{stride_w}` that of columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
+            _windows(order=(0, 0, 2, 3)),
+            _windows(order=(1, 1, 2, 3)),
             ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
             "You use one padding for both axes: `{padding_h}` is that of rows, `{padding_w}` that of "
             "columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
+            _windows(order=(0, 1, 2, 2)),
+            _windows(order=(0, 1, 3, 3)),
             ("kh - padding_h", "kh - padding_w"),
         ),
         "wraps round": (
             "Outside of the image you take the pixels of its other end; there it counts as zero.",
-            _windows(_right_place, outside="wrap"),
+            _windows(outside="wrap"),
             [
                 ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),
                 ("x[n, ic, h, w]", "x[n, ic, h % x.shape[2], w % x.shape[3]]"),

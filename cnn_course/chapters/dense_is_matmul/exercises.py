@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from cnn_course.engine.checks.mimics import turned, within
 from cnn_numba import device
 from gpuless import access_map
 from gpuless.access import READ, WRITE
@@ -16,13 +17,6 @@ WIDE = 2 * TILE
 def product(a, b):
     """Return ``a @ b``, computed in float64."""
     return np.float64(a) @ b
-
-
-def within(array, *shape):
-    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
-    padded = np.full(shape, np.nan)
-    padded[tuple(map(slice, array.shape))] = array
-    return padded
 
 
 def _in_tiles(matrix, side):
@@ -68,13 +62,13 @@ matmul_kernel = KernelExercise(
         "b transposed": (
             "You walk along a row of `{b}`, which multiplies with its transpose: column `n` of the result "
             "takes column `n` of `{b}`, so it is `{b}[k, column]`.",
-            lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+            lambda a, b: a @ turned(b),
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
             "You walk down a column of `{a}`, as if it were transposed: row `m` of the result needs row `m` "
             "of `{a}`, `{a}[row, k]`.",
-            lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+            lambda a, b: turned(a) @ b,
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, output
+from cnn_course.engine.checks.mimics import first_block
 from cnn_numba import device
 from cnn_numba.ops.update.reference import unscale_gradients
 
@@ -153,12 +154,6 @@ def _added_up(x):
     return total
 
 
-def _first_block(values):
-    values = np.array(values, np.float64)
-    values[THREADS:] = np.nan
-    return values
-
-
 def _of_columns(x):
     """Take the columns for the rows, where there are enough of them."""
     sums = x.sum(axis=0, dtype=np.float64)
@@ -210,7 +205,7 @@ sum_rows_kernel = KernelExercise(
         ),
         "first block only": (
             f"Rows from {THREADS} on are never added up: all blocks do the first ones. Use `cuda.grid(1)`.",
-            lambda x: _first_block(x.sum(axis=1, dtype=np.float64)),
+            lambda x: first_block(x.sum(axis=1, dtype=np.float64), THREADS),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },

@@ -5,6 +5,7 @@ import numpy as np
 from cnn_course.chapters.other_parts.stuck_training import StuckTraining
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.mimics import first_block, one_hot, sigmoid
 from cnn_numba import device
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
@@ -16,21 +17,10 @@ from gpuless.access import READ
 THREADS = 16
 
 
-def _first_block(values, threads=THREADS):
-    """Return an array with NaN for what threads beyond the first block should have written."""
-    values = np.array(values, np.float64)
-    values[threads:] = np.nan
-    return values
-
-
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 def _squashed(rng):
     """Draw outputs of a sigmoid, some of them near 0 and 1, always with threads to spare."""
     for size in (5, 23, THREADS, 47, 65):
-        out = _sigmoid(3 * rng.normal(size=size)).astype(np.float32)
+        out = sigmoid(3 * rng.normal(size=size)).astype(np.float32)
         yield launch(device.blocks(size + 1, THREADS), THREADS, normal(rng, size), out, output(size))
 
 
@@ -43,7 +33,7 @@ sigmoid_backward_kernel = KernelExercise(
     mistakes={
         "sigmoid again": (
             "You apply the sigmoid to `{out}` again. It is the output `y` already: use `y * (1 - y)`.",
-            lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
+            lambda grad_output, out: grad_output * sigmoid(out) * (1 - sigmoid(out)),
             (
                 "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
                 "y = float32(1) / (float32(1) + math.exp(-out[i]))\n"
@@ -89,7 +79,7 @@ sigmoid_backward_kernel = KernelExercise(
         ),
         "first block only": (
             f"Elements from {THREADS} on stay empty: all blocks compute the first ones. Use `cuda.grid(1)`.",
-            lambda grad_output, out: _first_block(sigmoid_backward(grad_output, out)),
+            lambda grad_output, out: first_block(sigmoid_backward(grad_output, out), THREADS),
             ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
@@ -101,13 +91,9 @@ sigmoid_backward_kernel = KernelExercise(
 BLOCK = 4, 2
 
 
-def _one_hot(y, labels):
-    return np.eye(y.shape[1])[labels]
-
-
 def squared_error_backward(y, labels):
     """Return the gradient of the mean over the samples of ``sum_k (y_k - target_k)**2``."""
-    return y.shape[1] * mse_loss_backward(y, _one_hot(y, labels))
+    return y.shape[1] * mse_loss_backward(y, one_hot(y, labels))
 
 
 def _answers(rng):
@@ -153,8 +139,8 @@ squared_error_backward_kernel = KernelExercise(
         ),
         "loss itself": (
             "You store the squares, which are the loss. Its gradient is wanted.",
-            lambda y, labels: (y - _one_hot(y, labels)) ** 2 / len(y),
-            lambda y, labels: (y - _one_hot(y, labels)) ** 2,
+            lambda y, labels: (y - one_hot(y, labels)) ** 2 / len(y),
+            lambda y, labels: (y - one_hot(y, labels)) ** 2,
             ("float32(2) * (y[row, k] - target)", "(y[row, k] - target) ** 2"),
             ("float32(2) * (y[row, k] - target) / float32(y.shape[0])", "(y[row, k] - target) ** 2"),
         ),
@@ -175,7 +161,7 @@ squared_error_backward_kernel = KernelExercise(
         ),
         "right class only": (
             "Only the right class gets a gradient. The others have one, too: their target is 0.",
-            lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
+            lambda y, labels: squared_error_backward(y, labels) * one_hot(y, labels),
             ("(1) if k == labels[row] else float32(0)", "(1) if k == labels[row] else y[row, k]"),
         ),
     },

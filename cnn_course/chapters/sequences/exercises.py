@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_course.engine.checks.mimics import sigmoid
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import reference
 
@@ -15,10 +16,6 @@ def _sizes():
     for samples, hidden in [(1, 1), (2, 3), (5, 9), (3, 17), (9, 4), (4, 16)]:
         grid = device.blocks(hidden + 1, BLOCK[0]), device.blocks(samples + 1, BLOCK[1])
         yield samples, hidden, grid
-
-
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def _parts(gates):
@@ -38,7 +35,7 @@ def _before_a_cell(rng):
 def lstm_cell(sums, c):
     """Return the gates of a step, the new cell and the new hidden state."""
     i, f, g, o = _parts(sums)
-    gates = np.concatenate([_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)], axis=1)
+    gates = np.concatenate([sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)], axis=1)
     return _with_gates(gates, c)
 
 
@@ -64,10 +61,10 @@ def _in_order(order):
     def function(sums, c):
         groups = np.split(np.float64(sums), 4, axis=1)
         i, f, g, o = (groups[k] for k in order)
-        stored = dict(zip(order, (_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)), strict=True))
-        cell = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        stored = dict(zip(order, (sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)), strict=True))
+        cell = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         gates = np.concatenate([stored[k] for k in range(4)], axis=1)
-        return gates, cell, _sigmoid(o) * np.tanh(cell)
+        return gates, cell, sigmoid(o) * np.tanh(cell)
 
     return function
 
@@ -134,7 +131,7 @@ lstm_cell_kernel = KernelExercise(
         ),
         "content through a sigmoid": (
             "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative.",
-            _all_squashed_by(_sigmoid),
+            _all_squashed_by(sigmoid),
             (_TANH_G, "sigmoid(sums[n, j + 2 * hidden])"),
         ),
         "gates through tanh": (

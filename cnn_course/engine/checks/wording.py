@@ -28,7 +28,7 @@ WORDS = {
     "should not?",
     "write-write race": "Two threads of a block write the same element of {array}, and the value of the "
     "later one stays. Should only one of them write, or is an index wrong? If they are meant to add to one "
-    "element, that takes `cuda.atomic`.",
+    "element, use `cuda.atomic`.",
     "lost update": "Several threads read an element of {array}, change it and write it back. If two do it "
     "at the same time, one change is lost. Is the index wrong, so that threads share an element by mistake? "
     "If they are meant to add to one, use `cuda.atomic`.",
