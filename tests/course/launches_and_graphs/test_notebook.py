@@ -8,7 +8,8 @@ import pytest
 from numba import cuda
 
 from cnn_course.chapters.launches_and_graphs import pictures as speed_pictures, tape
-from cnn_course.chapters.launches_and_graphs.exercises import _blocks, _bus, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.exercises.blocks_per_sm import _blocks, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.exercises.bus_bytes import _bus
 from cnn_course.chapters.launches_and_graphs.pictures import (
     occupancy_picture,
     overlap_timeline,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cnn_course.chapters.other_roads import pictures, roads
-from cnn_course.chapters.other_roads.exercises import Addresses
+from cnn_course.chapters.other_roads.exercises.standardise_rows import Addresses
 from cnn_course.chapters.other_roads.roads import blocks, machine_code, opencl, tuning, yardstick
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
