@@ -23,10 +23,6 @@ def _arenas(rng):
         yield launch(device.blocks(size + 1, THREADS), THREADS, *arrays, *settings)
 
 
-def _first_block(result, before):
-    return tuple(np.append(new[:THREADS], old[THREADS:]) for new, old in zip(result, before, strict=True))
-
-
 decayed_step_kernel = KernelExercise(
     "decayed_step_kernel",
     reference=decayed_step,
@@ -131,11 +127,6 @@ decayed_step_kernel = KernelExercise(
             "The parameters are right, and `{velocity}` is what it was: the next step needs the new one.",
             lambda p, g, v, lr, m, wd: (decayed_step(p, g, v, lr, m, wd)[0], v),
             [("velocity[i] = momentum", "speed = momentum"), ("lr * velocity[i]", "lr * speed")],
-        ),
-        "first block only": (
-            f"Elements from {THREADS} on stay as they were: `cuda.grid(1)` counts over all blocks.",
-            lambda p, g, v, lr, m, wd: _first_block(decayed_step(p, g, v, lr, m, wd), (p, v)),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )

@@ -322,33 +322,6 @@ def roofs_picture(ladder, most=4) -> plots.Picture:
     return plots.picture(fig, caption, alt)
 
 
-def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
-    """Draw the bytes of operations before and after fusion, side by side.
-
-    Parameters
-    ----------
-    bytes_before, bytes_after : dict of str to int
-        For each operation.
-    caption : str
-    """
-    names, height = list(bytes_before), 0.36
-    fig, ax = plots.figure(size=(7.2, 0.9 + 0.62 * len(names)))
-    places = np.arange(len(names))
-    for shift, values, colour, label in (
-        (-height / 2, bytes_before, plots.ORANGE, "apart"),
-        (height / 2, bytes_after, plots.BLUE, "fused"),
-    ):
-        ax.barh(places + shift, [values[name] for name in names], height, color=colour, label=label)
-        for place, name in zip(places, names, strict=True):
-            ax.text(values[name], place + shift, f" {values[name]:,}", va="center", fontsize=8)
-    ax.set_yticks(places, names)
-    ax.invert_yaxis()
-    ax.set(xlim=(0, 1.18 * max(bytes_before.values())), xlabel="bytes that have to move")
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
-    listed = "; ".join(f"{name} {bytes_before[name]} and {bytes_after[name]}" for name in names)
-    return plots.picture(fig, caption, f"Bars of the bytes moved, apart and fused: {listed}.")
-
-
 def profile_picture(seconds, caption) -> plots.Picture:
     """Draw how long each part of a step takes, forward and backward.
 

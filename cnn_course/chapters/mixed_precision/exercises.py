@@ -4,7 +4,6 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, output
-from cnn_course.engine.checks.mimics import first_block
 from cnn_numba import device
 from cnn_numba.ops.update.reference import unscale_gradients
 
@@ -154,12 +153,6 @@ def _added_up(x):
     return total
 
 
-def _of_columns(x):
-    """Take the columns for the rows, where there are enough of them."""
-    sums = x.sum(axis=0, dtype=np.float64)
-    return np.resize(sums, len(x)) if len(sums) >= len(x) else np.full(len(x), np.nan)
-
-
 sum_rows_kernel = KernelExercise(
     "sum_rows_kernel",
     reference=lambda x: x.sum(axis=1, dtype=np.float64),
@@ -202,11 +195,6 @@ sum_rows_kernel = KernelExercise(
             "Every thread adds up row 0. Its own is number `cuda.grid(1)`.",
             lambda x: np.full(len(x), x[0].sum(dtype=np.float64)),
             ("x[row, k]", "x[0, k]"),
-        ),
-        "first block only": (
-            f"Rows from {THREADS} on are never added up: all blocks do the first ones. Use `cuda.grid(1)`.",
-            lambda x: first_block(x.sum(axis=1, dtype=np.float64), THREADS),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )

@@ -5,7 +5,7 @@ import numpy as np
 from cnn_course.chapters.other_parts.stuck_training import StuckTraining
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
-from cnn_course.engine.checks.mimics import first_block, one_hot, sigmoid
+from cnn_course.engine.checks.mimics import one_hot, sigmoid
 from cnn_numba import device
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
@@ -76,11 +76,6 @@ sigmoid_backward_kernel = KernelExercise(
             "You take the slope where `{grad_output}` is, and multiply by `{out}`: the two are exchanged.",
             lambda grad_output, out: out * grad_output * (1 - grad_output),
             ("* (float32(1) - out[i])", "* (float32(1) - grad_output[i])"),
-        ),
-        "first block only": (
-            f"Elements from {THREADS} on stay empty: all blocks compute the first ones. Use `cuda.grid(1)`.",
-            lambda grad_output, out: first_block(sigmoid_backward(grad_output, out), THREADS),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )

@@ -3,17 +3,6 @@
 import numpy as np
 
 
-def first_block(values, threads):
-    """Return values with NaN for those of threads beyond the first block.
-
-    >>> first_block([1, 2, 3], threads=2)
-    array([ 1.,  2., nan])
-    """
-    values = np.array(values, np.float64)
-    values[threads:] = np.nan
-    return values
-
-
 def within(array, *shape):
     """Return an array of a larger shape, NaN beyond the edges: what lies there can be anything.
 

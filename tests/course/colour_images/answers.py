@@ -1,7 +1,10 @@
 """The wrong answers that stand beside no mistake of the exercises."""
 
 WRONG = {
-    "decayed_step_kernel": {"writes past the edge": [("if i < parameters.size:", "if True:")]},
+    "decayed_step_kernel": {
+        "writes past the edge": [("if i < parameters.size:", "if True:")],
+        "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
+    },
     "crop_and_flip_kernel": {
         "writes past the edge": [
             ("if i < out.shape[0] and h < out.shape[2] and w < out.", "if h < out.shape[2] and w < out.")

@@ -201,11 +201,6 @@ def test_the_rules_of_the_exercise_are_those_of_the_simulator():
         assert _blocks(*case.args) == blocks_per_sm.reference(*case.args)
 
 
-def test_passes_picture_has_the_numbers_in_words():
-    picture = speed_pictures.passes_picture({"a + b": 12}, {"a + b": 7}, "Bytes.")
-    assert "a + b 12 and 7" in picture.alt
-
-
 def test_profile_picture_names_the_longest():
     picture = speed_pictures.profile_picture({"conv": [0.1, 0.3], "pool": [0.2, 0.1]}, "A step.")
     assert "The longest is that of conv" in picture.alt

@@ -6,6 +6,7 @@ from wrong_answers import wrong
 WRONG = {
     "sigmoid_backward_kernel": {
         "writes past the edge": [("if i < out.size:", "if True:")],
+        "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "float64": [("float32(1) - out[i]", "1.0 - out[i]")],
         "nothing written": [("grad_input[i] = grad_output[i]", "result = grad_output[i]")],
     },
