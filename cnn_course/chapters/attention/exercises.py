@@ -76,8 +76,7 @@ causal_softmax_kernel = KernelExercise(
             [("(1, i + 1)", "(1, scores.shape[1])"), ("in range(i + 1)", "in range(scores.shape[1])")],
         ),
         "scores of zero": (
-            "A score of 0 is not a mask: its weight is `exp(0 - largest)`. What a query must not see has the "
-            "weight 0, as if its score were minus infinity.",
+            "A score of 0 is not a mask: its weight is `exp(0 - largest)`. Set the weight itself to 0.",
             _zero_scores,
             [
                 ("range(1, i + 1)", "range(1, scores.shape[1])"),
@@ -201,8 +200,7 @@ online_step = Exercise(
             ("factor * total", "total"),
         ),
         "factor upside down": (
-            "Your factor is `exp(new - {largest})`, the reciprocal. If a larger score comes along, the old "
-            "weights become smaller, so the factor is at most 1.",
+            "Your factor is the reciprocal: a larger score makes the old weights smaller, never larger.",
             _with_state(lambda t, a, v, f, w: (t / f + w.sum(), a / f + w @ v)),
             ("np.exp(largest - new)", "np.exp(new - largest)"),
         ),

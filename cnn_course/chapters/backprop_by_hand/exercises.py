@@ -63,8 +63,8 @@ linear_backward = Exercise(
             ("grad_output.T @ x", "x.T @ grad_output"),
         ),
         "weight transposed": (
-            "For `grad_input` you multiply by `{weight}.T`, as the forward pass does. Going back, the sum is "
-            "over the outputs `o`: `{grad_output} @ {weight}`.",
+            "`{weight}.T` belongs to the forward pass. Here sum over the outputs: `{grad_output} @ "
+            "{weight}`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
             ("grad_output @ weight", "grad_output @ weight.T"),
         ),
@@ -77,8 +77,7 @@ linear_backward = Exercise(
             ),
         ),
         "ones sent back": (
-            "Your `grad_weight` and `grad_bias` are right only where all of `{grad_output}` is 1: multiply "
-            "by it.",
+            "Your `grad_weight` and `grad_bias` treat `{grad_output}` as ones: multiply by it.",
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
@@ -145,8 +144,7 @@ conv_backward_weight = Exercise(
             [("kh + stride * out_h, stride", "kh + out_h"), ("kw + stride * out_w, stride", "kw + out_w")],
         ),
         "padding left out": (
-            "Right without padding only. The forward pass padded the images with zeros: use `np.pad` here "
-            "too.",
+            "Right without padding only. The forward pass padded with zeros: use `np.pad` here too.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
             ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)"),
         ),
@@ -243,8 +241,7 @@ cross_entropy_gradient = Exercise(
     properties=(avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy"),),
     mistakes={
         "sum over the batch": (
-            "This is the gradient of the sum of the losses. The loss is their mean: divide by the batch "
-            "size.",
+            "This is the gradient of the summed losses. The loss is their mean: divide by the batch size.",
             lambda logits, labels: _right(logits, labels) * len(labels),
             ("gradient / len(labels)", "gradient"),
         ),
@@ -272,8 +269,7 @@ cross_entropy_gradient = Exercise(
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
-            "You take the largest of each column away, which is another number for each class, and changes "
-            "the softmax. It is each row's largest that may go: `axis=1`.",
+            "You subtract the largest of each column, which changes the softmax. Use each row's: `axis=1`.",
             lambda logits, labels: (
                 (_softmax(logits - logits.max(axis=0)) - one_hot(logits, labels)) / len(labels)
             ),
@@ -290,14 +286,12 @@ cross_entropy_gradient = Exercise(
             ("axis=1", "axis=None", 2),
         ),
         "whole columns": (
-            "`gradient[:, {labels}]` are whole columns, all samples of each label. One entry of each row is "
-            "meant: `gradient[np.arange(n), {labels}]`.",
+            "`gradient[:, {labels}]` takes whole columns. Take one entry a row: `[np.arange(n), {labels}]`.",
             _whole_columns,
             ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),
         "of the probability": (
-            "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. Go one "
-            "step further back: the gradient with respect to the logits.",
+            "-1/p is the derivative with respect to the probability. Go one step further, to the logits.",
             _of_the_probability,
             (
                 "gradient[np.arange(len(labels)), labels] -= 1",

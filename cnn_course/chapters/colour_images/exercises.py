@@ -40,8 +40,7 @@ decayed_step_kernel = KernelExercise(
             ("+ weight_decay", "- weight_decay"),
         ),
         "decay beside the velocity": (
-            "You pull the parameter by itself, past the velocity. Some optimisers do (AdamW); here the pull "
-            "is a part of the gradient, and gathers momentum as that does.",
+            "You decay past the velocity, as AdamW does. Here the decay is a part of the gradient.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * p), m * v + g),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
@@ -54,8 +53,7 @@ decayed_step_kernel = KernelExercise(
             ("weight_decay * parameters[i]", "weight_decay * velocity[i]"),
         ),
         "decay without the rate": (
-            "You shrink the parameter by `{weight_decay}` at any learning rate. Add `{weight_decay} * "
-            "{parameters}[i]` to the gradient instead.",
+            "Your decay ignores the rate. Add `{weight_decay} * {parameters}[i]` to the gradient instead.",
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g), m * v + g),
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
             [
@@ -113,8 +111,7 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "rate in the velocity": (
-            "The learning rate is in your velocity. Here it multiplies the whole velocity, when the "
-            "parameter moves: a change of the rate then counts at once.",
+            "The rate is in your velocity. Multiply by it when the parameter moves.",
             lambda p, g, v, lr, m, wd: (p - (m * v + lr * (g + wd * p)), m * v + lr * (g + wd * p)),
             [("+ gradient", "+ lr * gradient"), ("lr * velocity[i]", "velocity[i]")],
         ),
@@ -253,8 +250,7 @@ crop_and_flip_kernel = KernelExercise(
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - column"),
         ),
         "mirrored one too far": (
-            "Where an image is mirrored, it is moved by one column. The columns go from 0 to "
-            "`out.shape[3] - 1`: the mirror of `w` is `out.shape[3] - 1 - w`.",
+            "Mirrored images are moved by one column: the mirror of `w` is `out.shape[3] - 1 - w`.",
             _with_places(_mirror_one_off),
             ("out.shape[3] - 1 - w", "out.shape[3] - w"),
         ),
@@ -264,8 +260,7 @@ crop_and_flip_kernel = KernelExercise(
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
         ),
         "padding left out": (
-            "Your windows begin too late: `{places}` counts from the margin's corner, so subtract "
-            "`{padding}`.",
+            "Your windows begin too late: `{places}` counts from the margin. Subtract `{padding}`.",
             _with_places(_without_padding),
             [("places[i, 0] - padding", "places[i, 0]"), ("places[i, 1] - padding", "places[i, 1]", 2)],
         ),
@@ -275,8 +270,7 @@ crop_and_flip_kernel = KernelExercise(
             ("column = out.shape[3] - 1 - w + places[i, 1] -", "row = out.shape[2] - 1 - h + places[i, 0] -"),
         ),
         "moved the other way": (
-            "The images move the wrong way. The window begins at row `{places}[i, 0]` of the plane with its "
-            "margin, which is row `{places}[i, 0] - {padding}` of the image.",
+            "The images move the wrong way: begin at row `{places}[i, 0] - {padding}` of the image.",
             _with_places(_turn_round),
             [("h + places[i, 0] -", "h - places[i, 0] +"), ("+ places[i, 1] -", "- places[i, 1] +", 2)],
         ),
@@ -291,8 +285,7 @@ crop_and_flip_kernel = KernelExercise(
             [("+ places[i, 0] - padding", ""), ("+ places[i, 1] - padding", "", 2)],
         ),
         "first images": (
-            "You take the first images of the set. Image `i` of the batch is number `{indices}[i]` of the "
-            "set.",
+            "You take the first images of the set. Image `i` of the batch is number `{indices}[i]`.",
             lambda images, indices, places, padding: _cut(images[: len(indices)], places, padding),
             ("images[indices[i], ", "images[i, "),
         ),

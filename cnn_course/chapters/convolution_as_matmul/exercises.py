@@ -144,8 +144,7 @@ im2col_kernel = KernelExercise(
     once=True,
     mistakes={
         "channel last": (
-            "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
-            "those of channel 1: `row // {kernel_size}**2` is the channel.",
+            "Your channel counts fastest. It counts slowest: `row // {kernel_size}**2` is the channel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
             ("row // kernel_size**2, row % kernel_size**2", "row % image.shape[0], row // image.shape[0]"),
         ),
@@ -241,8 +240,7 @@ conv_implicit_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "tail not zeroed": (
-            "Where the matrix ends inside a tile, your tile keeps old numbers or a wrong pixel. A thread "
-            "without a number to copy must write a zero.",
+            "Past the end of the matrix your tile keeps old numbers. Write a zero where there is none.",
             _multiplied(with_stale_tail),
             ("c_tile[y, x] = float32(0)", ""),
         ),
@@ -258,14 +256,12 @@ conv_implicit_kernel = KernelExercise(
             [("if start + y <", "if y <"), ("(start + y)", "y", 2)],
         ),
         "row of x": (
-            "The tile's row is the thread's `y`, and you copy the pixel of row `start + x`; the matrix has "
-            "it in row `start + y`. Only the weights' tile has `k` along `x`.",
+            "Your thread copies row `start + x`. Its row of the tile is `y`: copy row `start + y`.",
             _multiplied(_with_the_row_of_x),
             ("start + y", "start + x", 3),
         ),
         "channel last": (
-            "Your channel counts fastest. A row of weights has the taps of channel 0 first, then those of "
-            "channel 1: `k // {kernel_size}**2` is the channel.",
+            "Your channel counts fastest. It counts slowest: `k // {kernel_size}**2` is the channel.",
             _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
             (
                 "(start + y) // kernel_size**2, (start + y) % kernel_size**2",

@@ -102,8 +102,7 @@ conv_by_hand = Exercise(
             ),
         ),
         "zeros left over": (
-            "The numbers are right, but they stand in the corner of an array of the image's size. The "
-            "output is smaller: count the positions of the window along each axis.",
+            "The numbers are right, in the corner of too large an array: count the window's positions.",
             _placed,
             [
                 ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
@@ -130,8 +129,7 @@ conv_by_hand = Exercise(
             (" + 1", "", 2),
         ),
         "last product only": (
-            "Each output is its window's last product alone: does `=` overwrite the sum where `+=` would add "
-            "to it, or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             _only_last_product,
             ("out[i, j] +=", "out[i, j] ="),
         ),
@@ -253,14 +251,12 @@ conv_same = Exercise(
             ("np.pad(image, border)", "image"),
         ),
         "output padded": (
-            "The size is right, but you put the zeros around the result. Put them around the image: the "
-            "outputs near the edge then see the pixels that are there.",
+            "The size is right, but you pad the result. Pad the image, so that the edge sees its pixels.",
             _centred,
             ("conv_cpu(np.pad(image, border), kernel)", "np.pad(conv_cpu(image, kernel), border)"),
         ),
         "zeros left over": (
-            "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
-            "zeros around the image, before the kernel slides over it.",
+            "The size is right, but the valid region fills only a corner. Pad the image before you slide.",
             _placed,
             (
                 "return conv_cpu(np.pad(image, border), kernel)",
@@ -275,14 +271,12 @@ conv_same = Exercise(
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
         "one too many": (
-            "Right for odd kernels, one row or column too many for even ones: `k // 2` zeros on both sides "
-            "make `k` in all, and `k - 1` are needed.",
+            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one more than `k - 1`.",
             _padded(lambda k: (k // 2, k // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)"),
         ),
         "one too few": (
-            "Right for odd kernels, one row or column too few for even ones: `(k - 1) // 2` zeros on both "
-            "sides make `k - 2` in all, and `k - 1` are needed.",
+            "Right for odd kernels. For even ones, `(k - 1) // 2` zeros on both sides are one too few.",
             _padded(lambda k: ((k - 1) // 2, (k - 1) // 2)),
             ("((k - 1) // 2, k // 2)", "((k - 1) // 2, (k - 1) // 2)"),
         ),
@@ -450,8 +444,7 @@ conv_fft = Exercise(
     properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "oaconvolve", "correlate"),),
     mistakes={
         "flipped": (
-            "Your filter is flipped: a plain product of spectra is the mathematician's convolution. The "
-            "complex conjugate of the kernel's spectrum turns it round.",
+            "Your filter is flipped: take the complex conjugate of the kernel's spectrum.",
             _by_fft(np.positive, corner=(1, 1)),
             [
                 ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
@@ -474,8 +467,7 @@ conv_fft = Exercise(
             ("[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]", ""),
         ),
         "wrong corner": (
-            "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "
-            "and the outputs that wrap round are the last ones.",
+            "You cut out the wrong part: the first window is output (0, 0); the last outputs wrap round.",
             _by_fft(corner=(1, 1)),
             (
                 "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
@@ -483,8 +475,7 @@ conv_fft = Exercise(
             ),
         ),
         "size not given": (
-            "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
-            "the width was odd. Give it `s={image}.shape`.",
+            "Right for even widths only: `irfft2` assumes one. Give it `s={image}.shape`.",
             _by_fft(size_given=False),
             ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
         ),

@@ -74,8 +74,7 @@ conv_valid_kernel = KernelExercise(
             ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
         ),
         "last product only": (
-            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             _last_product,
             ("total +=", "total ="),
             ("total +=", "total = float32(0) +"),
@@ -91,8 +90,7 @@ conv_valid_kernel = KernelExercise(
             ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
-            "All your weights meet the same pixel, `{image}[row, column]`. Weight `[i, j]` meets the pixel "
-            "`i` rows below it and `j` columns to its right.",
+            "All weights meet one pixel. Weight `[i, j]` meets that `i` rows below and `j` columns right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
@@ -271,8 +269,7 @@ conv2d_kernel = KernelExercise(
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding ignored": (
-            "Your windows begin on the image's first pixel: with padding, the first one begins `{padding_h}` "
-            "rows above it and `{padding_w}` columns to its left.",
+            "You ignore the padding: the first window begins `{padding_h}` rows above the image.",
             _windows(lambda o, k, stride, padding: o * stride + k),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
@@ -287,8 +284,7 @@ conv2d_kernel = KernelExercise(
             [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
         "stride between weights": (
-            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow` by "
-            "it.",
+            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
@@ -341,8 +337,7 @@ conv2d_kernel = KernelExercise(
             ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
-            "You use one padding for both axes: `{padding_h}` is that of rows, `{padding_w}` that of "
-            "columns.",
+            "You use one padding for both axes: `{padding_h}` is for rows, `{padding_w}` for columns.",
             _windows(order=(0, 1, 2, 2)),
             _windows(order=(0, 1, 3, 3)),
             ("kh - padding_h", "kh - padding_w"),

@@ -78,8 +78,7 @@ edges_kernel = KernelExercise(
     float32=True,
     mistakes={
         "zero outside": (
-            "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
-            "every bright border would count as an edge.",
+            "You take a missing neighbour for 0, so bright borders look like edges: use the pixel itself.",
             lambda image: _edges(image, "constant"),
             (
                 "image[row, right] - image[row, left]",
@@ -166,21 +165,18 @@ block_max_kernel = KernelExercise(
     properties=(uses("shared", "syncthreads"), avoids("atomic")),
     mistakes={
         "zero in the tail": (
-            "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
-            "They need a number that never wins: `float32(-math.inf)`.",
+            "Threads without an element put in 0, which beats negative ones: use `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, 0).max(axis=1),
             ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
-            "Threads without an element put in -1, which wins where all elements are smaller: use "
-            "`float32(-math.inf)`.",
+            "Threads without an element put in -1, which may win: use `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, -1).max(axis=1),
             ("float32(-math.inf)", "float32(-1)"),
             ("-math.inf", "-1e9"),
         ),
         "borrowed elements": (
-            "Threads without an element take one from the beginning of `{x}`, which another block has to "
-            "look at. They need a number that never wins: `float32(-math.inf)`.",
+            "Threads without an element take another block's: use `float32(-math.inf)`.",
             _wrapped_maxima,
             ("x[i] if i < x.size else float32(-math.inf)", "x[i % x.size]"),
         ),

@@ -60,14 +60,12 @@ matmul_kernel = KernelExercise(
     once=True,
     mistakes={
         "b transposed": (
-            "You walk along a row of `{b}`, which multiplies with its transpose: column `n` of the result "
-            "takes column `n` of `{b}`, so it is `{b}[k, column]`.",
+            "You walk along a row of `{b}`, as if it were transposed: use `{b}[k, column]`.",
             lambda a, b: a @ turned(b),
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
-            "You walk down a column of `{a}`, as if it were transposed: row `m` of the result needs row `m` "
-            "of `{a}`, `{a}[row, k]`.",
+            "You walk down a column of `{a}`, as if it were transposed: use `{a}[row, k]`.",
             lambda a, b: turned(a) @ b,
             ("a[row, k]", "a[k, row]"),
         ),
@@ -85,8 +83,7 @@ matmul_kernel = KernelExercise(
             ("range(a.shape[1])", "range(a.shape[1] - 1)"),
         ),
         "last product only": (
-            "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each result is its last product: is it `=` for `+=`, or a sum set back to zero?",
             lambda a, b: product(a[:, -1:], b[-1:]),
             [("out[row, column] = total", ""), ("total +=", "out[row, column] =")],
         ),
@@ -167,8 +164,7 @@ matmul_tiled_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(TILE)),
     mistakes={
         "tail not zeroed": (
-            "Where a matrix ends inside a tile, your tile keeps the last step's numbers, or garbage. A "
-            "thread without a number to copy must write a zero.",
+            "Past the end of a matrix your tile keeps old numbers. Write a zero where there is none.",
             with_stale_tail,
             [
                 (
@@ -322,8 +318,7 @@ matmul_2x2_kernel = KernelExercise(
             ("a1 *", "a0 *", 2),
         ),
         "column repeated": (
-            "The thread's second column has the results of its first: they need a number of `{b}` of their "
-            "own, from `b_tile[k, x + TILE]`.",
+            "The second column repeats the first: it needs another number of `{b}`, `b_tile[k, x + TILE]`.",
             _column_repeated,
             ("* b1", "* b0", 2),
         ),
@@ -373,8 +368,7 @@ dense_kernel = KernelExercise(
     once=True,
     mistakes={
         "bias per row": (
-            "You take an element of the bias for each row, which is an image. There is one for each output "
-            "feature, that is, for each column: `{bias}[column]`.",
+            "Your bias belongs to rows, which are images. It belongs to output features: `{bias}[column]`.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
             ("bias[column]", "bias[row]"),
         ),
@@ -399,8 +393,7 @@ dense_kernel = KernelExercise(
             ("total = float32(0) if total <= float32(0) else total", "pass"),
         ),
         "ReLU always": (
-            "Your results are never negative, even with `{relu}=False`. The last layer of a network needs "
-            "its sums as they are: ReLU is only for `if {relu}:`.",
+            "You apply ReLU even with `{relu}=False`. The last layer needs its sums as they are.",
             lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
             ("if relu:", "if True:"),
         ),
@@ -430,8 +423,7 @@ dense_kernel = KernelExercise(
             ("float32(0) if total <= float32(0) else total", "abs(total)"),
         ),
         "weight not transposed": (
-            "You read `{weight}[k, column]`, as if its rows were the inputs. They are the outputs: "
-            "`{weight}[column, k]`.",
+            "The rows of the weight are the outputs: `{weight}[column, k]`, not `{weight}[k, column]`.",
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),

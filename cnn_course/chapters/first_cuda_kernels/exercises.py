@@ -224,7 +224,7 @@ autocorrelation_kernel = KernelExercise(
             [("range(signal.size - lag)", "range(signal.size - i)"), ("k + lag", "k + i")],
         ),
         "lag as index": (
-            "You store lag `d` in `out[d]`. But `out[0]` holds lag `{delay}`, so lag `{delay} + i` goes to "
+            "You store lag `d` in `out[d]`. `out[0]` holds lag `{delay}`: store lag `{delay} + i` in "
             "`out[i]`.",
             lambda signal, delay: np.where(
                 np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
@@ -237,8 +237,7 @@ autocorrelation_kernel = KernelExercise(
             [("range(signal.size - lag)", "range(signal.size - delay)"), ("k + lag", "k + delay")],
         ),
         "last product only": (
-            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),
@@ -351,8 +350,7 @@ mirror_kernel = KernelExercise(
         ),
         "copied": ("You copy the image as it is.", lambda image: image, ("width - 1 - column", "column")),
         "one column off": (
-            "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
-            "`{image}[row, width - column]` reads past the edge there.",
+            "You are one column off: the last column is `width - 1`, and it goes to column 0.",
             lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
             ("width - 1 - column", "width - column"),
             [("column < width", "0 < column < width"), ("width - 1 - column", "width - column")],

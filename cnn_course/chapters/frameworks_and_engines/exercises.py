@@ -85,9 +85,7 @@ for_keras = Exercise(
             ("= dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)", "= dense_weight.T"),
         ),
         "not turned": (
-            "The features are in the right order, but a dense weight of Keras has the shape (inputs, "
-            "outputs): "
-            "`x @ weight`, where ours is `x @ weight.T`.",
+            "The features are in order, but a dense weight of Keras has the shape (inputs, outputs).",
             _with_dense(
                 lambda weight, shape: _converted(features=(0, 2, 3, 1))(
                     np.zeros((1, 1, 1, 1)), weight, shape
@@ -202,8 +200,7 @@ traffic = Exercise(
             ("if k is not kernel ", ""),
         ),
         "inner arrays moved": (
-            "You count each operation alone. What one operation of a kernel makes for the next is neither "
-            "stored nor loaded.",
+            "You count arrays that one operation of a kernel makes for the next: they stay in registers.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
             ("for name in moved", "for names in (asked, made) for name in names"),
         ),
@@ -255,8 +252,7 @@ traffic = Exercise(
             ("(made & (others | set(results)))", "{kernel[-1][0]}"),
         ),
         "once in all": (
-            "You count each array once for the whole program. It is moved once for each kernel that loads or "
-            "stores it: a kernel's registers are gone when it ends.",
+            "You count each array once in all. Count it once for each kernel that loads or stores it.",
             _once_in_all,
             [
                 ("total = 0", "everything = set(results)"),
@@ -341,9 +337,7 @@ fold_batch_norm = Exercise(
             ("factor[:, None, None, None]", "factor[None, :, None, None]"),
         ),
         "along the columns": (
-            "The factors meet the last axis of the weight, the columns of the filters: NumPy lines shapes up "
-            "at "
-            "their ends. Give them three more axes.",
+            "Your factors multiply the columns of the filters: give them three more axes.",
             _folded(weight=lambda w, f: w * f),
             ("factor[:, None, None, None]", "factor"),
         ),
@@ -408,8 +402,7 @@ fold_batch_norm = Exercise(
             [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
         "mean taken from the weight": (
-            "You subtract the mean from the weight. It is the mean of the *output*: subtract it from the "
-            "bias.",
+            "You subtract the mean from the weight. It belongs to the *output*: subtract it from the bias.",
             _mean_from_the_weight(lambda b, m, f, s: b * f + s),
             _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
             [
@@ -538,8 +531,7 @@ int8_dense = Exercise(
             ("x / x_scale", "x * x_scale"),
         ),
         "not clipped": (
-            "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
-            "Clip to -127 .. 127, after dividing by `{x_scale}`.",
+            "Inputs beyond the range become integers beyond 127: after dividing, clip to -127 .. 127.",
             _dense(x8=lambda values, scale: np.rint(values / scale)),
             ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "np.rint(x / x_scale)"),
             (
@@ -563,8 +555,7 @@ int8_dense = Exercise(
             ("np.abs(weight).max(axis=1)", "np.abs(weight.max(axis=1))"),
         ),
         "wraps around": (
-            "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
-            "127 after dividing by `{x_scale}`, before `astype(np.int8)`.",
+            "Inputs beyond the range wrap around, 140 to -116: clip to -127 .. 127 before `astype(np.int8)`.",
             _dense(x8=_wrapped),
             ("np.clip(np.rint(x / x_scale), -127, 127).astype", "np.rint(x / x_scale).astype(int).astype"),
         ),

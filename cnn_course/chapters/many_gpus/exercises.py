@@ -60,8 +60,7 @@ share_of = Exercise(
             ],
         ),
         "rest to the last": (
-            "You give the whole remainder to the last worker, and everybody waits for it. It is spread over "
-            "the first `{n} % {size}` workers, one image each.",
+            "The last worker gets the whole remainder, and all wait. Spread it over the first workers.",
             _rest_to(-1),
             [
                 ("+ min(rank, rest)", ""),
@@ -69,8 +68,7 @@ share_of = Exercise(
             ],
         ),
         "rest to the first": (
-            "You give the whole remainder to worker 0, and everybody waits for it. It is spread over the "
-            "first `{n} % {size}` workers, one image each.",
+            "Worker 0 gets the whole remainder, and all wait. Spread it over the first workers.",
             _rest_to(0),
             [("min(rank, rest)", "(rest if rank else 0)"), ("rank < rest", "rest if rank == 0 else 0")],
         ),
@@ -91,8 +89,8 @@ share_of = Exercise(
             ],
         ),
         "begin not moved": (
-            "The lengths are right, but the shares overlap: some workers before you have one image more, so "
-            "you begin `min({rank}, {n} % {size})` images later.",
+            "Your shares overlap: count the images that workers before you have more, `min({rank}, {n} % "
+            "{size})`.",
             lambda n, rank, size: (
                 rank * (n // size),
                 rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
@@ -215,8 +213,7 @@ combined_gradient = Exercise(
             ("counts.sum()", "busy.sum()"),
         ),
         "NaN of nobody's images": (
-            "A worker without images has the mean 0 / 0, which is NaN. A weight of 0 does not help, as 0 "
-            "times NaN is NaN. Leave such a worker out.",
+            "Without images the mean is NaN, and 0 times NaN is NaN. Leave such a worker out.",
             lambda gradients, counts: counts @ gradients / counts.sum(),
             ("counts[busy] @ gradients[busy]", "counts @ gradients"),
         ),
@@ -490,8 +487,7 @@ ring_all_reduce = RingExercise(
     properties=(_economical, _alike),
     mistakes={
         "wrong chunk": (
-            "You add what comes in to the chunk that you have just sent. The left neighbour sends its own "
-            "chunk, whose number is one less: `rank - step - 1`.",
+            "You add to the chunk that you have just sent. What comes in is chunk `rank - step - 1`.",
             partial(_walk, into=lambda rank, step: rank - step),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
         ),
@@ -551,20 +547,17 @@ ring_all_reduce = RingExercise(
             ],
         ),
         "first phase only": (
-            "Each worker has one chunk of the sum, and the others are left half-way: the second phase is "
-            "missing, which hands the complete chunks round.",
+            "Each worker has only one complete chunk: the second phase, which passes them round, is missing.",
             partial(_walk, phases=(True,)),
             ("(size - 1):\n    chunks[(rank - step) % size][:]", "(0):\n    chunks[(rank - step) % size][:]"),
         ),
         "mean": (
-            "You divide by the number of workers. Return the sum: the caller, who knows the weights, may "
-            "make a mean of it.",
+            "You divide by the number of workers. Return the sum: the caller knows the weights.",
             lambda size, length: tuple(total / np.float32(size) for total in _sums(size, length)),
             ("n = len(array)", "n = len(array)\narray /= size"),
         ),
         "remainder left out": (
-            "Right where the length is a multiple of the workers. Elsewhere the last entries are in no "
-            "chunk: end chunk k at `(k + 1) * n // {size}`.",
+            "The last entries are in no chunk: end chunk k at `(k + 1) * n // {size}`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
             ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
         ),
@@ -600,8 +593,8 @@ ring_seconds = Exercise(
             ("2 * (size - 1)", "(size - 1)"),
         ),
         "no parentheses": (
-            "Each of the 2 (W - 1) steps takes the latency and a chunk's time: parentheses round their sum, "
-            "`2 * ({size} - 1) * ({latency} + ...)`.",
+            "Each step takes latency and time for a chunk: parentheses, `2 * ({size} - 1) * ({latency} + "
+            "...)`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
             ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
         ),

@@ -95,8 +95,7 @@ decode_float16 = Exercise(
             ("bits & 1023", "bits"),
         ),
         "width of the fields": (
-            "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, `{bits} "
-            ">> 10 & 31`, 10 for the mantissa, `{bits} & 1023`.",
+            "Your fields have the wrong width: 1 bit of sign, 5 of exponent, 10 of mantissa.",
             *(
                 _decoded(fields=lambda bits, e=e, m=m: (bits >> 15, bits >> 10 & e, bits & m))
                 for e, m in ((31, 511), (31, 2047), (15, 1023), (31, 1024), (32, 1023))
@@ -231,8 +230,7 @@ stochastic_kernel = KernelExercise(
     once=True,
     mistakes={
         "cut off": (
-            "You cut off the lower half, which always rounds towards 0. Add the random bits first: only a "
-            "sum, `+`, carries over into the upper half.",
+            "You only cut off the lower half, which rounds towards 0. Add the random bits first, by `+`.",
             lambda x, random: _upper(x),
             ("x[i] + noise", "x[i]"),
             ("x[i] + noise", "x[i] | noise"),
@@ -251,8 +249,7 @@ stochastic_kernel = KernelExercise(
             ("random[i] & uint32(0xFFFF)", "random[i]"),
         ),
         "upper random bits": (
-            "You add the upper half of the random bits to the upper half of the number. The lower 16 are to "
-            "be added, so that they decide whether the cut carries over.",
+            "You add random bits to the upper half. Add the lower 16: they decide whether the cut carries.",
             _with_noise(lambda random: random & 0xFFFF0000),
             lambda x, random: _upper(x + (random & np.uint32(0xFFFF0000))),
             ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
@@ -268,8 +265,7 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + noise"),
         ),
         "or instead of plus": (
-            "You put the noise in by `|` or `^`, and leave it there. Only a sum carries over into the upper "
-            "half, which is what rounds up; then the lower half is cut off.",
+            "`|` and `^` never carry into the upper half. Add the random bits, then cut off the lower half.",
             lambda x, random: (x | (random & 0xFFFF)).astype(np.uint32),
             lambda x, random: (x ^ (random & 0xFFFF)).astype(np.uint32),
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
@@ -416,8 +412,7 @@ unscale_kernel = KernelExercise(
             ("not abs(gradient) < float32(np.inf)", "gradient == float32(np.inf)"),
         ),
         "found undone": (
-            "`{found_inf}` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
-            "gradients are finite, leave it as it is.",
+            "You set `{found_inf}` back to 0. Another kernel may have set it: leave a 1 as it is.",
             _unscaled(kept=False),
             (
                 "    cuda.atomic.max(found_inf, 0, 1)",

@@ -38,14 +38,12 @@ receptive_field = Exercise(
     cases=_stacks,
     mistakes={
         "strides ignored": (
-            "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
-            "pixels apart, and a window over them reaches twice as far.",
+            "You ignore the strides: after a stride of 2, neighbouring numbers lie two pixels apart.",
             lambda layers: 1 + sum(k - 1 for k, _ in layers),
             ("distance *= stride", ""),
         ),
         "stride first": (
-            "You apply a layer's own stride before its window. The window lies on the layer's *input*; the "
-            "stride counts only for the layers that follow.",
+            "You apply a layer's own stride before its window. It counts for the following layers only.",
             partial(_receptive_field, own_stride=True),
             (
                 "field += (kernel_size - 1) * distance\ndistance *= stride",
@@ -53,14 +51,12 @@ receptive_field = Exercise(
             ),
         ),
         "last stride only": (
-            "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
-            "stride 2 put neighbouring numbers four pixels apart.",
+            "Only the last stride counts in your answer. Strides multiply: two of 2 are four pixels.",
             partial(_receptive_field, last_stride=True),
             ("distance *= stride", "distance = stride"),
         ),
         "kernels added": (
-            "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
-            "steps, and the one pixel to begin with is counted once.",
+            "You add the kernel sizes. Windows overlap: start from 1, and add `kernel_size - 1` each.",
             lambda layers: sum(k for k, _ in layers),
             [
                 ("field, distance = 1, 1", "field = 0"),
@@ -68,8 +64,7 @@ receptive_field = Exercise(
             ],
         ),
         "windows added": (
-            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
-            "number that it holds: add `kernel_size - 1`.",
+            "You add `kernel_size` for each layer. A window of 3 reaches only 2 further: `kernel_size - 1`.",
             partial(_receptive_field, start=0, overlap=0),
             partial(_receptive_field, overlap=0),
             ("(kernel_size - 1)", "kernel_size"),
@@ -131,8 +126,7 @@ momentum_kernel = KernelExercise(
     float32=True,
     mistakes={
         "velocity not stored": (
-            "The parameters are right after this step, but the new velocity is lost: store it in "
-            "`{velocity}[i]`, or the next step begins without it.",
+            "The parameters are right, but the new velocity is lost: store it in `{velocity}[i]`.",
             lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
             ("velocity[i] = v", ""),
         ),
@@ -279,8 +273,7 @@ adam_step = Exercise(
             [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),
         "times the step": (
-            "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
-            "at each step, so it is a power: `{beta1}**{step}`.",
+            "You multiply beta by the step. The share of the start is a power: `{beta1}**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
             [("beta1**step", "beta1 * step"), ("beta2**step", "beta2 * step")],
         ),
@@ -321,8 +314,7 @@ adam_step = Exercise(
             ],
         ),
         "correction kept": (
-            "The parameters are right, but you return the corrected means, and the next step would correct "
-            "them again. Return `{m}` and `{v}` themselves.",
+            "The parameters are right. Return `{m}` and `{v}` themselves, not the corrected means.",
             _hats_kept,
             [("m_hat = m", "m_hat = m = m"), ("v_hat = v", "v_hat = v = v")],
         ),
@@ -387,8 +379,7 @@ adam_kernel = KernelExercise(
             [("new_m / correction1", "new_m / correction2"), ("new_v / correction2", "new_v / correction1")],
         ),
         "correction kept": (
-            "The parameters are right, but the corrected means are stored, and the next step would correct "
-            "them again. Store `{m}` and `{v}` themselves.",
+            "The parameters are right. Store `{m}` and `{v}` themselves, not the corrected means.",
             _adam_moved(lambda _, new, g, s: (new[0], new[1] / s[4], new[2] / s[5])),
             ("m[i], v[i] = new_m, new_v", "m[i], v[i] = new_m / correction1, new_v / correction2"),
         ),
@@ -510,8 +501,7 @@ confusion_matrix = Exercise(
             ("np.int64", "np.uint8"),
         ),
         "classes seen only": (
-            "Your table ends at the highest class seen. Give it `{classes}` rows and columns; some may stay "
-            "0.",
+            "Your table ends at the highest class seen. It has `{classes}` rows and columns; some stay 0.",
             lambda labels, answers, classes: _confusion(labels, answers, classes)[
                 : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
             ],

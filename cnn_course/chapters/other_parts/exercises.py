@@ -117,8 +117,7 @@ squared_error_backward_kernel = KernelExercise(
             (" / float32(y.shape[0])", ""),
         ),
         "mean over the classes": (
-            "You divide by the number of classes as well. That is the gradient of the package's "
-            "`mse_loss_forward`; here a sample's loss is the *sum* over its classes.",
+            "You divide by the number of classes, too. Here a sample's loss is the *sum* over its classes.",
             lambda y, labels: squared_error_backward(y, labels) / y.shape[1],
             ("float32(y.shape[0])", "float32(y.size)"),
         ),
@@ -290,8 +289,7 @@ channel_statistics_kernel = KernelExercise(
             [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
-            "You divide the squares by one less than their number, as for the running variance. To normalise "
-            "the batch, divide by their number.",
+            "You divide by one less than the number. That is for the running variance, not for this batch.",
             _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
             ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),
         ),
@@ -313,8 +311,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(total) / count", "block_sum(total)"),
         ),
         "divided by a part": (
-            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels of all "
-            "samples: `{x}.shape[0] * {x}.shape[2]` elements.",
+            "Divide by the pixels of all samples: `{x}.shape[0] * {x}.shape[2]` elements.",
             lambda x: _divided_by(x, x.shape[2]),
             lambda x: _divided_by(x, x.shape[0]),
             ("float32(x.shape[0] * pixels)", "float32(pixels)"),
@@ -345,8 +342,8 @@ channel_statistics_kernel = KernelExercise(
             ],
         ),
         "one element a thread": (
-            f"Only the first {CHANNEL_THREADS} elements of a channel count: a thread has to go on, in steps "
-            "of `cuda.blockDim.x`, until the channel is done.",
+            f"Only the first {CHANNEL_THREADS} elements of a channel count: go on in steps of "
+            "`cuda.blockDim.x`.",
             _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),
             _share(slice(CHANNEL_THREADS)),
             (

@@ -147,8 +147,7 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "tie goes down the columns": (
-            "The maxima are right. Of equal pixels remember the first, row by row; yours is the first down "
-            "the columns. Let the loop over the rows be the outer one.",
+            "The maxima are right. Of equal pixels take the first row by row: rows in the outer loop.",
             _first_down_the_columns,
             (
                 "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
@@ -169,34 +168,29 @@ max_pool_kernel = KernelExercise(
             ("top * x.shape[2] + left", "0"),
         ),
         "place of the output": (
-            "The maxima are right, but `argmax` holds the number of the output. Store the place of the pixel "
-            "in its plane: `row * {x}.shape[2] + column`.",
+            "The maxima are right. Store the pixel's place in its plane: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
             ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
         ),
         "position in the window": (
-            "Your positions count from the corner of the window. The backward pass needs the place in the "
-            "plane: `row * width + column`.",
+            "Your positions count within the window. Count in the plane: `row * width + column`.",
             _with_argmax(_in_the_window),
             [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
         ),
         "place in all planes": (
-            "The maxima are right, and the positions go on counting from plane to plane. Each plane counts "
-            "from 0: leave the plane out, `row * {x}.shape[2] + column`.",
+            "The maxima are right. Positions start from 0 in each plane: `row * {x}.shape[2] + column`.",
             _with_argmax(
                 lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
             ),
             ("[plane, oh, ow] = where", "[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]"),
         ),
         "first plane": (
-            "Every plane of your output is that of the first: the pixels come from `{x}[0]`. Read "
-            "`{x}[plane, h, w]`, with the plane that the thread has worked out.",
+            "Every plane of your output is that of the first: read `{x}[plane, h, w]`, not `{x}[0, h, w]`.",
             _of_the_first_plane,
             ("x[plane, ", "x[0, ", 3),
         ),
         "width of the output": (
-            "The maxima are right, and the positions use the width of the output. It is the width of `{x}` "
-            "that counts: `row * {x}.shape[2] + column`.",
+            "The maxima are right. Count with the width of the input: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
             ("x.shape[2]", "out.shape[2]", 2),
         ),
@@ -292,8 +286,7 @@ block_sums_kernel = KernelExercise(
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
     mistakes={
         "last step missing": (
-            "Half of the elements are missing in each sum: the tree ends one step too early. The last step "
-            "has `half = 1`, so go on while `half > 0`.",
+            "Half of the elements are missing: the tree's last step has `half = 1`. Go on while `half > 0`.",
             lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
             ("half > 0", "half > 1"),
         ),
@@ -372,8 +365,7 @@ row_max_kernel = KernelExercise(
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
     mistakes={
         "starts from 0": (
-            "In a row of negative numbers your maximum is 0, which is not in it. Start from a number below "
-            "all others: `float32(-math.inf)`.",
+            "For negative rows your maximum is 0. Start from `float32(-math.inf)`, below all numbers.",
             lambda x: np.maximum(x.max(axis=1), 0),
             ("float32(-math.inf)", "float32(0)"),
         ),
@@ -386,8 +378,7 @@ row_max_kernel = KernelExercise(
             ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
         "one element a thread": (
-            f"Columns from {ROW_THREADS} on are never read: go on in steps of `cuda.blockDim.x`, up to the "
-            "row's end.",
+            f"Columns from {ROW_THREADS} on are never read: go on in steps of `cuda.blockDim.x`.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
             [
                 ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),

@@ -91,14 +91,12 @@ pool_maps_kernel = KernelExercise(
             ("max(above, below)", "above"),
         ),
         "steps of one": (
-            "Your windows are one step apart, and overlap. They are to be two apart: the window of `out[c, "
-            "row, column]` begins at `{maps}[c, 2 * row, 2 * column]`.",
+            "Your windows overlap. Window `[c, row, column]` begins at `{maps}[c, 2 * row, 2 * column]`.",
             _overlapping,
             [("2 * row", "row", 4), ("2 * column", "column", 4)],
         ),
         "maximum of at least 0": (
-            "Right, where a window has a number above 0. Where all four are below, you give 0: your search "
-            "starts from 0, and has to start from one of the four.",
+            "Where all four numbers are below 0 you give 0: start the search from one of the four.",
             lambda maps: np.maximum(_pool(maps), 0),
             ("max(above, below)", "max(above, below, float32(0))"),
         ),
@@ -212,8 +210,8 @@ softmax_kernel = KernelExercise(
             ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
-            "You divide while the sum is still growing. First sum over all channels; then divide, in a "
-            "second loop.",
+            "You divide while the sum is still growing. First sum all channels, then divide in a second "
+            "loop.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
             (
                 "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
@@ -312,8 +310,7 @@ edge_maps = Exercise(
             ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
         ),
         "input lost": (
-            "All is garbage: you have given the image's name to a new, empty array, and the kernel reads "
-            "that. `cuda.to_device({image})` allocates and copies in one.",
+            "Your image is a new, empty array. `cuda.to_device({image})` allocates and copies in one.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
@@ -404,8 +401,8 @@ is_softmax = Exercise(
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
         ),
         "shift not tried": (
-            "`{maps} / {maps}.sum({axis}=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps "
-            "the order. Call `{softmax}` once more, on `{maps} + 1`.",
+            "`{maps} / {maps}.sum({axis}=0)` passes for numbers above 0. Try `{softmax}({maps} + 1)` as "
+            "well.",
             _without("shift"),
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),

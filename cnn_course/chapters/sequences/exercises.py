@@ -96,8 +96,7 @@ lstm_cell_kernel = KernelExercise(
     once=True,
     mistakes={
         "other order of the gates": (
-            "You take the four groups in another order. It is i, f, g, o, as in PyTorch: the new content g "
-            "is the third, the output gate the fourth.",
+            "The four groups come in the order i, f, g, o, as in PyTorch.",
             _in_order((0, 1, 3, 2)),
             _in_order((0, 2, 1, 3)),
             [
@@ -231,8 +230,7 @@ last_states = Exercise(
             [("_, h_n, _, _, _", "out, *_"), (".transpose(1, 0, 2)", ""), ("h_n", "out[-1]")],
         ),
         "reshaped": (
-            "The shape is right, and the numbers are in other places: `reshape` only cuts the same row of "
-            "numbers anew. To exchange two axes takes `transpose`.",
+            "`reshape` only cuts the same row of numbers anew. To exchange two axes, use `transpose`.",
             lambda x, *weights: _states(x.reshape(x.shape[1], x.shape[0], -1), *weights)[:, -1],
             ("x.transpose(1, 0, 2)", "x.reshape(x.shape[1], x.shape[0], -1)"),
         ),
@@ -333,8 +331,7 @@ lstm_cell_backward_kernel = KernelExercise(
     once=True,
     mistakes={
         "slopes left out": (
-            "These are the gradients of the gates. Each still has to go through its sigmoid or tanh: times "
-            "`y * (1 - y)`, or `1 - y * y`, with `y` the gate itself.",
+            "Multiply each gradient by the slope of its gate `y`: `y * (1 - y)`, or `1 - y * y` for g.",
             _cell_back(slopes=False),
             [
                 (" * i * (one - i)", ""),
@@ -344,8 +341,7 @@ lstm_cell_backward_kernel = KernelExercise(
             ],
         ),
         "slope of one gate left out": (
-            "One of the four gradients lacks the slope of its gate: `y * (1 - y)` for i, f and o, `1 - y * "
-            "y` for g.",
+            "One gradient lacks the slope of its gate: `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
             *(_cell_back(without=(k,)) for k in range(4)),
             (" * i * (one - i)", ""),
             (" * (one - g * g)", ""),
@@ -470,8 +466,7 @@ backward_through_time = Exercise(
     properties=(avoids("lstm_backward"),),
     mistakes={
         "forwards": (
-            "You go from the first step to the last. Each step needs the gradient of the *next*: go "
-            "backwards.",
+            "You go forwards. Each step needs the gradient of the *next* one: begin with the last.",
             _loop(forwards=True),
             (_LOOP, "range(gates.shape[1])"),
         ),
@@ -484,8 +479,7 @@ backward_through_time = Exercise(
             ("grad_h = grad_gates[:, t] @ weight_hh", ""),
         ),
         "last gradient in every step": (
-            "You add `{grad_h_n}` in every step. It is the gradient of the last hidden state alone: the loss "
-            "does not see the others but through their successors.",
+            "You add `{grad_h_n}` in every step. It is the gradient of the last hidden state alone.",
             _loop(hidden="again"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h_n + grad_gates[:, t] @ weight_hh"),
         ),
@@ -496,8 +490,7 @@ backward_through_time = Exercise(
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h + grad_gates[:, t] @ weight_hh"),
         ),
         "cell not followed": (
-            "The cell's gradient ends after each step. Give what `cell_backward` returns for the cell to the "
-            "next round: on this way little is lost.",
+            "The cell's gradient ends after each step: pass on what `cell_backward` returns for it.",
             _loop(cell="dropped"),
             ("cells[:, t], grad_h, grad_c)", "cells[:, t], grad_h, zeros)"),
         ),

@@ -125,8 +125,7 @@ smooth_kernel = _TileExercise(
             ("weights[k]", "weights[weights.size - 1 - k]"),
         ),
         "shifted": (
-            "Your window begins at element `i`. Let it begin RADIUS samples before, so that `i` is its "
-            "middle.",
+            "Your window begins at element `i`. Begin RADIUS samples before, so that `i` is its middle.",
             lambda signal, weights: _windows(weights, np.pad(signal, (0, 2 * RADIUS))),
             ("cuda.blockIdx.x * BLOCK - RADIUS", "cuda.blockIdx.x * BLOCK"),
         ),
@@ -136,8 +135,7 @@ smooth_kernel = _TileExercise(
             ("[start + k] if inside else float32(0)", "[min(max(start + k, 0), signal.size - 1)]"),
         ),
         "tile not zeroed": (
-            "The first and last outputs are garbage: no thread writes the halo outside of the signal. Write "
-            "zeros there.",
+            "The ends are garbage: no thread writes the halo outside of the signal. Write zeros there.",
             lambda signal, weights: _windows(weights, np.pad(signal, RADIUS, constant_values=np.nan)),
             (
                 "tile[k] = signal[start + k] if inside else float32(0)",
@@ -391,14 +389,12 @@ conv_strided_kernel = _TileExercise(
     properties=(uses("shared"), _loads_each_pixel_once),
     mistakes={
         "corner without the stride": (
-            "Blocks after the first load from the wrong place: the next patch begins TILE_W * STRIDE pixels "
-            "further right, or TILE_H * STRIDE further down.",
+            "The next patch begins TILE_W * STRIDE pixels further right, TILE_H * STRIDE further down.",
             _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
             [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
         ),
         "padding before the stride": (
-            "Blocks after the first load from the wrong place: the padding of one pixel comes off after the "
-            "multiplication with the stride, `top = row * STRIDE - 1`.",
+            "Subtract the padding after you multiply by the stride: `top = row * STRIDE - 1`.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
         ),

@@ -151,8 +151,7 @@ count_kernel = KernelExercise(
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "`cuda.atomic.add` changes the array itself, and returns the old number. You write that back, "
-            "and the 1 is lost: let the call stand alone on its line.",
+            "`cuda.atomic.add` returns the old number, and you write it back: let the call stand alone.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),

@@ -29,8 +29,7 @@ held_by = Exercise(
             (_REGISTER, "2 * (row // 8) + k // 4"),
         ),
         "lanes down the columns": (
-            "Your lanes count down the columns. Count along a row: lanes 0 to 3 hold row 0, lane 4 begins "
-            "row 1.",
+            "Your lanes count down the columns. Count along the rows: lane 4 begins row 1.",
             lambda row, k: (row % 8 + 8 * (k % 4), row // 8 + 2 * (k // 4)),
             ("4 * (row % 8) + k % 4", "row % 8 + 8 * (k % 4)"),
         ),
@@ -125,8 +124,7 @@ warp_product_kernel = KernelExercise(
             ("to_tf32(b[k, left]), to_tf32(b[k + 4, left])", "b[k, left], b[k + 4, left]"),
         ),
         "registers exchanged": (
-            "Registers 1 and 2 of the left fragment are exchanged: `(row + 8, k)` comes before `(row, k + "
-            "4)`.",
+            "Left registers 1 and 2 are exchanged: `(row + 8, k)` comes before `(row, k + 4)`.",
             lambda a, b: _product(_pieces(a, 16, 8, _quarters_exchanged), b),
             ("above[0], below[0], above[1], below[1]", "above[0], above[1], below[0], below[1]"),
         ),

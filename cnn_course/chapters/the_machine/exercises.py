@@ -57,8 +57,7 @@ warps_needed = Exercise(
             ("math.ceil(", "int("),
         ),
         "one too many": (
-            "Where whole warps are just enough you return one more. `int(q) + 1` rounds up a fraction only; "
-            "`math.ceil(q)` leaves a whole number as it is.",
+            "`int(q) + 1` is one too many for whole numbers: `math.ceil(q)` leaves them as they are.",
             partial(_warps, rounded=lambda warps: floor(warps) + 1),
             ("math.ceil(", "1 + int("),
         ),

@@ -74,8 +74,8 @@ bias_gradient_kernel = KernelExercise(
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
         ),
         "one element a thread": (
-            f"Only the first {CHANNEL_THREADS} gradients of a channel count: a thread has to go on, in steps "
-            "of `cuda.blockDim.x`, until the channel is done.",
+            f"Only the first {CHANNEL_THREADS} gradients of a channel count: go on in steps of "
+            "`cuda.blockDim.x`.",
             lambda grad_output: _bias_gradient(
                 grad_output.transpose(1, 0, 2).reshape(1, grad_output.shape[1], -1)[..., :CHANNEL_THREADS]
             ),
@@ -88,15 +88,14 @@ bias_gradient_kernel = KernelExercise(
             ),
         ),
         "first thread only": (
-            "Each channel gets the sum of thread 0 alone. `block_sum` *returns* the sum of the block, and "
-            "every thread has to call it.",
+            "Only thread 0 counts. `block_sum` *returns* the block's sum, and every thread has to call it.",
             lambda grad_output: _shares(grad_output)[:, 0],
             ("total = block_sum(total)", ""),
             ("total = block_sum(total)", "block_sum(total)"),
         ),
         "first warp only": (
-            "Each channel gets the sum of the first warp: `warp_sum` ends at its edge. A block of "
-            f"{CHANNEL_THREADS} has four, and `block_sum` adds up all of them.",
+            f"Only the first warp counts. A block of {CHANNEL_THREADS} has four: `block_sum` adds up all of "
+            "them.",
             lambda grad_output: _shares(grad_output)[:, :WARP].sum(axis=1),
             (
                 "total = block_sum(total)",

@@ -71,8 +71,7 @@ conv2d_backward_input_kernel = KernelExercise(
             ],
         ),
         "padding left out": (
-            "Right without padding alone: a window that begins `{padding_h}` rows above the image is that of "
-            "output 0, so it is `h + {padding_h} - kh`.",
+            "Right without padding only. With padding, the row is `h + {padding_h} - kh`.",
             _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, 0)),
             [("h + padding_h", "h"), ("w + padding_w", "w")],
         ),
@@ -90,8 +89,7 @@ conv2d_backward_input_kernel = KernelExercise(
             [("padding_h - kh", "padding_h + kh"), ("padding_w - kw", "padding_w + kw")],
         ),
         "flipped filter": (
-            "Your filter is turned once too often. `h + {padding_h} - kh` runs backwards already, and that "
-            "is the flip: the weight is `{weight}[oc, ic, kh, kw]`.",
+            "You flip twice: `h + {padding_h} - kh` is the flip. Use `{weight}[oc, ic, kh, kw]`.",
             lambda grad_output, weight, *rest: _image_gradient(grad_output, weight[:, :, ::-1, ::-1], *rest),
             ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
         ),

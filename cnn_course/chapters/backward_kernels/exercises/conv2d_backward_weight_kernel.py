@@ -55,8 +55,8 @@ conv2d_backward_weight_kernel = KernelExercise(
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding left out": (
-            "Right without padding alone: with it, the first window begins `{padding_h}` rows above the "
-            "image and `{padding_w}` columns to its left.",
+            "Right without padding only. With it, the first window begins `{padding_h}` rows above the "
+            "image.",
             _met_elsewhere(lambda o, k, stride, padding: o * stride + k),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),

@@ -62,8 +62,7 @@ max_pool_backward_kernel = KernelExercise(
     cases=_pooled,
     mistakes={
         "overwrites": (
-            "Right where windows do not overlap. Where they do, a pixel may win several windows and must get "
-            "all of their gradients: add them with `cuda.atomic.add`.",
+            "A pixel that wins several windows gets one of their gradients: add with `cuda.atomic.add`.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output,
                 np.arange(len(argmax))[:, None, None],

@@ -21,8 +21,7 @@ relu_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "open at zero": (
-            "You let the gradient through where the output is 0 as well, `>=` for `>`. Every input that was "
-            "cut off has the output 0, so this lets all of them through.",
+            "Where the input was cut off, the output is 0, and you let the gradient through: `>`, not `>=`.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
             ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),

@@ -80,8 +80,7 @@ blocks_per_sm = Exercise(
             ("-(-registers // 8) * 8", "registers // 8 * 8"),
         ),
         "warps rounded down": (
-            "You round the warps of a block down. 100 threads fill three warps, and the other 4 threads take "
-            "a fourth.",
+            "You round the warps of a block down. 100 threads take four: the last 4 threads need one, too.",
             partial(_blocks, fill=_down),
             ("-(-threads // 32)", "threads // 32"),
         ),

@@ -54,8 +54,7 @@ bus_bytes = Exercise(
             ],
         ),
         "label or loss left out": (
-            "Beside the pixels two numbers travel for each image: its label goes there, and its loss "
-            "comes back, 4 bytes each. You count one of them.",
+            "Each image also has a label, which goes there, and a loss, which comes back: 4 bytes each.",
             partial(_bus, label=0),
             ("4 * pixels + 4 + 4", "4 * pixels + 4"),
         ),

@@ -176,14 +176,13 @@ capturable_step = GraphExercise(
     properties=(_leaves_the_host_alone,),
     mistakes={
         "batch frozen": (
-            "Every replay uses the batch that was recorded: its number came from the host. Let the "
-            "device's cursor say which one it is, with `gather_batch_at`.",
+            "Every replay uses the recorded batch: let the device's cursor choose it, with "
+            "`gather_batch_at`.",
             partial(_trained, batch=_second),
             [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
         "rate frozen": (
-            "Every replay uses the learning rate that was recorded: a number among the arguments is "
-            "part of the graph. `scheduled_step` looks it up on the device.",
+            "Every replay uses the recorded rate. `scheduled_step` looks it up on the device.",
             partial(_trained, rate=_second),
             (".sgd.scheduled_step(run.rates, run.cursor)", ".sgd.step(run.lrs[run.number])\nrun.number += 1"),
         ),

@@ -117,14 +117,13 @@ scale_shift_relu_kernel = KernelExercise(
             [("x[i]", "max(x[i], float32(0))"), ("float32(0) if value <= float32(0) else value", "value")],
         ),
         "channel of the neighbours": (
-            "Your channel changes with each element. `{pixels}` neighbours share one: divide by `{pixels}` "
+            "Your channel changes with each element. `{pixels}` of them share one: divide by `{pixels}` "
             "first.",
             _by_neighbour,
             ("i // pixels % scale.size", "i % scale.size"),
         ),
         "channels never begin again": (
-            "You go past the last channel. The first channel of the next sample follows it: take the "
-            "remainder, `% {scale}.size`.",
+            "You go past the last channel. The next sample begins with the first: `% {scale}.size`.",
             _never_begins_again,
             # `value if value > 0 else 0`, of garbage.
             lambda *given: np.nan_to_num(_never_begins_again(*given)),

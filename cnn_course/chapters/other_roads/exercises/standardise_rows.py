@@ -196,8 +196,7 @@ standardise_rows = RoadExercise(
     languages=("Triton",),
     mistakes={
         "zeros in the variance": (
-            "The mean is right, the variance is not: what the mask filled up with 0 differs from the mean, "
-            "and counts. Set the difference to 0 there: `tl.where`.",
+            "What the mask filled up with 0 counts in the variance. Set its difference to 0: `tl.where`.",
             _zeros_in_variance,
             ("tl.where(there, values - mean, 0.0)", "values - mean"),
         ),

@@ -143,8 +143,7 @@ tune = Exercise(
     properties=(_asks_as_often_as_it_must,),
     mistakes={
         "does not fit": (
-            "A block that fits into no multiprocessor has 0 warps: skip it where `occupancy` returns no "
-            "blocks, before you divide by the warps.",
+            "A block that fits nowhere has 0 warps: skip it before you divide by the warps.",
             _division_by_no_warps,
             ("        if held.blocks == 0:\n            continue\n", ""),
         ),
@@ -163,8 +162,7 @@ tune = Exercise(
             ],
         ),
         "waves": (
-            "Blocks that a multiprocessor holds at the same time share its arithmetic: a round is one block "
-            "for each multiprocessor, `blocks / sms`, however many it holds.",
+            "Blocks of one multiprocessor share its arithmetic: a round is one block for each of `sms`.",
             functools.partial(_tune, waves=True),
             ("-(-blocks // gpu.sms)", "-(-blocks // (gpu.sms * held.blocks))"),
         ),
@@ -221,8 +219,7 @@ tune = Exercise(
             (" * min(1, held.warps / 16)", ""),
         ),
         "tile read once": (
-            "A block reads as many columns of `a`, and rows of `b`, as `{depth}` says, each as long as its "
-            "tile: `{depth} * (tile_m + tile_n)` numbers.",
+            "A block reads `{depth} * (tile_m + tile_n)` numbers, not only one tile of each matrix.",
             functools.partial(
                 _tune,
                 bytes_of=lambda one, blocks, m, n, depth: (
