@@ -98,7 +98,7 @@ causal_softmax_kernel = KernelExercise(
             [("scores[i, 0]", "float32(-math.inf)"), ("1, i + 1", "i"), ("(i + 1)", "(i)"), ("<=", "<")],
         ),
         "one too many": (
-            "A query sees the key after its own: what is to be predicted is in what it is predicted from.",
+            "A query sees the key after its own, which holds what the network is to predict.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=1)),
             [
                 ("range(1, i + 1)", "range(1, min(i + 2, scores.shape[1]))"),

@@ -69,7 +69,7 @@ linear_backward = Exercise(
             ("grad_output @ weight", "grad_output @ weight.T"),
         ),
         "other order": (
-            "The three are there, in another order: `grad_input`, `grad_weight`, `grad_bias` is asked for.",
+            "Return the three in this order: `grad_input`, `grad_weight`, `grad_bias`.",
             _with(lambda g, x, w, gi, gw, gb: (gw, gb, gi)),
             (
                 "grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0)",
@@ -332,7 +332,7 @@ def _named(attempt, patient):
         return answer
     if not isinstance(answer, str):
         given = f"a value of type `{type(answer).__name__}`"
-        raise Wrong("not a name", f"For patient {patient} a name is asked for, a string; yours is {given}.")
+        raise Wrong("not a name", f"Give a name, a string, for patient {patient}; yours is {given}.")
     if answer not in BUGS:
         names = ", ".join(f"`{name}`" for name in BUGS)
         raise Wrong("unknown name", f"`{answer}` is not in the list. The names are: {names}.")

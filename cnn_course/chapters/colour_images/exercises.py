@@ -396,7 +396,7 @@ folded_convolution_kernel = KernelExercise(
             ("bias[oc] - mean[oc]", "bias[oc] + mean[oc]"),
         ),
         "old bias left out": (
-            "The convolution has a bias of its own, which goes through the normalisation as well.",
+            "The convolution has a bias too, which goes through the normalisation as well.",
             _folded(bias=lambda b, mean, s, beta: beta - mean * s),
             ("(bias[oc] - mean[oc])", "-mean[oc]"),
         ),

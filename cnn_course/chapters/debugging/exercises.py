@@ -248,7 +248,7 @@ histogram_kernel = KernelExercise(
             ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),
         ),
         "bin 0 only": (
-            "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
+            "Only bin 0 grows: carry over every bin, each by another thread or all in a loop.",
             lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
                 np.int32
             ),

@@ -283,11 +283,10 @@ def _results_are_apart(attempt):
     if (rows.tolist(), columns.tolist()) != wanted:
         raise Wrong(
             "results not apart",
-            "The numbers are right, but the results of a thread are others than those asked for: rows `y` "
-            "and `y + TILE`, columns `x` and `x + TILE`. So neighbouring threads have neighbouring numbers, "
-            "to read from the tiles and to write.",
+            "The numbers are right, but a thread should compute rows `y` and `y + TILE`, columns `x` and "
+            "`x + TILE`, so that neighbouring threads read and write neighbouring numbers.",
             f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
-            f"of the block's results; asked for are rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+            f"of the block's results; it should have rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
         )
 
 

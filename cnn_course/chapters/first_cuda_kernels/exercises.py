@@ -136,7 +136,7 @@ def _launches(attempt, n):
 
 
 def _in_blocks_of_128(attempt):
-    """Demand the size of block that is asked for, and more blocks for more elements."""
+    """Demand the right size of block, and more blocks for more elements."""
     sizes = _launches(attempt, 300)
     if not sizes:
         raise Wrong(

@@ -54,8 +54,7 @@ for_keras = Exercise(
     mistakes={
         "reshaped": (
             "You reshape the convolution's weight: that gives the numbers another shape, and leaves them in "
-            "the "
-            "order in which they were. Its axes have to change places: `transpose`.",
+            "the order in which they were. Its axes have to change places: `transpose`.",
             _reshaped,
             (
                 "kernel = conv_weight.transpose(2, 3, 1, 0)",
@@ -79,8 +78,7 @@ for_keras = Exercise(
         ),
         "features in our order": (
             "The dense weight is turned, but its rows still stand in our order of features, channel by "
-            "channel. "
-            "Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
+            "channel. Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
             _with_dense(lambda weight, shape: weight.T),
             ("= dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)", "= dense_weight.T"),
         ),
@@ -261,7 +259,7 @@ traffic = Exercise(
             ],
         ),
         "arrays counted": (
-            "You count arrays. Bytes are asked for: add up their `{sizes}`.",
+            "You count arrays. Count bytes: add up their `{sizes}`.",
             _counted(size=lambda sizes, name: 1),
             ("sum(sizes[name] for name in moved)", "len(moved)"),
         ),
@@ -545,7 +543,7 @@ int8_dense = Exercise(
             ("axis=1) / 127", "axis=1) / 128"),
         ),
         "clipped at -128": (
-            "You clip at -128. The integers are to be symmetric: -127 .. 127.",
+            "You clip at -128. The range must be symmetric: -127 .. 127.",
             _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), -128, 127)),
             ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), -128"),
         ),

@@ -236,7 +236,7 @@ def _start(size, length):
 
 
 def _sums(size, length):
-    """Return what every worker is to have: the sum, for each of them."""
+    """Return what every worker must have: the sum, for each of them."""
     total = np.sum(_start(size, length), axis=0, dtype=np.float64).astype(np.float32)
     return (total,) * size
 

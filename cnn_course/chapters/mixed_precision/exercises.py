@@ -171,7 +171,7 @@ sum_rows_kernel = KernelExercise(
             ("out[row] = total", "out[row] = float16(total)"),
         ),
         "mean": (
-            "You divide by the number of columns: that is the mean, and the sum is wanted.",
+            "You divide by the number of columns. That is the mean: return the sum.",
             lambda x: x.mean(axis=1, dtype=np.float64),
             ("out[row] = total", "out[row] = total / float32(x.shape[1])"),
         ),
@@ -271,7 +271,7 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
         ),
         "the other random bits": (
-            "You take the upper 16 random bits. They would do as well; the exercise wants the lower ones.",
+            "You take the upper 16 random bits. They would do as well, but this exercise takes the lower ones.",
             _with_noise(lambda random: random >> 16),
             ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
         ),

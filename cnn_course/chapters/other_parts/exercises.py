@@ -132,7 +132,7 @@ squared_error_backward_kernel = KernelExercise(
             ("y[row, k] - target", "target - y[row, k]"),
         ),
         "loss itself": (
-            "You store the squares, which are the loss. Its gradient is wanted.",
+            "You store the squares, which are the loss. Store its gradient.",
             lambda y, labels: (y - one_hot(y, labels)) ** 2 / len(y),
             lambda y, labels: (y - one_hot(y, labels)) ** 2,
             ("float32(2) * (y[row, k] - target)", "(y[row, k] - target) ** 2"),
@@ -149,7 +149,7 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "label as the target": (
-            "You take the label's number away from every answer. The label says *which* class is to be 1.",
+            "You subtract the label's number from every answer. The label says *which* class has target 1.",
             lambda y, labels: 2 * (y - labels[:, None]) / len(y),
             ("float32(1) if k == labels[row] else float32(0)", "float32(labels[row])"),
         ),
@@ -323,7 +323,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(squares) / count", "block_sum(squares)"),
         ),
         "distances not squared": (
-            "The mean is right. You take the mean of the distances from it; their squares are wanted.",
+            "The mean is right. You average the distances from it: average their squares.",
             _with_variance(lambda variance, x, mean: np.abs(_flat(x) - mean[:, None]).mean(axis=1)),
             ("distance * distance", "abs(distance)"),
         ),

@@ -136,8 +136,7 @@ max_pool_kernel = KernelExercise(
     once=True,
     mistakes={
         "tie goes to the last": (
-            "The maxima are right. Where several pixels of a window are equal, the first is to be "
-            "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
+            "The maxima are right. Of equal pixels keep the first: compare with `>`, not `>=`.",
             _last_of_equals,
             ("x[plane, h, w] > best", "x[plane, h, w] >= best"),
             [
@@ -301,7 +300,7 @@ block_sums_kernel = KernelExercise(
             ("THREADS // 2", "THREADS // 4"),
         ),
         "mean": (
-            "You divide by the number of threads; the sum is asked for.",
+            "You divide by the number of threads. Return the sum.",
             lambda x: _in_blocks(x).mean(axis=1),
             ("partial[0]", "partial[0] / float32(THREADS)"),
         ),
@@ -396,7 +395,7 @@ row_max_kernel = KernelExercise(
             [("lanes = 16", "lanes = 0"), ("range(cuda.blockDim.x // 32)", "range(1)")],
         ),
         "sum": (
-            "You add the elements; the largest is asked for.",
+            "You add the elements. Find the largest.",
             lambda x: x.sum(axis=1),
             [
                 ("float32(-math.inf)", "float32(0)"),

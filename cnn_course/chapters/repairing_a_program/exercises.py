@@ -219,7 +219,7 @@ softmax_kernel = KernelExercise(
             ),
         ),
         "averaged": (
-            "You divide by the number of channels in the place of the sum of the exponentials.",
+            "You divide by the number of channels. Divide by the sum of the exponentials.",
             lambda maps: _powers(maps) / np.float32(len(maps)),
             ("/ total", "/ float32(channels)"),
         ),
@@ -280,8 +280,7 @@ def _returned(attempt, image, weight):
     if device.is_device_array(maps):
         raise Wrong(
             "still on the device",
-            "What you return is on the device. Whoever calls `edge_maps` has NumPy arrays, and wants one "
-            "back: `copy_to_host()`.",
+            "Your result is on the device. Callers of `edge_maps` use NumPy arrays: `copy_to_host()`.",
         )
     return maps
 

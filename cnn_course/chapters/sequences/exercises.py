@@ -240,12 +240,12 @@ last_states = Exercise(
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[-1]")],
         ),
         "first step": (
-            "These are the states after the first step; the last one is asked for.",
+            "These are the states after the first step. Return the last one.",
             lambda x, *weights: _states(_turned(x), *weights)[:, 0],
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[:, 0]")],
         ),
         "all steps": (
-            "These are the states after every step; the last is asked for.",
+            "These are the states after every step. Return only the last.",
             lambda x, *weights: _states(_turned(x), *weights),
             ("_, h_n, _, _, _ =", "h_n, *_ ="),
         ),
@@ -255,7 +255,7 @@ last_states = Exercise(
             ("x.transpose(1, 0, 2)", "x[::-1].transpose(1, 0, 2)"),
         ),
         "cell for the hidden state": (
-            "That is the last cell, `c_n`; the last hidden state is asked for.",
+            "That is the last cell, `c_n`. Return the last hidden state.",
             lambda x, *weights: reference.lstm_forward(_turned(x), *weights)[2],
             ("_, h_n, _, _, _ =", "_, _, h_n, _, _ ="),
         ),
@@ -511,7 +511,7 @@ backward_through_time = Exercise(
             ("cells[:, t - 1] if t else zeros", "cells[:, t - 1]"),
         ),
         "cell after the step": (
-            "`cell_backward` wants the cell *before* the step as its second argument, `{cells}[:, t - 1]`.",
+            "The second argument of `cell_backward` is the cell *before* the step, `{cells}[:, t - 1]`.",
             _loop(before="after"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t]"),
         ),

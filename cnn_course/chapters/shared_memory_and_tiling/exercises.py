@@ -256,7 +256,7 @@ def _which_barrier(attempt, trials):
 
 
 def _no_needless_barrier(attempt):
-    """Demand that a block waits no more than twice for each channel."""
+    """Demand that a block waits at most twice for each channel."""
     rng, channels = np.random.default_rng(0), 3
     case = _channels_case(rng, channels, 5, 9)
     intervals = int(examine(attempt, case).report.trace.interval.max())

@@ -172,7 +172,7 @@ warp_sums_kernel = KernelExercise(
             [("(16, 8, 4, 2, 1)", "(32,)"), ("t % 32 < step", "t % 32 < 0")],
         ),
         "mean": (
-            "That is the mean of each warp's elements; the sum is asked for.",
+            "That is the mean of each warp's elements. Return the sum.",
             partial(_sums, scale=1 / 32),
             ("out[i // 32] = line[t]", "out[i // 32] = line[t] / float32(32)"),
         ),

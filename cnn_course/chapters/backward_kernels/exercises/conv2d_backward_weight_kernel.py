@@ -18,7 +18,7 @@ from cnn_numba.ops.conv.reference import conv2d_backward_weight
 
 def _filter_gradients(rng):
     for x, weight, grad_output, steps in convolutions(rng):
-        grad_weight = inout(normal(rng, weight.shape))  # its shape says what is to be computed
+        grad_weight = inout(normal(rng, weight.shape))  # its shape says what to compute
         yield launch(blocks(weight.size), THREADS, grad_output, x, *steps, grad_weight)
 
 
@@ -61,7 +61,7 @@ conv2d_backward_weight_kernel = KernelExercise(
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
-            "You add the padding where it is to be subtracted: the first window begins outside of the image.",
+            "You add the padding. Subtract it: the first window begins outside of the image.",
             _met_elsewhere(lambda o, k, stride, padding: o * stride + k + padding),
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),

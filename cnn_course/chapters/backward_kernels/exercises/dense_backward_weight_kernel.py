@@ -58,7 +58,7 @@ dense_backward_weight_kernel = KernelExercise(
             ("grad_output[n, o] * x[n, i]", "grad_output[n, o]"),
         ),
         "product of the sums": (
-            "You multiply two sums; the products of each sample are to be added up.",
+            "You multiply two sums. Add up the products of each sample.",
             lambda grad_output, x: _weight_gradient(
                 grad_output.sum(axis=0, keepdims=True, dtype=float), x.sum(axis=0, keepdims=True, dtype=float)
             ),

@@ -100,14 +100,14 @@ blocks_per_sm = Exercise(
             [("64 // warps", "2048 // threads"), ("registers * 32 * warps", "registers * threads")],
         ),
         "warps returned": (
-            "You return warps. The number of blocks is asked for.",
+            "You return warps. Return blocks.",
             lambda threads, registers, shared: (
                 occupancy(CC, threads, registers, shared).blocks * -(-threads // 32)
             ),
             ("return min(", "return warps * min("),
         ),
         "fraction returned": (
-            "You return the occupancy. The number of blocks is asked for.",
+            "You return the occupancy. Return the number of blocks.",
             lambda threads, registers, shared: occupancy(CC, threads, registers, shared).fraction,
             (
                 "min(64 // warps, 32, by_registers, by_shared)",

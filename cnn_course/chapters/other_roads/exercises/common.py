@@ -25,7 +25,7 @@ class RoadExercise(Exercise):
     languages : tuple of str
         Any of these will do; names of `cnn_course.chapters.other_roads.roads.missing`.
     broken : callable, optional
-        Where a program is to be repaired: what the stub returns, given the first case's arguments.
+        Where the exercise is to repair a program: what the stub returns, given a case's arguments.
     """
 
     languages: tuple = ()

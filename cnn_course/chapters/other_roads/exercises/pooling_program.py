@@ -15,6 +15,7 @@ from cnn_course.chapters.other_roads.exercises.common import (
     launched,
     without_comments,
 )
+from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import normal
 
@@ -109,7 +110,9 @@ def _compiled_as_written(text):
 def _insist_on_a_launch(maps, blocks, threads):
     for name, number in (("number of blocks", blocks), ("number of threads", threads)):
         if not isinstance(number, (int, np.integer)):
-            raise Wrong("not whole", f"The {name} is to be a whole number, and you return {number!r}.")
+            raise Wrong(
+                "not whole", f"The {name} must be a whole number, and you return {plain(repr(number))}."
+            )
     if blocks < 1:
         raise Wrong(
             "rounded down",

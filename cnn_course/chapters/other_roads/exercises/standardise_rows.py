@@ -14,7 +14,7 @@ from cnn_course.engine.checks.uninitialised import code_of, names_in
 EPS = 1e-5
 
 
-def _standardise(x, mean=None, variance=None, rows=None):
+def _standardise(x, mean=None, variance=None):
     x = np.float64(x)
     mean = x.mean(axis=1, keepdims=True) if mean is None else mean
     variance = ((x - mean) ** 2).mean(axis=1, keepdims=True) if variance is None else variance
@@ -235,7 +235,7 @@ standardise_rows = RoadExercise(
             ("tl.sqrt(variance + 1e-5)", "(tl.sqrt(variance) + 1e-5)"),
         ),
         "mean not taken away": (
-            "You divide the numbers themselves: their mean is to be taken away first.",
+            "You divide the numbers themselves: subtract their mean first.",
             lambda x: x / np.sqrt(np.float64(x).var(axis=1, keepdims=True) + EPS),
             ("tl.store(out + place, distance /", "tl.store(out + place, values /"),
         ),
