@@ -271,7 +271,7 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
         ),
         "the other random bits": (
-            "You take the upper 16 random bits. They would do as well, but this exercise takes the lower ones.",
+            "You take the upper 16 random bits. Take the lower ones here.",
             _with_noise(lambda random: random >> 16),
             ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
         ),
