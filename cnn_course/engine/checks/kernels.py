@@ -21,8 +21,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
   simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
-- `mistakes`, by name: what to say, NumPy functions with the reference's arguments, and the slips in the
-  solution that make the mistake, as in any `Exercise`; NaN stands for what is not written. They are asked
+- `mistakes`, by name: what to say, with ``{x}`` for an argument's name; NumPy functions with the reference's
+  arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN stands for what is
+  not written. They are asked
   before anything else, so they may also name what the sanitizer would call a mere index error.
 - ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
   (`cnn_course.engine.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
