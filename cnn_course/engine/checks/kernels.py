@@ -23,8 +23,7 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
 - `mistakes`, by name: what to say, with ``{x}`` for an argument's name; NumPy functions with the reference's
   arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN stands for what is
-  not written. They are asked
-  before anything else, so they may also name what the sanitizer would call a mere index error.
+  not written. They come before all other judges, so they may name what the sanitizer calls an index error.
 - ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
   (`cnn_course.engine.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
   loop over all elements in every thread, or of which one thread does all.
