@@ -160,7 +160,7 @@ class Spec:
         """
         for name, value in settings.items():
             SETTINGS[name](value, name)
-        checked, shapes = [], []
+        checked, shapes, outputs, inputs = [], [], {}, {}
         for (name, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
                 shapes.append(None)
@@ -168,6 +168,7 @@ class Spec:
                 array = tuple_of(array, name, axes)
                 shapes.append(array)
             else:
+                (outputs if written else inputs)[name] = array
                 array = memory.check(name, array, None, dtype, written)
                 shapes.append(array.shape)
             checked.append(array)
@@ -177,21 +178,13 @@ class Spec:
             window = memory.window(known.sizes, *window)
             out = window.out
             known = known.windows.get(out) or self._compare(known.windows, out, shapes, out)
-        self._see_apart(memory, arrays)
+        if outputs:
+            memory.apart(outputs, inputs, self.may_be)
         for index in self.made:
             if checked[index] is None:
                 argument = self.arguments[index]
                 checked[index] = memory.empty(argument.shape(known.sizes), argument.dtype)
         return checked if window is None else [*checked, window]
-
-    def _see_apart(self, memory, arrays):
-        """Insist that what is written shares no memory."""
-        written, read = {}, {}
-        for argument, array in zip(self.arguments, arrays, strict=True):
-            if array is not None and not argument.is_shape:
-                (written if argument.written else read)[argument.name] = array
-        if written:
-            memory.apart(written, read, self.may_be)
 
     def _compare(self, known, key, shapes, out):
         """Return what is known of these shapes from now on, once they are found to go together.

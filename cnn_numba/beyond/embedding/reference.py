@@ -52,8 +52,8 @@ def embedding_forward(tokens, weight, positions, out=None):
 def embedding_backward(grad_output, tokens, grad_weight):
     """Add the gradients of all places of a token to the gradient of its vector.
 
-    ``grad_weight[v] = sum of grad_output[n, t] where tokens[n, t] is v``. That of the positions is the sum over
-    the batch: `linear_backward_bias`, with each sample as a row.
+    ``grad_weight[v] = sum of grad_output[n, t] where tokens[n, t] is v``. That of the positions is the sum
+    over the batch: `linear_backward_bias`, with each sample as a row.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 The samples of a batch do not depend on each other before the weights' gradients, so no core waits for
 another. Input and hidden state are neighbours in one row, and so are their weights: a step is one product,
 whose sums are still in the cache when the cell reads them. (One product over all steps for the inputs, as on
-the GPU, would write the gates to memory and read them again.) The weights are packed into panels once, for all
-steps. Their gradients are one product over all steps.
+the GPU, would write the gates to memory and read them again.) The weights are packed into panels once, for
+all steps. Their gradients are one product over all steps.
 """
 
 from typing import NamedTuple

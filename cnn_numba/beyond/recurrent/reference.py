@@ -2,8 +2,8 @@
 
 Indices: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
 
-In every array the batch is the first axis and the steps are the second, ``(N, T, features)``: in PyTorch, that
-is ``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence of
+In every array the batch is the first axis and the steps are the second, ``(N, T, features)``: PyTorch's
+``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence of
 its rows without a copy, and a sample's sequence is one piece of memory. There is no option for another order,
 so no array can be misread: one with the steps first must be transposed before.
 """
