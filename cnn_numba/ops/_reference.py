@@ -43,19 +43,13 @@ def check_plain(name, array):
         raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
 
 
-def real(name, array, shape=None):
-    """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
+def real(name, array):
+    """Return an array of real numbers in float64."""
     if array is None:
         raise TypeError(f"{name} must hold real numbers, got None")
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
-    if shape is not None:
-        axes = zip(shape, array.shape, strict=False)
-        if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
-            wanted = ", ".join("any" if want is None else str(want) for want in shape)
-            wanted += "," * (len(shape) == 1)
-            raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
     return array.astype(np.float64, copy=False)
 
 
@@ -97,20 +91,6 @@ def rounded(array, precision):
     return np.where(np.isnan(single), single, near.view(np.float32)).astype(array.dtype)
 
 
-def filled(name, array, shape=None, ndim=None):
-    """Return what `real` does, of an array that is not empty, and has so many axes if that matters."""
-    array = real(name, array, shape)
-    if array.size == 0 or (ndim is not None and array.ndim != ndim):
-        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
-    return array
-
-
-def store(name, out, result):
-    """Return `result`, written into `out` if there is one, which is checked."""
-    check_output(name, out, result)
-    return put(out, result)
-
-
 def put(out, result):
     """Return `result`, written into `out` if there is one."""
     if out is None:
@@ -122,15 +102,6 @@ def put(out, result):
 def kind_of(array):
     """Return the dtype of an array, or the type of what is none, as a message shows it."""
     return shown(array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
-
-
-def check_output(name, out, result):
-    """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
-    if out is None:
-        return
-    check_written(name, out, result.dtype)
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
 
 
 def check_written(name, out, dtype):
@@ -150,7 +121,7 @@ def check_any(name, array, shape, dtype, writeable=False):
     if writeable and dtype != np.float64:
         check_written(name, array, dtype)
     elif dtype == np.float32:
-        return real(name, array, shape)
+        return real(name, array)
     elif not isinstance(array, np.ndarray) or array.dtype != dtype:
         raise TypeError(f"{name} must have dtype {dtype}, got {kind_of(array)}")
     return array
