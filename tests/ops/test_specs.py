@@ -21,6 +21,7 @@ def test_outputs_that_are_none_are_made():
     x, weight, bias, y = DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
     assert (x.shape, weight.shape, bias) == ((2, 3), (4, 3), None)
     assert (y.shape, y.dtype) == ((2, 4), np.float32)
+    assert DENSE(HOST, ones(2, 3), ones(4, 3), None, y)[-1] is y
     assert DEVICE.empty((2,), np.int32).dtype == np.int32
 
 
