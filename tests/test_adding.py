@@ -48,11 +48,10 @@ def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
 def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch):
     source = files.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
     monkeypatch.setitem(files.SOURCES, "made-pictures", source)
-    chosen = DatasetName("made-pictures")
     with pytest.raises(
         typer.BadParameter, match="cifar_convnet tells 10 kinds apart, but made-pictures has 12"
     ):
-        _dataset_for(models.cifar_convnet(1), chosen)
+        _dataset_for(models.cifar_convnet(1), "made-pictures")
 
 
 def test_the_command_line_offers_what_is_entered():

@@ -72,7 +72,7 @@ def _naming_the_checkpoint(run) -> Iterator[None]:
     try:
         yield
     except WorkersError as error:
-        raise WorkersError(f"{error}; {what_is_saved(run)}", error.reason) from None
+        raise WorkersError(f"{error}; {what_is_saved(run)}", error.reason, run.saved is not None) from None
 
 
 def what_is_saved(run: Run) -> str:

@@ -31,11 +31,19 @@ ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user. The others read `reason`."""
+    """Why the workers cannot begin, or cannot go on: a line for the user.
 
-    def __init__(self, message: str, reason: str = "") -> None:
+    Attributes
+    ----------
+    reason : str
+        What the other workers read.
+    saved : bool
+        Whether there is a checkpoint of this training to go on from.
+    """
+
+    def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:
         super().__init__(message)
-        self.reason = reason or message
+        self.reason, self.saved = reason or message, saved
 
 
 class ProcessGroup:
