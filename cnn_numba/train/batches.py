@@ -28,21 +28,13 @@ def batches_of(
 ) -> HostBatches | DeviceBatches:
     """Return the source of batches for where a model computes.
 
-    Parameters
-    ----------
-    model : Sequential
-    *data
-        Images, labels, mean and std, as `HostBatches` takes them. Of samples that are entered in
-        `OTHER_BATCHES` only the first is used.
-    augmentation : Augmentation, optional
-        For images.
+    `data` are images, labels, mean and std, as `HostBatches` takes them; of samples that are entered in
+    `OTHER_BATCHES` only the first is used.
     """
     for kind, make in OTHER_BATCHES.items():
         if isinstance(data[0], kind):
             return make(data[0], model)
-    images, labels, mean, std = data
-    source = DeviceBatches if model.backend.on_device else HostBatches
-    return source(images, labels, mean, std, model, augmentation)
+    return (DeviceBatches if model.backend.on_device else HostBatches)(*data, model, augmentation)
 
 
 class HostBatches:

@@ -65,8 +65,7 @@ class Replay:
     Parameters
     ----------
     function : callable
-        Called with the batch's size, as in `record` for each of them. An iterator: it yields the name of each
-        phase when it has launched it.
+        Called with the batch's size, as in `record`. It yields the name of each phase that it has launched.
     after : callable
         Called with the name of a phase that has been launched; of those that are replayed, only with `cuts`.
     cuts : collection of str
