@@ -7,7 +7,7 @@ from cnn_numba.arguments import choice
 from gpuless import nvidia
 from gpuless.selection import select
 
-# Once: whoever imports numba.cuda after this gets what is selected.
+# Once: from now on an import of numba.cuda gets what is selected.
 SELECTION = select("cnn_numba")
 
 

@@ -1,5 +1,7 @@
 """What the host does with a GPU, real or simulated: arrays, streams, launches."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -71,7 +73,9 @@ def test_overlap():
 def test_too_large_an_array_is_a_memory_error(monkeypatch):
     class Full:
         def device_array(self, shape, dtype):
-            raise RuntimeError("[CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in ...")
+            error = RuntimeError("Call to cuMemAlloc failed")
+            error.code = SimpleNamespace(name="CUDA_ERROR_OUT_OF_MEMORY")
+            raise error
 
     monkeypatch.setattr(arrays, "numba_cuda", Full)
     with pytest.raises(MemoryError, match=r"no room for float32 of shape \(1000, 1000\)"):
