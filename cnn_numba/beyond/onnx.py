@@ -1,7 +1,7 @@
 """Networks as ONNX graphs, which other programs run: ONNX Runtime, TensorRT, browsers, phones.
 
-ONNX says what is computed, by the names of operations, and holds the parameters. How it is computed is the
-business of whoever runs it. A function below for each layer says it; `to_onnx` strings them together.
+ONNX says what is computed, by the names of operations, and holds the parameters; the program that runs it
+decides how. There is a function below for each layer, and `to_onnx` strings them together.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.Mo
     model : Sequential
     pixels : pair (mean, std), optional
         Let the graph take raw pixels, uint8, and normalise them itself: with the mean and standard deviation
-        of pixels between 0 and 1, each a number or one for each channel, as `gather_batch` does. Nobody who
-        runs the file can then forget to, or take other numbers.
+        of pixels between 0 and 1, each a number or one for each channel, as `gather_batch` does.
 
     Returns
     -------

@@ -55,7 +55,7 @@ class TokenLinear(Linear):
 
 
 class FlattenTokens(View):
-    """Make each place a row of its own, (N, T, C) -> (N * T, C).
+    """Make each place a row, (N, T, C) -> (N * T, C).
 
     Examples
     --------

@@ -258,7 +258,7 @@ def _errors_in_a_line(out, files, workers):
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
         how = command_to_resume(out, files.data_dir, workers)
-        # At once, as torch may abort a worker that ends while a thread of its own still waits.
+        # At once, as torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error if workers.first else "") from None

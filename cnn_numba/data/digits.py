@@ -176,7 +176,7 @@ def _open(image: Picture) -> Image.Image:
 def _from_file(path: Path) -> Image.Image:
     """Return the picture in a file, not yet read: its header says how large it is."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # a limit of our own follows
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # another limit follows
         Image.init()  # an older Pillow does not know them all
         image = Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN])
     size = image.size
@@ -258,7 +258,7 @@ def _paper_is_light(grey):
 
 
 def _strokes(ink):
-    """Return which pixels hold the digit, a little margin included, and what speaks against it."""
+    """Return which pixels hold the digit, with a small margin, and the reasons to doubt it."""
     coarse = _coarse(ink)
     if not coarse.max() > _FAINTEST:
         raise ValueError(_BLANK)
@@ -282,7 +282,7 @@ def _strokes(ink):
 
 
 def _doubts(coarse, marked, digit, others):
-    """Return what speaks against `digit`, chosen among the `marked` pixels of the coarse copy."""
+    """Return the reasons to doubt `digit`, chosen among the `marked` pixels of the coarse copy."""
     height, width = (np.ptp(places) + 1 for places in np.nonzero(digit))
     doubts = []
     # A picture that is cut out closely is touched on all sides, but not all along them as by a frame.

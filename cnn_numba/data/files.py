@@ -41,7 +41,7 @@ def data_folder(name, data_dir):
         return None  # it is drawn, whatever else lies in the folder of the others
     if chosen:
         folder = Path(chosen).expanduser()
-        if not os.path.isdir(folder):  # which answers where a Path's own raises: of a name that is too long
+        if not os.path.isdir(folder):  # a Path's own method raises if the name is too long
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
             problem = f"{origin} names {folder}, which is not a folder"
             raise DataError(problem, f"give the one that holds {name}")
@@ -135,7 +135,7 @@ def remove_leftovers(cache):
 
 @contextlib.contextmanager
 def _lock(folder, shared):
-    """Lock a folder, together with others or, if nobody has it, alone; the lock dies with its process."""
+    """Lock a folder, shared or for this process alone; the lock ends with its process."""
     import fcntl  # which Windows lacks
 
     handle = os.open(folder, os.O_RDONLY)
@@ -207,7 +207,7 @@ def _content(path):
 
 
 def unpacked(packed):
-    """Return the content of a packed IDX file: what its header announces, and a bit of what is too much."""
+    """Return the content of a packed IDX file, as its header announces it, and a byte of what is beyond."""
     with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
         header = file.read(_LONGEST_HEADER)
         lengths = _announced(header)
@@ -220,7 +220,7 @@ def unpacked(packed):
 
 
 def _announced(header):
-    """Return the lengths of the axes that the beginning of an IDX file tells; [0] if it is none."""
+    """Return the lengths of the axes in the header of an IDX file; [0] if it is another file."""
     end = 4 * (1 + header[3]) if header[:3] == bytes((0, 0, 8)) and len(header) > 3 else 0
     return [int.from_bytes(header[i : i + 4], "big") for i in range(4, min(end, len(header)), 4)] or [0]
 
@@ -248,7 +248,7 @@ def _check_sha256(path, content):
 def _checksums(sums):
     """Yield (digest, file) for each line as `sha256sum` writes it, between blank lines and # comments."""
     content = _read(sums)
-    # A shell of Windows may write UTF-16. A name that cannot be decoded is none of ours, and does no harm.
+    # A shell of Windows may write UTF-16. A name that cannot be decoded is another file's, and does no harm.
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     for number, line in enumerate(content.decode(encoding, "replace").split("\n"), 1):
         line = line.strip()

@@ -28,9 +28,9 @@ class Source(NamedTuple):
     """What a data set is made of.
 
     `url` is where torchvision downloads it from, `mirrors` are folders of the four packed files; `digests`
-    are the SHA-256 of its unpacked files, by which it is told from others with the same file names, or which
-    they must have. `versions` are those of a set in CIFAR-10's format, and `write` makes the files of one
-    that is drawn.
+    are the SHA-256 of its unpacked files, which they must have, or which distinguish it from sets with the
+    same file names. `versions` are those of a set in CIFAR-10's format; `write` makes the files of one that
+    is drawn.
     """
 
     title: str

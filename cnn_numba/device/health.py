@@ -19,7 +19,7 @@ class Finding(NamedTuple):
     text: str
     """What is there."""
     fix: str = ""
-    """What to type or do; where all is well, to get what is optional. Empty if there is nothing to do."""
+    """What to type or do, if only to get what is optional; empty if there is nothing to do."""
 
 
 def gpu_findings() -> list[Finding]:

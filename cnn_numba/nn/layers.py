@@ -1,7 +1,7 @@
 """Layers: parameters, buffers and saved activations around the operations.
 
-A layer does no arithmetic of its own. `forward` and `backward` call the functions of one backend of
-`cnn_numba.ops` and hand them buffers that `build` allocated once, for the largest batch.
+A layer does no arithmetic. `forward` and `backward` call the functions of one backend of `cnn_numba.ops` and
+hand them buffers that `build` allocated once, for the largest batch.
 """
 
 import math

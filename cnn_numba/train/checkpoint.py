@@ -40,10 +40,8 @@ class Checkpoint:
         Name of the network.
     parameters, buffers : ndarray
         The model's arenas.
-    optimizer : dict of str to ndarray
-        The optimiser's state; empty where the file was only meant for predicting.
-    scaler : dict of str to ndarray
-        The loss scaler's state; empty where there was none.
+    optimizer, scaler : dict of str to ndarray
+        Their states; empty where the file was only meant for predicting, or there was no scaler.
     progress : dict
         Where the training stands: recipe, epoch, step, generator state, history. JSON-like; what is there
         has been checked, but all of it may be missing.
@@ -66,17 +64,8 @@ def save_checkpoint(
 ) -> None:
     """Write a model, and what its training needs to go on, to one file.
 
-    The file is written beside its final place and then renamed, so that whatever happens, `path` is
-    a complete checkpoint: the new one or the one before.
-
-    Parameters
-    ----------
-    path : path
-    model : Sequential
-    optimizer : Optimizer, optional
-    progress : dict, optional
-        Anything JSON can hold; epoch, history and the like as `fit` writes them.
-    scaler : LossScaler, optional
+    Whatever happens, `path` is a complete checkpoint: the new one or the one before. `progress` is anything
+    JSON can hold; epoch, history and the like as `fit` writes them.
 
     Examples
     --------
@@ -110,23 +99,15 @@ def save_checkpoint(
 
 @contextmanager
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
-    """Open a file to write to, which becomes `path` when it is complete, and is gone if it never is.
+    """Open a file to write bytes to, which becomes `path` when it is complete, and is gone if it never is.
 
-    Parameters
-    ----------
-    path : path
-        At any moment it is the old file or the new one. What is no file but a pipe or a device, such as
-        ``/dev/stdout``, stays that, and is written to at once.
-
-    Yields
-    ------
-    file
-        Open for writing bytes.
+    At any moment `path` is the old file or the new one. A pipe or a device, such as ``/dev/stdout``, is
+    written to at once.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
-    # Another process may be writing the same file: each has a name of its own, and the last one to end wins.
+    # Another process may be writing the same file: each uses another name, and the last one to end wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         if path.exists() and not path.is_file():
@@ -147,14 +128,9 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
-    """Remove what killed processes have left of a file that they were writing, if it is as old as this.
+    """Remove what killed processes have left of a file that should have become `path`.
 
-    Parameters
-    ----------
-    path : path
-        The file that it should have become.
-    age : float
-        In seconds. What is younger may still be written.
+    What is younger than `age`, in seconds, may still be written, and stays.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
         with suppress(OSError):
@@ -170,9 +146,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged, no checkpoint, of a newer format, or holds what no training writes: parameters that
-        are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
-        and the value.
+        If it is damaged, no checkpoint, of a newer format, or holds what no training writes, such as
+        parameters that are NaN. The message names the file and the value.
     """
     path = Path(path)  # an int would be an open file, to be closed
     try:
@@ -188,7 +163,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     except FileNotFoundError:
         raise
     except Exception as error:
-        # Damage shows in whatever the reader stumbles over: zip, NumPy's header, JSON, a missing name.
+        # Damage shows where a reader fails: zip, NumPy's header, JSON, a missing name.
         # NumPy takes what it does not know for a pickle, and says how to load it: that would run its code.
         known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
         reason = error if known else "it is no whole .npz file of plain arrays"

@@ -1,7 +1,7 @@
 """A function of launches as one CUDA graph.
 
-A step of the course's network is some twenty launches of a few microseconds each, and launching a kernel from
-Python costs more than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
+A step of the course's network is some twenty kernels of a few microseconds each, and to launch one from
+Python takes longer than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
 one launch.
 """
 
@@ -18,18 +18,13 @@ class GraphsUnavailable(RuntimeError):
 
 
 def record(function: Callable[[], object]) -> Callable[[], object]:
-    """Record what a function launches as a CUDA graph, without running it.
+    """Record what a function launches as a CUDA graph; return what launches it on the stream current now.
 
     Parameters
     ----------
     function : callable
         Only launches kernels, each of which has been launched before, so that it is compiled and loaded. The
         arrays it uses must live as long as the graph.
-
-    Returns
-    -------
-    callable
-        Launches the graph on the stream that is current now.
 
     Raises
     ------

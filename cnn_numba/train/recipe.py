@@ -70,13 +70,7 @@ def recipe_of(
 
 
 def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Refuse to resume a training with another recipe: it would not be the same training.
-
-    Raises
-    ------
-    ValueError
-        With what was saved and what is asked for now, of each entry that differs.
-    """
+    """Refuse to resume a training with another recipe: the ValueError names each entry that differs."""
     # What older files lack.
     saved = {"precision": "float32", "loss_scaling": None, "augment": "none", **saved}
     free = {"train_crc32", "test_crc32"} - saved.keys()

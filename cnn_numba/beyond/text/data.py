@@ -46,7 +46,7 @@ class Windows:
         return max((len(self.text) - self.length - 1) // self.stride + 1, 0)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        """Return the text: what tells two sets of windows apart."""
+        """Return the text: it distinguishes two sets of windows."""
         return np.array(self.text, dtype=dtype)
 
     @property

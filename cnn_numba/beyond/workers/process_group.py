@@ -135,7 +135,7 @@ class ProcessGroup:
             time.sleep(0.5)
 
     def _arrive(self, store):
-        """Tell the others of this worker, and wait for all; return what each says of itself."""
+        """Introduce this worker to the others, and wait for all; return what each says of itself."""
         about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
         limit, missing = max(self.timeout, ARRIVAL), range(self.size)
         deadline = time.monotonic() + limit

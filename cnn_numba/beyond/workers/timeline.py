@@ -1,4 +1,4 @@
-"""What a worker did when, in a few steps of a training: the phases of a step, and what ran beside them."""
+"""A timeline of a few steps of a training: the phases of each step, and what ran beside them."""
 
 import json
 import socket

@@ -1,7 +1,7 @@
 """Activations as their definitions say it, in float64: the oracle for the other backends.
 
-The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives can be told
-from it, and so the layer need not keep its input. That of GELU cannot, and takes the input.
+The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives follow from
+it, and so the layer need not keep its input. That of GELU does not, and its backward takes the input.
 """
 
 import math
@@ -131,7 +131,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
     Notes
     -----
-    The sigmoid's derivative, written in terms of its own output.
+    The sigmoid's derivative, written in terms of its output.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def tanh_backward(grad_output, out, grad_input=None):
 
     Notes
     -----
-    The hyperbolic tangent's derivative, written in terms of its own output.
+    The hyperbolic tangent's derivative, written in terms of its output.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def gelu_backward(grad_output, x, grad_input=None):
 
 
 def add_forward(a, b, out=None):
-    """Add two arrays, such as what goes past a layer and what comes out of it.
+    """Add two arrays, such as the input and the output of a layer in a residual block.
 
     ``out = a + b``. The gradient of either is that of the sum: there is no backward.
 

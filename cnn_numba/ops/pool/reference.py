@@ -176,7 +176,7 @@ def _on_image(windows):
 
 
 def _int32(argmax):
-    """Return integers of any type as those that the other backends take, and what is none as it is."""
+    """Return integers of any type as the int32 that the other backends take, and anything else unchanged."""
     argmax = np.asanyarray(argmax)
     if argmax.dtype.kind not in "iu" or argmax.dtype == np.int32:
         return argmax

@@ -196,7 +196,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
         scale = scale * backoff,    good_steps = 0,    skipped = skipped + 1
 
     Otherwise it was a good one: ``good_steps = good_steps + 1``, and once that is `interval`, it begins from
-    0 again with ``scale = scale * growth``, unless that were infinite. In the end ``found_inf = 0``, for the
+    0 again with ``scale = scale * growth``, unless that were infinite. At the end ``found_inf = 0``, for the
     next step.
 
     Parameters
