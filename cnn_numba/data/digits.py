@@ -61,10 +61,8 @@ def prepare_digit(image: Picture) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        If there is nothing in the picture, or the array is no picture.
-    OSError
-        If a path names a file that is not there, or that Pillow cannot read.
+    ValueError, OSError
+        If there is nothing in the picture, the array is no picture, or the file cannot be read.
 
     Examples
     --------

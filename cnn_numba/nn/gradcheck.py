@@ -33,7 +33,6 @@ class GradientReport:
     name : str
         What the gradient is called.
     received, expected : ndarray, float64
-        The gradient under test and the one it should equal.
     error : ndarray, float64
         ``|received - expected|``; NaN where one of the two is not finite.
     tolerance : ndarray, float64
@@ -106,8 +105,7 @@ def numerical_gradient(
         Where to differentiate. Each element is nudged in place and put back, so `function` may also
         read the array from elsewhere, as a layer reads its own weight.
     grad_output : array_like, shape of the output, optional
-        Gradient of the loss with respect to the output of `function`. None only if that is a single
-        number, the loss itself.
+        Gradient of the loss with respect to the output of `function`; None if that is the loss itself.
     epsilon : float
         The nudge. A large one shows the curvature of `function`, a small one its rounding errors;
         near 1e-6 the two balance in float64, near 1e-2 in float32.
@@ -115,8 +113,7 @@ def numerical_gradient(
     Raises
     ------
     TypeError, ValueError
-        If `array` holds no floats, is empty or read-only, `epsilon` is not positive or vanishes beside an
-        element, or `grad_output` does not have the shape of the output.
+        If an argument is not as above, `array` is empty or read-only, or `epsilon` vanishes beside it.
 
     Notes
     -----

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cnn_numba.arguments import instance, shown
+from cnn_numba.arguments import instance, per_channel, shown
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint_contents import check_contents
@@ -78,13 +78,12 @@ def save_checkpoint(
     True
     """
     instance(model, "model", Sequential)
-    for name, value, kind in (
-        ("optimizer", optimizer, Optimizer),
-        ("progress", progress, dict),
-        ("scaler", scaler, Scaler),
-    ):
-        if value is not None:
-            instance(value, name, kind)
+    if optimizer is not None:
+        instance(optimizer, "optimizer", Optimizer)
+    if progress is not None:
+        instance(progress, "progress", dict)
+    if scaler is not None:
+        instance(scaler, "scaler", Scaler)
     arrays: dict[str, Any] = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
@@ -209,13 +208,7 @@ def naming(path: str | PathLike) -> Iterator[None]:
 
 
 def restore(checkpoint: Checkpoint, model: Sequential) -> None:
-    """Copy a checkpoint's parameters and buffers into a model.
-
-    Raises
-    ------
-    ValueError
-        If they belong to another network.
-    """
+    """Copy a checkpoint's parameters and buffers into a model; ValueError if they are another network's."""
     saved = checkpoint.model, checkpoint.parameters.shape, checkpoint.buffers.shape
     wanted = model.name, model.parameters.shape, model.buffers.shape
     if saved != wanted:
@@ -242,18 +235,11 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
         raise ValueError(f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}")
-    precision = checkpoint.progress.get("recipe", {}).get("precision", "float32")
+    recipe = checkpoint.progress.get("recipe", {})
+    precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
     with naming(path):
-        _check_channels(checkpoint, model)
+        for name in ("mean", "std"):
+            per_channel(recipe.get(name, 1.0), name, model.input_shape[0])
         restore(checkpoint, model)
     return model
-
-
-def _check_channels(checkpoint, model):
-    for name in ("mean", "std"):
-        value, channels = checkpoint.progress.get("recipe", {}).get(name), model.input_shape[0]
-        if isinstance(value, list) and len(value) != channels:
-            raise ValueError(
-                f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
-            )

@@ -152,12 +152,9 @@ def fit(  # noqa: PLR0913 (its options are the training's)
 
 
 def _check_types(model, dataset, optimizer, workers, functions):
-    for name, value, kind in (
-        ("model", model, Sequential),
-        ("dataset", dataset, Dataset),
-        ("optimizer", optimizer, Optimizer),
-    ):
-        instance(value, name, kind)
+    instance(model, "model", Sequential)
+    instance(dataset, "dataset", Dataset)
+    instance(optimizer, "optimizer", Optimizer)
     check_workers(workers)
     for name, value in functions.items():
         if value is not None and not callable(value):

@@ -170,6 +170,7 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     finding = by_topic("MNIST")
     assert not finding.healthy
     assert f"{tmp_path} holds no MNIST" in finding.text
+    assert finding.fix == f"put a fresh copy of the original files into {tmp_path}"
 
 
 @pytest.mark.parametrize("version", ["3.10.14", "3.15.0", "3.15.0a1", "4.0.0"])
