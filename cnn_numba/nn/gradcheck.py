@@ -102,13 +102,11 @@ def numerical_gradient(
     function : callable
         Takes `array`, returns an array or a number. It may return the same buffer each time.
     array : ndarray, any shape, float64
-        Where to differentiate. Each element is nudged in place and put back, so `function` may also
-        read the array from elsewhere, as a layer reads its own weight.
+        Where to differentiate, such as a layer's weight: each element is nudged in place and put back.
     grad_output : array_like, shape of the output, optional
         Gradient of the loss with respect to the output of `function`; None if that is the loss itself.
     epsilon : float
-        The nudge. A large one shows the curvature of `function`, a small one its rounding errors;
-        near 1e-6 the two balance in float64, near 1e-2 in float32.
+        The nudge. Curvature and rounding errors balance near 1e-6 in float64, near 1e-2 in float32.
 
     Raises
     ------
@@ -246,7 +244,7 @@ def gradcheck(
 
 
 def _check_arguments(array, epsilon):
-    """Refuse an array that cannot be nudged, or a nudge that moves nothing."""
+    """Refuse an array that cannot be nudged, or a nudge of 0."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"array must be an array of floats, got {shown(array)}")
     if array.size == 0:
