@@ -1,8 +1,8 @@
 """What carries numbers and words between workers: torch.distributed, watched.
 
 Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and for a dead or stopped one for ever. So every worker gives a sign of life once a second,
-and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
+the slowest worker, and for a dead or stopped one for ever. So every worker gives a sign of life once a
+second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
 
 torch is imported when a `ProcessGroup` is made: one worker needs none.
 """
