@@ -3,17 +3,11 @@
 import ctypes
 import threading
 
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.table import (
-    INVALID_CONTEXT,
-    INVALID_DEVICE,
-    INVALID_VALUE,
-    NOT_SUPPORTED,
-    UNSUPPORTED_LIMIT,
-    DriverError,
     Handles,
-    check_choice,
-    check_flags,
     driver_function,
+    driver_functions,
     put,
     put_handle,
     put_int,
@@ -128,8 +122,7 @@ def device():
 
 
 def _check(number):
-    if number != 0:
-        raise DriverError(INVALID_DEVICE)
+    refuse_if(number != 0, Result.INVALID_DEVICE)
 
 
 def _stack():
@@ -144,14 +137,12 @@ def _init(flags):
     device()
 
 
-@driver_function("cuDriverGetVersion", types="p")
-def _version(found):
-    put_int(found, VERSION)
-
-
-@driver_function("cuDeviceGetCount", types="p")
-def _count(found):
-    put_int(found, 1)
+driver_functions(
+    {
+        "cuDriverGetVersion p": lambda found: put_int(found, VERSION),
+        "cuDeviceGetCount p": lambda found: put_int(found, 1),
+    }
+)
 
 
 @driver_function("cuDeviceGet", types="pi")
@@ -182,8 +173,7 @@ def _total(found, number):
 @driver_function("cuDeviceGetAttribute", types="pii")
 def _attribute(found, attribute, number):
     _check(number)
-    if attribute < 1:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(attribute < 1)
     put_int(found, device().attributes.get(attribute, 0))
 
 
@@ -250,8 +240,7 @@ def _checked(flags):
 
 
 def _check_context(context):
-    if context != _CONTEXT and context not in _others:
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(context != _CONTEXT and context not in _others, Result.INVALID_CONTEXT)
 
 
 @driver_function("cuCtxPushCurrent", types="p")
@@ -264,7 +253,9 @@ def _push(context):
 def _create(found, parameters, flags, number):
     _check(number)
     if parameters and any((ctypes.c_uint64 * 3).from_address(parameters)):
-        raise DriverError(NOT_SUPPORTED, "contexts of the emulated GPU have no affinity and no graphics")
+        raise DriverError(
+            Result.NOT_SUPPORTED, "contexts of the emulated GPU have no affinity and no graphics"
+        )
     device()
     _stack().append(_others.add(_checked(flags)))
     put_handle(found, _stack()[-1])
@@ -272,8 +263,7 @@ def _create(found, parameters, flags, number):
 
 @driver_function("cuCtxDestroy", types="p")
 def _destroy(context):
-    if context not in _others:
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(context not in _others, Result.INVALID_CONTEXT)
     _others.remove(context)
     if _stack() and _stack()[-1] == context:
         _stack().pop()
@@ -281,8 +271,7 @@ def _destroy(context):
 
 @driver_function("cuCtxPopCurrent", types="p")
 def _pop(found):
-    if not _stack():
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(not _stack(), Result.INVALID_CONTEXT)
     put_handle(found, _stack().pop())
 
 
@@ -293,27 +282,26 @@ def _context_device(found, context):
 
 @driver_function("cuCtxGetFlags", types="p")
 def _context_flags(found):
-    if not _stack():
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(not _stack(), Result.INVALID_CONTEXT)
     context = _stack()[-1]
     put_int(found, device().flags if context == _CONTEXT else _others[context])
 
 
-@driver_function("cuCtxGetId", types="pp")
-def _context_id(context, found):
-    put_handle(found, context or _CONTEXT)
-
-
-@driver_function("cuCtxGetApiVersion", types="pp")
-def _api_version(context, found):
-    put_int(found, VERSION)
+driver_functions(
+    {
+        "cuCtxGetId pp": lambda context, found: put_handle(found, context or _CONTEXT),
+        "cuCtxGetApiVersion pp": lambda context, found: put_int(found, VERSION),
+    }
+)
 
 
 @driver_function("cuCtxSetLimit", types="iz")
 def _set_limit(limit, value):
     _check_limit(limit)
     if limit == STACK_SIZE and value > LOCAL_LIMIT:
-        raise DriverError(INVALID_VALUE, f"a thread has {LOCAL_LIMIT} bytes of local memory, not {value}")
+        raise DriverError(
+            Result.INVALID_VALUE, f"a thread has {LOCAL_LIMIT} bytes of local memory, not {value}"
+        )
     device().limits[limit] = value
     if limit == STACK_SIZE:
         device().workers.lane_stack = -(-value // 16) * 16
@@ -327,8 +315,7 @@ def _get_limit(found, limit):
 
 def _check_limit(limit):
     check_choice(limit, *range(11))
-    if limit not in device().limits:
-        raise DriverError(UNSUPPORTED_LIMIT)
+    refuse_if(limit not in device().limits, Result.UNSUPPORTED_LIMIT)
 
 
 @driver_function("cuMemGetInfo", types="pp")
