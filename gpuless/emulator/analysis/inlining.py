@@ -7,7 +7,8 @@ wait for those that have not, which wait for the lock. As a part of the kernel i
 import itertools
 from dataclasses import replace
 
-from gpuless.emulator.analysis.flow import Flow, called, called_by, gathered, instructions_of, spinning_loops
+from gpuless.emulator.analysis.flow import Flow
+from gpuless.emulator.analysis.waits import called, called_by, gathered, instructions_of, spinning_loops
 from gpuless.emulator.ptx import Address, Instruction
 
 

@@ -10,9 +10,10 @@ from collections import Counter
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.definitions import separate
-from gpuless.emulator.analysis.flow import Flow, spinning_loops
+from gpuless.emulator.analysis.flow import Flow
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.analysis.rules import is_sign, is_widened, special_registers, transfer
+from gpuless.emulator.analysis.waits import spinning_loops
 from gpuless.emulator.ptx import BITS, Address, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations, sources
 

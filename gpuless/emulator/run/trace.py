@@ -13,7 +13,7 @@ from gpuless.emulator.ptx import Address, Instruction
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.run import lines, machine
 from gpuless.emulator.translate import layout
-from gpuless.emulator.translate.access import space_of
+from gpuless.emulator.translate.addresses import space_of
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
 from gpuless.emulator.translate.values import ALL

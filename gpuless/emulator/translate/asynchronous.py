@@ -8,7 +8,8 @@ found out. An `mbarrier` is 64 bits of shared memory whose meaning PTX leaves op
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import Address
-from gpuless.emulator.translate import access
+from gpuless.emulator.translate.access import gather, load, store
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.layout import SHARED_SPAN
 from gpuless.emulator.translate.typed import call_int
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
@@ -42,18 +43,18 @@ def _copy(t, instruction):
     size = int(size, 0)
     hint = any("cache_hint" in part for part in instruction.opcode)
     rest = rest[:-1] if hint else rest
-    target = access.place(t, target, "shared", size)
-    source = access.place(t, source, "global", size)
+    target = place(t, target, "shared", size)
+    source = place(t, source, "global", size)
     if not rest or rest[0] == str(size):
-        access.store(t, target, 32, access.load(t, source, 32, size // 4))
+        store(t, target, 32, load(t, source, 32, size // 4))
         return
     if t.function.registers.get(rest[0], 32) == 1:  # a predicate: whether to copy zeros
         skipped = t.vector(t.operand(rest[0], "pred"), 1)
         wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(t, size)}")
     else:
         wanted = t.vector(t.operand(rest[0], "u32"), 32)
-    words = [_word(t, access.pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
-    access.store(t, target, 32, words)
+    words = [_word(t, pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
+    store(t, target, 32, words)
 
 
 def _word(t, pointers, wanted, i):
@@ -62,7 +63,7 @@ def _word(t, pointers, wanted, i):
     rest = call_int(t, ALL, "umin", 32, rest, "splat (i32 4)")
     some = t.new(f"icmp ne {_INT} {rest}, zeroinitializer")
     there = t.new(f"and {ALL.int(1)} {some}, {t.mask_vector()}")
-    word = access.gather(t, pointers, 32, there, "zeroinitializer")
+    word = gather(t, pointers, 32, there, "zeroinitializer")
     bits = t.new(f"zext {_INT} {t.new(f'shl {_INT} {rest}, splat (i32 3)')} to {_LONG}")
     kept = t.new(f"sub {_LONG} {t.new(f'shl {_LONG} splat (i64 1), {bits}')}, splat (i64 1)")
     return Value(VARYING, None, t.new(f"and {_INT} {word}, {t.new(f'trunc {_LONG} {kept} to {_INT}')}"))
@@ -75,7 +76,7 @@ def _copy_bulk(t, instruction):
         return  # a wait for copies, or a hint
     spaces = [part for part in opcode if part.startswith("shared") or part == "global"]
     target, source = (
-        access.pointers_of(t, access.place(t, operand, "shared" if space.startswith("shared") else "global"))
+        pointers_of(t, place(t, operand, "shared" if space.startswith("shared") else "global"))
         for operand, space in zip(operands[:2], spaces, strict=True)
     )
     sizes = t.vector(t.operand(operands[2], "u32"), 32)
@@ -170,7 +171,7 @@ def _mbarrier(t, instruction):
     if what == "init":
         count = t.new(f"zext {_INT} {t.vector(t.operand(operands[1], 'u32'), 32)} to {_LONG}")
         begin = t.new(f"or {_LONG} {count}, {t.new(f'shl {_LONG} {count}, splat (i64 20)')}")
-        access.store(t, _at(t, instruction, operands[0]), 64, [Value(VARYING, None, begin)])
+        store(t, _at(t, instruction, operands[0]), 64, [Value(VARYING, None, begin)])
     elif what == "pending_count":
         state = t.vector(t.operand(operands[1], "b64"), 64)
         count = t.new(f"and {_LONG} {state}, splat (i64 1048575)")
@@ -184,7 +185,7 @@ def _mbarrier(t, instruction):
 
 
 def _at(t, instruction, address):
-    return access.place(t, address, access.space_of(instruction), 8)
+    return place(t, address, space_of(instruction), 8)
 
 
 def _arrive(t, instruction):
@@ -208,7 +209,7 @@ def _update(t, instruction, address, count, bytes_, drop):
     """Change the barrier of each lane, one after the other; return what it was before."""
     t.module.uses_barriers = True
     t.module.define("mbarrier", _UPDATE)
-    pointers = access.pointers_of(t, _at(t, instruction, address))
+    pointers = pointers_of(t, _at(t, instruction, address))
     t.slots["%mbarrier.states"] = _LONG
 
     def change(lane):
@@ -245,7 +246,7 @@ def _wait(t, instruction):
         phase = t.new(f"icmp slt {s.int(64)} {phase}, {s.literal(0, 'i64')}")
 
     def look():
-        state = access.load(t, where, 64, 1, "volatile ")[0]
+        state = load(t, where, 64, 1, "volatile ")[0]
         now = t.new(
             f"icmp slt {s.int(64)} {state.scalar if alike else t.vector(state, 64)}, {s.literal(0, 'i64')}"
         )

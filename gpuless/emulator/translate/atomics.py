@@ -2,7 +2,8 @@
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate.access import narrowed, place, pointers_of, space_of
+from gpuless.emulator.translate.access import narrowed
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.typed import Typed
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 

@@ -15,7 +15,7 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import Address
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.translate import counters
-from gpuless.emulator.translate.access import near_of, space_of
+from gpuless.emulator.translate.addresses import near_of, space_of
 from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator

@@ -79,6 +79,11 @@ def _offsets(fields):
     return places, -(-at // 64) * 64
 
 
+def named(places, prefix):
+    """Return the places of fields by names that a template can have."""
+    return {f"{prefix}_{name.replace('.', '_')}": at for name, at in places.items()}
+
+
 OFFSET, BLOCK_SIZE = _offsets(_FIELDS)
 LAUNCH, LAUNCH_SIZE = _offsets(_LAUNCH_FIELDS)
 #: Bytes of a warp's stack.

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.translate.access import gather, place, pointers_of, scatter, space_of, spread
+from gpuless.emulator.translate.access import gather, scatter
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of, spread
 from gpuless.emulator.translate.small_floats import from_eight
 from gpuless.emulator.translate.typed import Typed
 from gpuless.emulator.translate.values import ALL, Value, translates

@@ -1,7 +1,6 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
 from gpuless.emulator.analysis import lanes
-from gpuless.emulator.analysis.flow import reading_anew
 from gpuless.emulator.analysis.inlining import joined
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.analysis.variables import (
@@ -11,6 +10,7 @@ from gpuless.emulator.analysis.variables import (
     parameter_units,
     visible_variables,
 )
+from gpuless.emulator.analysis.waits import reading_anew
 from gpuless.emulator.ptx import Variable
 
 # Some are imported because they register what they translate.
@@ -27,6 +27,7 @@ from gpuless.emulator.translate import (  # noqa: F401
     runtime,
     warps,
 )
+from gpuless.emulator.translate.addresses import Place
 from gpuless.emulator.translate.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.translate.translator import Translator
 from gpuless.emulator.translate.values import ALL, Value
@@ -255,9 +256,9 @@ class ModuleTranslator:
         value, base = t.operand(address.base), t.new(f"getelementptr i8, ptr %params, i64 {address.offset}")
         if lanes.uniform(value.kind):
             pointer = t.new(f"getelementptr i8, ptr {base}, i64 {value.scalar}")
-            return access.load(t, access.Place(pointer, lanes.ZERO, None, False), bits, count)
+            return access.load(t, Place(pointer, lanes.ZERO, None, False), bits, count)
         pointers = t.new(f"getelementptr i8, ptr {base}, {ALL.int(64)} {t.vector(value, 64)}")
-        return access.load(t, access.Place(None, None, pointers, False), bits, count)
+        return access.load(t, Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
         """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
