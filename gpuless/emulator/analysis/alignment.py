@@ -50,16 +50,7 @@ def _is_integer(instruction):
 
 
 def needed_alignments(function):
-    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned.
-
-    Parameters
-    ----------
-    function : Function
-
-    Returns
-    -------
-    dict of str to int
-    """
+    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned."""
     written, needed, seen = {}, {}, {}
     for instruction in _instructions(function):
         for name in destinations(instruction):
@@ -104,11 +95,7 @@ def needed_alignments(function):
 class Multiples:
     """By what power of two each register can be divided, in all lanes.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    alignments : dict of str to int
-        What parameters, and the addresses of variables, are multiples of.
+    `alignments`: what parameters, and the addresses of variables, are multiples of.
     """
 
     def __init__(self, analysis, alignments):

@@ -14,11 +14,7 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 def separate(flow, registers):
     """Rename registers in the blocks of a function.
 
-    Parameters
-    ----------
-    flow : Flow
-    registers : dict of str to int
-        The widths of registers; new ones are added.
+    `registers`: the widths of registers; new ones are added.
     """
     blocks, sites = flow.blocks, _sites(flow.blocks, registers)
     if not sites:

@@ -36,16 +36,8 @@ class Branch(NamedTuple):
 class Block:
     """Instructions that run one after the other.
 
-    Attributes
-    ----------
-    body : list of Instruction
-    end : Branch
-    index : int
-        Its place in the order.
-    location : Location or None
-        Where it ends.
-    last : Instruction or None
-        The one that ends it, if it does not just go on.
+    `index`: its place in the order; `location`: where it ends; `last`: the one that ends it, if it does not
+    just go on.
     """
 
     def __init__(self):
@@ -55,22 +47,11 @@ class Block:
 class Flow:
     """The blocks of a function in their order.
 
-    Attributes
-    ----------
-    blocks : list of Block
-        Targets of their ends are indices into it.
-    loop_ends : dict
-        For the first block of a loop, the last one.
-    anew : set of str
-        What `reading_anew` says of the module.
-    registers : dict
-        Those of the function.
-    paused : bool
-        Whether each instruction for which lanes come together begins a block.
-    waiting : set of int
-        The first blocks of loops in which lanes may wait for what others write.
-    pauses : set of int
-        Blocks that some lanes may have come to, and not begun, while others run any other block.
+    `blocks`: targets of their ends are indices into it; `loop_ends`: for the first block of a loop, the last
+    one; `anew`: what `reading_anew` says of the module; `registers`: those of the function; `paused`: whether
+    each instruction for which lanes come together begins a block; `waiting`: the first blocks of loops in
+    which lanes may wait for what others write; `pauses`: blocks that some lanes may have come to, and not
+    begun, while others run any other block.
     """
 
     def __init__(self, function, anew=frozenset(), paused=False):
@@ -175,10 +156,7 @@ class Flow:
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
 
-        Returns
-        -------
-        list of set of int
-            One set for each target.
+        Returns a list of set of int, one set for each target.
         """
         return self._ways(block, self.parted_until(block))
 

@@ -18,16 +18,7 @@ def joined(source, kernel, anew):
     It is the same module if they wait nowhere. Functions that call themselves stay, and those that are called
     by their addresses.
 
-    Parameters
-    ----------
-    source : Module
-    kernel : str
-    anew : set of str
-        What `reading_anew` says of the module.
-
-    Returns
-    -------
-    Module
+    `anew`: what `reading_anew` says of the module.
     """
     calls = {name: called_by(function) & set(source.functions) for name, function in source.functions.items()}
     below = {name: _reachable(calls, name) for name in calls}

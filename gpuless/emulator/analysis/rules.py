@@ -55,16 +55,7 @@ def _same_address(instruction, analysis):
 def transfer(instruction, kinds, assumptions, analysis):
     """Return (kind, assumption) of each register that an instruction writes, from those of its operands.
 
-    Parameters
-    ----------
-    instruction : Instruction
-    kinds, assumptions : callable
-        Give those of the operands after the first, which are of the types given.
-    analysis : Analysis
-
-    Returns
-    -------
-    iterable of (Lanes or None, Lanes or None)
+    `kinds`, `assumptions`: give those of the operands after the first, which are of the types given.
     """
     opcode = instruction.opcode
     name, type_ = opcode[0], opcode[-1]

@@ -13,15 +13,8 @@ from gpuless.emulator.driver.table import Handles, driver_function, put_handle, 
 class Work(NamedTuple):
     """What a stream does, or a node of a graph.
 
-    Attributes
-    ----------
-    run : callable
-    kind : str
-        One of `nodes.KINDS`.
-    parameters : callable
-        Returns them as the structure of the driver's has them, in bytes.
-    kept : object
-        What they point to, or the graph that is run.
+    `kind`: one of `nodes.KINDS`; `parameters`: returns them as the structure of the driver's has them, in
+    bytes; `kept`: what they point to, or the graph that is run.
     """
 
     run: Callable

@@ -25,16 +25,6 @@ def join(texts):
 
     What a piece keeps for itself gets a name of its own where another piece has one of that name.
 
-    Parameters
-    ----------
-    texts : sequence of str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> head = ".version 8.0\n.target sm_80\n.address_size 64\n"
     >>> print(join([head + ".global .u32 x;", head + ".global .u32 x;"]))
     .version 8.0

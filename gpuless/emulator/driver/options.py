@@ -18,11 +18,7 @@ _CHOICES = {_LEVEL: range(5), 10: range(2), 14: range(3)}
 class Options:
     """The options of a call.
 
-    Parameters
-    ----------
-    count : int
-    options, values : int
-        The addresses of their numbers and of what they are set to.
+    `options`, `values`: the addresses of their numbers and of what they are set to.
     """
 
     def __init__(self, count=0, options=None, values=None):

@@ -37,19 +37,8 @@ _SUCCESS = {"x86_64": b"\x31\xc0\xc3", "aarch64": struct.pack("<II", 0x52800000,
 def shared_object(names, spare=0, machine=None):
     """Return the library.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The functions that it exports.
-    spare : int
-        How many jumps it has besides, for functions that go by no name. The last of all is none: it
-        returns 0.
-    machine : {"x86_64", "aarch64"}, optional
-        The processor, by default this one's.
-
-    Returns
-    -------
-    bytes
+    `names`: the functions that it exports; `spare`: how many jumps it has besides, for functions that go by
+    no name. The last of all is none: it returns 0; `machine`: the processor, by default this one's.
     """
     machine = machine or platform.machine()
     texts, jumps = [SONAME, SLOTS, JUMPS, *names], len(names) + spare
@@ -129,10 +118,7 @@ def _load(image):
 class Library:
     """The library in this process.
 
-    Parameters
-    ----------
-    functions : dict of str to callback
-        The functions that it exports; more may be added.
+    `functions`: the functions that it exports; more may be added.
     """
 
     _SPARE = 1024

@@ -61,16 +61,7 @@ def written_by(instructions):
 def parameters_behind(function, written, registers):
     """Return the numbers of a kernel's parameters that registers are computed from, other memory aside.
 
-    Parameters
-    ----------
-    function : Function
-    written : dict
-        What `written_by` says of its instructions.
-    registers : iterable of str
-
-    Returns
-    -------
-    list of int
+    `written`: what `written_by` says of its instructions.
     """
     if not function.kernel:
         return []

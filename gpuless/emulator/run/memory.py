@@ -60,9 +60,7 @@ class OutOfMemory(MemoryError):
 def _protect(address, size, access):
     """Say what may be done with a part of the memory.
 
-    Raises
-    ------
-    OutOfMemory
+    Raises OutOfMemory.
     """
     if _libc.mprotect(address, size, access):
         raise _refused(size, ctypes.get_errno())
@@ -101,10 +99,7 @@ class _PoisonFile:
 class Arena:
     """The memory of a GPU.
 
-    Parameters
-    ----------
-    capacity : int
-        Bytes that can be allocated.
+    `capacity`: bytes that can be allocated.
     """
 
     def __init__(self, capacity):
@@ -127,9 +122,7 @@ class Arena:
     def reserve(self):
         """Return where the memory of one more worker is to be, of which `provide` makes parts usable.
 
-        Raises
-        ------
-        OutOfMemory
+        Raises OutOfMemory.
         """
         with self._lock:
             if not self._private:
@@ -139,9 +132,7 @@ class Arena:
     def provide(self, address, size):
         """Let memory be at so many bytes of a worker's.
 
-        Raises
-        ------
-        OutOfMemory
+        Raises OutOfMemory.
         """
         _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
 
@@ -158,9 +149,7 @@ class Arena:
     def allocate(self, size):
         """Return the address of so many bytes that nobody else uses; they hold `POISON`.
 
-        Raises
-        ------
-        OutOfMemory
+        Raises OutOfMemory.
         """
         length = -(-max(size, 1) // PAGE) * PAGE
         with self._lock:

@@ -91,13 +91,7 @@ class _TracedModule(ModuleTranslator):
 
 
 class Traced:
-    """A kernel that can be run to see what it does.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    block : (int, int, int)
-    """
+    """A kernel that can be run to see what it does."""
 
     def __init__(self, kernel, block):
         self.origin = lines.Origin(kernel.source)
@@ -117,16 +111,7 @@ class Traced:
     def look(self, record, arena):
         """Return what the block of a record has come to.
 
-        Parameters
-        ----------
-        record : int
-            Its address.
-        arena : Arena
-
-        Returns
-        -------
-        list of Step
-            One for each warp.
+        `record`: its address. Returns a list of Step, one for each warp.
         """
         numbers, masks = (
             (ctypes.c_uint32 * layout.MAX_WARPS).from_address(record + layout.OFFSET[name])

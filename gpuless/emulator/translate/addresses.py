@@ -39,15 +39,8 @@ def space_of(instruction):
 def place(t, address, space, size=1, checked=False):
     """Return the `Place` of a memory operand.
 
-    Parameters
-    ----------
-    t : Translator
-    address : Address
-    space : str
-    size : int
-        The bytes that each lane accesses there.
-    checked : bool
-        Whether what is assumed of the address has been found true.
+    `size`: the bytes that each lane accesses there; `checked`: whether what is assumed of the address has
+    been found true.
     """
     value = t.operand(address.base)
     bits = t.function.registers.get(address.base, 64)

@@ -29,19 +29,10 @@ _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "re
 class Site(NamedTuple):
     """An access to memory in a block of code: what is counted of it, and where.
 
-    Attributes
-    ----------
-    space : {"global", "shared", "local", "generic"}
-    operation : {"load", "store", "atomic"}
-    size : int
-        Bytes of a lane.
-    number : int
-        Of global memory that of the sectors, of shared memory that of the wavefronts and of what they would
-        be without conflicts, or -1; of generic addresses the first of several.
-    always : (int, int)
-        Wavefronts, with and without conflicts, that are known beforehand.
-    parameters : list of int
-        Those of the kernel that the address is computed from.
+    `size`: bytes of a lane; `number`: of global memory that of the sectors, of shared memory that of the
+    wavefronts and of what they would be without conflicts, or -1; of generic addresses the first of several;
+    `always`: wavefronts, with and without conflicts, that are known beforehand; `parameters`: those of the
+    kernel that the address is computed from.
     """
 
     space: str
@@ -55,18 +46,10 @@ class Site(NamedTuple):
 class Part(NamedTuple):
     """A block of code.
 
-    Attributes
-    ----------
-    warps, lanes : int
-        The numbers that say how often warps have run it, and with how many lanes, -1 if always with all.
-    classes, uncounted : dict of str to int
-        Instructions by class, and by name those whose accesses to memory are not counted.
-    flops : list of (str, int, int)
-        Type, operations of a lane, operations of a warp.
-    barriers, shuffles : int
-    branch : int
-        The number that says how often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
-    sites : list of Site
+    `warps`, `lanes`: the numbers that say how often warps have run it, and with how many lanes, -1 if always
+    with all; `classes`, `uncounted`: instructions by class, and by name those whose accesses to memory are
+    not counted; `flops`: type, operations of a lane, operations of a warp; `branch`: the number that says how
+    often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
     """
 
     warps: int
@@ -336,22 +319,10 @@ def _piece(distances):
 def wavefronts(distances, unit, apart=False):
     """Return how often shared memory delivers for lanes so many bytes apart, and how often at least.
 
-    Parameters
-    ----------
-    distances : sequence of int
-        Of all lanes of a warp from one of them, multiples of the unit.
-    unit : {4, 8, 16}
-        What a lane wants in bytes, which half or a quarter of the warp is served at once of if it is more
-        than a word.
-    apart : bool
-        Whether lanes that want the same are served one after the other, as by atomic operations.
+    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: what a lane wants in
+    bytes, which half or a quarter of the warp is served at once of if it is more than a word; `apart`:
+    whether lanes that want the same are served one after the other, as by atomic operations.
 
-    Returns
-    -------
-    wavefronts, least : int
-
-    Examples
-    --------
     >>> wavefronts([8 * lane for lane in range(32)], 4), wavefronts([8 * lane for lane in range(32)], 8)
     ((2, 1), (2, 2))
     """

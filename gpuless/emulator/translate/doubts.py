@@ -54,13 +54,7 @@ def astray(t, value):
 def wrapped(t, value, have, bits, signed):
     """Return the lanes, as 32 bits, that widening takes for others than they are; None if there can be none.
 
-    Parameters
-    ----------
-    t : Translator
-    value : Value
-        A register of `have` bits, of which the lowest `bits` are a number, to be made wider.
-    have, bits : int
-    signed : bool
+    `value`: a register of `have` bits, of which the lowest `bits` are a number, to be made wider.
     """
     near = value.kind if value.kind is not VARYING else value.assumed
     _, assumed = next(iter(t.analysis.results(t.instruction)))

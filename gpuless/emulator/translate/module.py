@@ -50,13 +50,7 @@ def _stack_check(frame):
 class ModuleTranslator:
     """Translate a kernel and the functions it calls, for one shape of a block.
 
-    Parameters
-    ----------
-    source : Module
-    kernel : str
-    block : (int, int, int)
-    alignments : dict of str to int, optional
-        What parameters of the kernel are known to be multiples of.
+    `alignments`: what parameters of the kernel are known to be multiples of.
     """
 
     private_span = PRIVATE_SPAN

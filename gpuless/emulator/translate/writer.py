@@ -17,12 +17,7 @@ from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Val
 class Writer:
     """Write one function; `Translator` goes through its blocks.
 
-    Parameters
-    ----------
-    module : ModuleTranslator
-    function : Function
-    name : str
-        Its name in the IR.
+    `name`: its name in the IR.
     """
 
     def __init__(self, module, function, name):
@@ -276,16 +271,9 @@ class Writer:
     def set(self, make, *operands, check=None, wrapped=None):
         """Compute the instruction's result, once for all lanes or for each, and write it.
 
-        Parameters
-        ----------
-        make : callable
-            Takes a `Shape` and the operands' names, writes the IR, returns the result's name.
-        *operands : (Value, int)
-            With their widths.
-        check : str, optional
-            The condition under which the result is what is assumed of it.
-        wrapped : str, optional
-            The lanes, as 32 bits, of which it is not.
+        `make`: takes a `Shape` and the operands' names, writes the IR, returns the result's name; `operands`:
+        with their widths; `check`: the condition under which the result is what is assumed of it; `wrapped`:
+        the lanes, as 32 bits, of which it is not.
         """
         for name in destinations(self.instruction)[:1]:
             kind, assumed = next(iter(self.analysis.results(self.instruction)))

@@ -39,13 +39,7 @@ _made_of = {}
 def fingerprints():
     """Return what a program has taught Numba, for each registry in the order of its entries.
 
-    Returns
-    -------
-    list of list of Fingerprint
-
-    Raises
-    ------
-    Unknown
+    Raises Unknown.
     """
     lists = [entries for registry in _all_registries() for entries in vars(registry).values()]
     lists = [_growing(entries) for entries in lists if type(entries) is list]
