@@ -195,7 +195,7 @@ def _run(counted):
 def launches_of(path, arguments=()):
     """Run a program on the emulated GPU.
 
-    `arguments`: of the program. Returns a list of Tally, of what it has launched. What it prints goes to the
+    Return the `Tally` of each launch. What the program, with its `arguments`, prints goes to the
     standard error.
     """
     with emulator.count_launches() as tallies, contextlib.redirect_stdout(sys.stderr):

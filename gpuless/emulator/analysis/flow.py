@@ -156,7 +156,7 @@ class Flow:
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
 
-        Returns a list of set of int, one set for each target.
+        There is a set for each target.
         """
         return self._ways(block, self.parted_until(block))
 

@@ -63,8 +63,7 @@ def parameter_units(source):
     Functions that are called by their addresses share theirs. What CUDA provides is none of these: it takes
     each parameter whole, as `host` has it.
 
-    Returns a dict of (str, str) to int, by the names of a function and of a variable in it: its own parameter,
-    or what it passes on.
+    Returns them by the names of a function and of a variable in it: its own parameter, or what it passes on.
     """
     roles, units = {}, {}
     calls = [

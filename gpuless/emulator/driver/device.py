@@ -48,58 +48,24 @@ class Device:
     def attributes(self):
         """Return what programs ask for, by the numbers of ``CUdevice_attribute``."""
         major, minor = self.capability
+        largest, multiprocessor = (1 << 31) - 1, self.shared_limit + self.shared_reserved
+        able = (15, 19, 31, 40, 79, 80, 89, 90, 99)  # it can map host memory (19), ...
         return {
-            1: 1024,  # threads of a block, and its sides
-            2: 1024,
-            3: 1024,
-            4: 64,
-            5: (1 << 31) - 1,  # the sides of a grid
-            6: 65535,
-            7: 65535,
-            8: 49152,  # shared memory of a block
-            9: 65536,  # constant memory
-            10: 32,  # a warp
-            11: (1 << 31) - 1,
-            12: 65536,  # registers of a block
-            13: 1_000_000,  # kHz, plausible only
-            14: 512,
-            15: 1,
-            16: MULTIPROCESSORS,
-            17: 0,  # no limit on the time of a kernel
-            18: 0,
-            19: 1,  # can map host memory
-            20: 0,
-            31: 1,
-            32: 0,
-            33: 0,
-            34: 0,
-            35: 0,
-            36: 1_000_000,
-            37: 256,
-            38: 1 << 22,
-            39: 2048,  # threads of a multiprocessor
-            40: 1,
-            41: 1,  # one address space
-            75: major,
-            76: minor,
-            78: 1,  # stream priorities
-            79: 1,
-            80: 1,
-            81: self.shared_limit + self.shared_reserved,  # shared memory of a multiprocessor
-            82: 65536,
-            83: 1,  # managed memory
-            84: 0,
-            88: 0,  # kernels reach no memory but the emulated GPU's
-            89: 1,
-            90: 1,
-            91: 0,
-            95: 1,  # cooperative launches
-            97: self.shared_limit,  # shared memory that can be opted in to
-            99: 1,
-            106: 16,  # blocks of a multiprocessor
-            111: self.shared_reserved,
-            115: 1,  # memory pools
-        }
+            **dict.fromkeys(able, 1),
+            **{1: 1024, 2: 1024, 3: 1024, 4: 64},  # threads of a block, and its sides
+            **{5: largest, 6: 65535, 7: 65535},  # the sides of a grid
+            **{
+                8: 49152,
+                81: multiprocessor,
+                97: self.shared_limit,
+                111: self.shared_reserved,
+            },  # shared
+            **{9: 65536, 10: 32, 11: largest, 12: 65536, 82: 65536},  # constants, a warp, registers
+            **{13: 1_000_000, 36: 1_000_000, 37: 256, 38: 1 << 22},  # clocks in kHz, plausible only
+            **{14: 512, 16: MULTIPROCESSORS, 39: 2048, 106: 16},  # threads and blocks of a multiprocessor
+            **{41: 1, 83: 1, 115: 1},  # one address space, managed memory, pools
+            **{75: major, 76: minor, 78: 1, 95: 1},  # stream priorities, cooperative launches
+        }  # others are 0: kernels take any time (17), and reach no memory but the emulated GPU's (88)
 
 
 _CONTEXT = 0x10  # the primary one

@@ -111,7 +111,7 @@ class Traced:
     def look(self, record, arena):
         """Return what the block of a record has come to.
 
-        `record`: its address. Returns a list of Step, one for each warp.
+        `record` is its address. There is a `Step` for each warp.
         """
         numbers, masks = (
             (ctypes.c_uint32 * layout.MAX_WARPS).from_address(record + layout.OFFSET[name])

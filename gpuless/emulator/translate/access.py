@@ -5,9 +5,11 @@ constant shuffle, else it gathers lane by lane.
 """
 
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, ZERO
-from gpuless.emulator.ptx import BITS, Address
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.addresses import NEAR, check_alignment, place, pointers_of, space_of
 from gpuless.emulator.translate.doubts import either, right
+from gpuless.emulator.translate.masked import gather, load_next, scatter, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
 from gpuless.emulator.translate.values import ALL, Value, translates
@@ -92,28 +94,13 @@ def _load_in_strides(t, address, space, bits, note):
 
 def _load_next(t, pointer, bits):
     """Load from neighbouring addresses, lane by lane."""
-    type_ = ALL.int(bits)
     if not t.masked:
-        return t.new(f"load {type_}, ptr {pointer}, align {bits // 8}")
-    name = f"llvm.masked.load.v{WARP}i{bits}.p0"
-    t.module.declare(f"{type_} @{name}(ptr, <{WARP} x i1>, {type_})")
-    arguments = f"ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
-    return t.new(f"call {type_} @{name}({arguments})")
+        return t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
+    return load_next(t, pointer, bits, t.mask_vector())
 
 
 def _gather(t, where, bits, offset):
     return gather(t, pointers_of(t, where, offset), bits)
-
-
-def gather(t, pointers, bits, mask=None, otherwise="poison"):
-    """Return what lies at the address of each lane that is on, or that a mask tells."""
-    type_ = ALL.int(bits)
-    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
-    t.module.declare(f"{type_} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {type_})")
-    where = f"<{WARP} x ptr> align {bits // 8} {pointers}"
-    return t.new(
-        f"call {type_} @{name}({where}, <{WARP} x i1> {mask or t.mask_vector()}, {type_} {otherwise})"
-    )
 
 
 def _load_window(t, where, bits, count):
@@ -170,8 +157,7 @@ def _pick_few(t, pointer, low, first, bits, count):
 def _ld(t, instruction):
     space, type_ = space_of(instruction), instruction.opcode[-1]
     bits, address = BITS[type_], instruction.operands[1]
-    targets = instruction.operands[0]
-    targets = targets if isinstance(targets, tuple) and not isinstance(targets, Address) else (targets,)
+    targets = listed(instruction.operands[0])
     if space == "param":
         values = t.module.parameter(t, address, bits, len(targets))
     else:
@@ -215,10 +201,8 @@ def _st(t, instruction):
     address, given, *_ = instruction.operands  # and perhaps a hint to a cache
     if "async" in instruction.opcode or "bulk" in instruction.opcode:
         t.refuse()
-    names = given if isinstance(given, tuple) else (given,)
-    values = [
-        narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits) for name in names
-    ]
+    widths = t.function.registers
+    values = [narrowed(t, t.operand(n, type_), widths.get(n, bits), bits) for n in listed(given)]
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
@@ -291,16 +275,6 @@ def store(t, where, bits, values):
         either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
 
 
-def scatter(t, pointers, bits, vector):
-    """Store each lane's number at its address."""
-    name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
-    t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
-    t.line(
-        f"call void @{name}({ALL.int(bits)} {vector}, "
-        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()})"
-    )
-
-
 def _last(t, value, bits):
     """Return the number of the last lane that is on."""
     if value.kind is not VARYING and value.kind.uniform:
@@ -315,14 +289,10 @@ def _last(t, value, bits):
 
 def _store_next(t, pointer, bits, vector):
     """Store to neighbouring addresses, lane by lane."""
-    type_ = ALL.int(bits)
-    if not t.masked:
-        t.line(f"store {type_} {vector}, ptr {pointer}, align {bits // 8}")
-        return
-    name = f"llvm.masked.store.v{WARP}i{bits}.p0"
-    t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
-    given = f"{type_} {vector}, ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}"
-    t.line(f"call void @{name}({given})")
+    if t.masked:
+        store_next(t, pointer, bits, vector, t.mask_vector())
+    else:
+        t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
 
 def _store_groups(t, pointer, bits, vectors):

@@ -8,9 +8,10 @@ found out. An `mbarrier` is 64 bits of shared memory whose meaning PTX leaves op
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import Address
-from gpuless.emulator.translate.access import gather, load, store
+from gpuless.emulator.translate.access import load, store
 from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.layout import SHARED_SPAN
+from gpuless.emulator.translate.masked import gather
 from gpuless.emulator.translate.typed import call_int
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
@@ -107,13 +108,12 @@ def _within_shared(t, pointer, size):
 def _for_each_lane(t, write):
     """Write a loop over the lanes that are on."""
     t.slots["%lanes.left"] = "i32"
-    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
     again, after = t.fresh("lane"), t.fresh("lanes")
     t.line(f"store i32 {t.mask}, ptr %lanes.left")
     t.line(f"br label %{again}")
     t.label(again)
     left = t.new("load i32, ptr %lanes.left")
-    write(t.new(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)"))
+    write(call_int(t, ONE, "cttz", 32, left, "true"))
     less = t.new(f"and i32 {left}, {t.new(f'sub i32 {left}, 1')}")
     t.line(f"store i32 {less}, ptr %lanes.left")
     t.line(f"br i1 {t.new(f'icmp eq i32 {less}, 0')}, label %{after}, label %{again}")

@@ -3,6 +3,7 @@
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.typed import Integers, Typed, flush, is_float, operands_of
 from gpuless.emulator.translate.values import ALL, Shape, Value, translates
 
@@ -29,7 +30,7 @@ def _setp(t, instruction):
         _setp_packed(t, instruction)
         return
     first = instruction.operands[0]
-    names = first if isinstance(first, tuple) else (first,)
+    names = listed(first)
     combine = _combination(instruction)
     values = operands_of(t, instruction, type_, type_)
     kinds = list(t.analysis.results(instruction))

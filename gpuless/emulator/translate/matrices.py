@@ -15,26 +15,16 @@ import re
 from typing import NamedTuple
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
-from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.translate.access import gather, scatter
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.addresses import place, pointers_of, space_of, spread
+from gpuless.emulator.translate.masked import gather, scatter
 from gpuless.emulator.translate.small_floats import from_eight
 from gpuless.emulator.translate.typed import Typed
 from gpuless.emulator.translate.values import ALL, Value, translates
 
-_BITS = {
-    "e4m3": 8,
-    "e5m2": 8,
-    "f16": 16,
-    "bf16": 16,
-    "tf32": 32,
-    "f64": 64,
-    "s8": 8,
-    "u8": 8,
-    "s4": 4,
-    "u4": 4,
-    "b1": 1,
-}
+_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4, "b1": 1}
+_BITS |= dict.fromkeys(("e4m3", "e5m2", "s8", "u8"), 8)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _INT, _LONG, _FLOAT = ALL.int(32), ALL.int(64), ALL.float(32)
 
@@ -99,9 +89,7 @@ def _mma(t, instruction):
 
 def _multiply(t, instruction):
     kind = _kind_of(instruction.opcode)
-    target, *given = (
-        operand if isinstance(operand, tuple) else (operand,) for operand in instruction.operands
-    )
+    target, *given = (listed(operand) for operand in instruction.operands)
     widths = [BITS.get(type_, 32) if type_ == "f64" else 32 for type_ in kind.types]
     registers = [
         [t.vector(t.operand(name, f"b{bits}"), bits) for name in names]
@@ -325,7 +313,7 @@ def _constants(numbers):
 def _load_whole(t, instruction):
     """Write `wmma.load`."""
     names, address, *stride = instruction.operands
-    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    names = listed(names)
     width = 64 if instruction.opcode[-1] == "f64" else 32
     for name, pointers in zip(
         names, _places(t, instruction, instruction.opcode[2], len(names), address, *stride), strict=True
@@ -344,7 +332,7 @@ def _load_whole(t, instruction):
 def _store_whole(t, instruction):
     """Write `wmma.store`."""
     address, names, *stride = instruction.operands
-    names = names if isinstance(names, tuple) else (names,)
+    names = listed(names)
     width = 64 if instruction.opcode[-1] == "f64" else 32
     for name, pointers in zip(names, _places(t, instruction, "d", len(names), address, *stride), strict=True):
         vector = t.vector(t.operand(name, f"b{width}"), width)
@@ -387,7 +375,7 @@ def _eight_by_eight(t, instruction):
 def _ldmatrix(t, instruction):
     transposed = _eight_by_eight(t, instruction)
     names, address = instruction.operands
-    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    names = listed(names)
     pointers, registers = _row_pointers(t, instruction, address), []
     for matrix in range(len(names)):
         pieces = []
@@ -407,7 +395,7 @@ def _ldmatrix(t, instruction):
 def _stmatrix(t, instruction):
     transposed = _eight_by_eight(t, instruction)
     address, names = instruction.operands
-    names = names if isinstance(names, tuple) else (names,)
+    names = listed(names)
     pointers = _row_pointers(t, instruction, address)
     for matrix, name in enumerate(names):
         register = t.vector(t.operand(name, "b32"), 32)

@@ -30,7 +30,7 @@ from gpuless.emulator.translate import (  # noqa: F401
 from gpuless.emulator.translate.addresses import Place
 from gpuless.emulator.translate.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.values import ALL, Value
+from gpuless.emulator.translate.values import ALL, LANES, Value
 
 #: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
 LANE_STACK = 1 << 14
@@ -348,8 +348,7 @@ class ModuleTranslator:
         first = t.new(f"mul i32 %warp, {WARP}")
         if kind is not VARYING:
             return Value(kind, _coordinate(t, "i32", first, axis, (str(x), str(y), str(x * y))))
-        lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
-        linear = t.new(f"add {ALL.int(32)} {t.splat(first, 'i32')}, {lane}")
+        linear = t.new(f"add {ALL.int(32)} {t.splat(first, 'i32')}, {LANES}")
         sizes = tuple(f"splat (i32 {size})" for size in (x, y, x * y))
         return Value(VARYING, None, _coordinate(t, ALL.int(32), linear, axis, sizes))
 
