@@ -208,10 +208,7 @@ def launches_of(path, arguments=()):
 
 
 def chosen(tallies, path, name=None):
-    """Return the first launch of a kernel, of any if no name is given.
-
-    Raises NothingToShow.
-    """
+    """Return the first launch of a kernel, of any if no name is given."""
     names = list(dict.fromkeys(tally.launched.name for tally in tallies))
     if not names:
         raise NothingToShow(f"{path} launches no kernel: call one, as in kernel[1, 32](x)")

@@ -116,10 +116,7 @@ def _load(image):
 
 
 class Library:
-    """The library in this process.
-
-    `functions`: the functions that it exports; more may be added.
-    """
+    """The library in this process, which exports some functions; more may be added."""
 
     _SPARE = 1024
 

@@ -184,10 +184,7 @@ class Failure(NamedTuple):
 
 
 def failure(outcome, record, steps):
-    """Return the `Failure` of a run that used a record.
-
-    `record`: its address.
-    """
+    """Return the `Failure` of a run that used the record at an address."""
     place = tuple(read_field(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
     warp, address = read_field(record, "warp", ctypes.c_uint32), read_field(record, "fault", ctypes.c_uint64)
     misaligned = outcome == signal.SIGILL and read_field(record, "misaligned", ctypes.c_uint32) > 0

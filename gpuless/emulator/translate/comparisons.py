@@ -4,7 +4,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.ptx.instructions import listed
-from gpuless.emulator.translate.typed import Integers, Typed, flush, is_float, operands_of
+from gpuless.emulator.translate.typed import Integers, Typed, is_float, operands_of
 from gpuless.emulator.translate.values import ALL, Shape, Value, translates
 
 _INTEGER = {"eq": "eq", "ne": "ne", "lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
@@ -17,7 +17,7 @@ def _comparison(t, s, instruction, a, b):
     how, type_ = instruction.opcode[1], instruction.opcode[-1]
     if is_float(type_):
         f = Typed(t, s, type_)
-        a, b = (f.to_float(flush(t, f, instruction, x)) for x in (a, b))
+        a, b = (f.to_float(f.flush(x)) for x in (a, b))
         return t.new(f"fcmp {_ORDERED[how]} {f.float} {a}, {b}")
     word = _INTEGER.get(how) or ("s" if type_[0] == "s" else "u") + how
     return Integers(t, s, BITS[type_])(f"icmp {word}", a, b)

@@ -8,17 +8,7 @@ from gpuless.emulator.translate.doubts import wrapped
 from gpuless.emulator.translate.floats import direction, toward
 from gpuless.emulator.translate.packed import limits, pack_saturated
 from gpuless.emulator.translate.small_floats import convert_eights
-from gpuless.emulator.translate.typed import (
-    Integers,
-    Typed,
-    change,
-    flush,
-    is_float,
-    relu,
-    resize,
-    saturate,
-    widen,
-)
+from gpuless.emulator.translate.typed import Integers, Typed, is_float, resize, widen
 from gpuless.emulator.translate.values import translates
 
 
@@ -97,8 +87,8 @@ def _between_integers(t, s, instruction, want, have, a):
     a = resize(t, s, a, width, BITS[have])
     if "sat" in instruction.opcode:
         a = _saturate_integer(t, s, want, have, a)
-    change = widen if BITS[want] > BITS[have] else resize
-    a = change(t, s, a, BITS[have], BITS[want], have[0] == "s")
+    to_width = widen if BITS[want] > BITS[have] else resize
+    a = to_width(t, s, a, BITS[have], BITS[want], have[0] == "s")
     return resize(t, s, a, BITS[want], target, want[0] == "s")
 
 
@@ -120,7 +110,7 @@ def _from_float(t, s, instruction, want, have, a):
     a = resize(t, s, a, width, BITS[have])
     f = Typed(t, s, have)
     if have == "f32":  # of the two, `.ftz` is about this one
-        a = flush(t, f, instruction, a)
+        a = f.flush(a)
     x = f.to_float(a)
     whole = next((part for part in opcode if part in _TO_WHOLE), None)
     if whole:
@@ -159,26 +149,26 @@ def _between_floats(t, s, instruction, f, want, x):
         return _to_tf32(t, s, opcode, f, x)
     g = Typed(t, s, want)
     rounding = direction(instruction)
-    y = change(t, f, g, x)
+    y = f.change(g, x)
     if rounding and g.bits <= f.bits and g.type_ != f.type_:
-        error = f("fsub", x, change(t, g, f, y))
+        error = f("fsub", x, g.change(f, y))
         y = _toward_narrow(t, g, f, rounding, y, error)
     if "sat" in opcode:
-        y = saturate(t, g, y)
+        y = g.saturate(y)
     if "relu" in opcode:
-        y = relu(t, g, y)
+        y = g.relu(y)
     bits = g.to_int(y)
     if "satfinite" in opcode:
         bits = _made_finite(t, s, bits, g.bits, 0x7F80 if g.bfloat else 0x7C00)
     if want == "f32":
-        bits = flush(t, g, instruction, bits)
+        bits = g.flush(bits)
     return bits
 
 
 def _to_tf32(t, s, opcode, f, x):
     """Return the bits of float32 numbers rounded to ten bits behind the point."""
     unordered = f("fcmp uno", x, x)
-    bits = f.to_int(relu(t, f, x) if "relu" in opcode else x)
+    bits = f.to_int(f.relu(x) if "relu" in opcode else x)
     half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # away from zero in the middle, or cut off
     if "rn" in opcode:
         last = f.bitwise("lshr", bits, 13)
@@ -219,7 +209,7 @@ def _to_float(t, s, instruction, want, have, a):
     if rounding and BITS[have] > {16: 11, 32: 24, 64: 53}[g.bits]:
         y = _rounded_integer(t, s, g, rounding, a, BITS[have], signed, y)
     if "sat" in opcode:
-        y = saturate(t, g, y)
+        y = g.saturate(y)
     return g.to_int(y)
 
 

@@ -7,7 +7,7 @@ import math
 
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.typed import Integers, Typed, change, flush, odd, operands_of, relu, saturate
+from gpuless.emulator.translate.typed import Integers, Typed, operands_of
 from gpuless.emulator.translate.values import Shape, translates
 
 
@@ -17,13 +17,13 @@ def set_float(t, instruction, compute, type_=None, count=2):
 
     def make(s, *names):
         f = Typed(t, s, type_)
-        numbers = [f.to_float(flush(t, f, instruction, name)) for name in names]
+        numbers = [f.to_float(f.flush(name)) for name in names]
         result = compute(f, *numbers)
         if "sat" in instruction.opcode:
-            result = saturate(t, f, result)
+            result = f.saturate(result)
         if "relu" in instruction.opcode:
-            result = relu(t, f, result)
-        return flush(t, f, instruction, f.to_int(result))
+            result = f.relu(result)
+        return f.flush(f.to_int(result))
 
     t.set(make, *operands_of(t, instruction, *[type_] * count))
 
@@ -214,7 +214,7 @@ def _fused_narrow(t, f, a, b, c):
     if f.element == "half":
         a, b, c = (f.cast("fpext", x, g.float) for x in (a, b, c))
     near = g.call("fma", a, b, c)
-    found = odd(t, g, near, _error_of_fma(t, g, a, b, c, near))
+    found = g.odd(near, _error_of_fma(t, g, a, b, c, near))
     return found if f.bfloat else g.cast("fptrunc", found, f.float)
 
 
@@ -387,6 +387,6 @@ def _in_double(t, instruction, function):
 
     def compute(f, a):
         g = Typed(t, Shape(f.count), "f64")
-        return change(t, g, f, g.call(function, change(t, f, g, a)))
+        return g.change(f, g.call(function, f.change(g, a)))
 
     set_float(t, instruction, compute, count=1)

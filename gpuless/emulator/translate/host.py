@@ -105,10 +105,7 @@ done:
 
 
 def text(fibres):
-    """Return the IR of a call of the host.
-
-    `fibres`: whether warps have stacks of their own.
-    """
+    """Return the IR of a call of the host; `fibres`: whether warps have stacks of their own."""
     places = {name: OFFSET[name] for name in ("host", "scheduler", "thread", "launch")}
     places |= {"at_stop": LAUNCH["stop"], "signal": int(STOP)}
     if not fibres:

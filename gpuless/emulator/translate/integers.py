@@ -7,16 +7,7 @@ from gpuless.emulator.translate.bitfields import sign_check
 from gpuless.emulator.translate.doubts import wrapped
 from gpuless.emulator.translate.floats import float_arithmetic, float_divide, float_minimum, fma
 from gpuless.emulator.translate.packed import packed_halves
-from gpuless.emulator.translate.typed import (
-    Integers,
-    Typed,
-    computes,
-    flush,
-    is_float,
-    operands_of,
-    resize,
-    widen,
-)
+from gpuless.emulator.translate.typed import Integers, Typed, computes, is_float, operands_of, resize, widen
 from gpuless.emulator.translate.values import ALL, Value, translates
 
 
@@ -221,7 +212,7 @@ def _neg(i, opcode, a):
     if not is_float(opcode[-1]):
         return i("sub", 0, a) if opcode[0] == "neg" else i.call("abs", a, "false")
     f = Typed(i.t, i.shape, opcode[-1])
-    a = f.to_float(flush(i.t, f, i.t.instruction, a))
+    a = f.to_float(f.flush(a))
     return f.to_int(i.t.new(f"fneg {f.float} {a}") if opcode[0] == "neg" else f.call("fabs", a))
 
 

@@ -1,6 +1,6 @@
 """Floating point numbers of 8 bits, in IR."""
 
-from gpuless.emulator.translate.typed import Integers, Typed, relu
+from gpuless.emulator.translate.typed import Integers, Typed
 
 #: Bits of the fraction, and the largest number.
 _FRACTION = {"e4m3": 3, "e5m2": 2}
@@ -65,7 +65,7 @@ def convert_eights(t, instruction):
         for shift in (0, 8):
             number = from_eight(t, s, have[:-2], i("lshr", wide, shift))
             number = Typed(t, s, "f32").cast("fptrunc", number, g.float)
-            number = relu(t, g, number) if "relu" in instruction.opcode else number
+            number = g.relu(number) if "relu" in instruction.opcode else number
             halves.append(i.resized(g.to_int(number), 16))
         return i("or", i("shl", halves[1], 16), halves[0])
 
@@ -78,7 +78,7 @@ def convert_eights(t, instruction):
         else:
             numbers = [f.to_float(one) for one in given]
         if "relu" in instruction.opcode:
-            numbers = [relu(t, f, number) for number in numbers]
+            numbers = [f.relu(number) for number in numbers]
         high, low = (to_eight(t, s, want[:-2], number) for number in numbers)
         return i.of(16).resized(i("or", i("shl", high, 8), low), 32)
 

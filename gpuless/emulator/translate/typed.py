@@ -161,6 +161,64 @@ class Typed:
         arguments = ", ".join(f"{self.float} {self.number(operand)}" for operand in operands)
         return self.t.new(f"call {self.float} {name}({arguments})")
 
+    def flush(self, name):
+        """Return the bits of a number, those of a denormal as zero where the instruction says so."""
+        if "ftz" not in self.t.instruction.opcode or self.element == "double":
+            return name
+        bits, exponents = (
+            (16, 0x7F80) if self.bfloat else {"float": (32, 0x7F800000), "half": (16, 0x7C00)}[self.element]
+        )
+        i = Integers(self.t, Shape(self.count), bits)  # two where two numbers are in a register
+        if self.packed:
+            name = self.t.new(f"bitcast {self.int} {name} to {i.type}")
+        small = i("icmp eq", i("and", name, exponents), 0)
+        found = i.select(small, i("and", name, -(1 << (bits - 1))), name)
+        return self.t.new(f"bitcast {i.type} {found} to {self.int}") if self.packed else found
+
+    def odd(self, near, error):
+        """Return a rounded number, or its neighbour, so that it is odd where there is an error, by its sign.
+
+        To round it once more, to a type with two bits less at least, gives what one rounding would: Boldo and
+        Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+        """
+        flag = Integers(self.t, self.shape, 1)
+        bits, rest = self.to_int(near), self.to_int(error)
+        inexact = self("fcmp one", error, 0.0)
+        last = self.bitwise("and", bits, 1)
+        off = flag("and", inexact, self.bitwise("icmp eq", last, 0))
+        same = self.bitwise("icmp sge", self.bitwise("xor", bits, rest), 0)
+        step = self.bitwise.select(same, 1, -1)
+        moved = self.bitwise("add", bits, step)
+        return self.to_float(self.bitwise.select(off, moved, bits))
+
+    def change(self, g, x):
+        """Return numbers of one type rounded to the nearest of another."""
+        if self.element == "double" and g.bits == 16:
+            h = Typed(self.t, Shape(self.count), "f32")
+            near = self.cast("fptrunc", x, h.float)
+            error = self("fsub", x, h.cast("fpext", near, self.float))
+            # Only its sign and whether there is any are asked for, and they are not to be lost.
+            size = self.call("minnum", self.call("maxnum", self.call("fabs", error), 1e-30), 1.0)
+            none = self("fcmp ueq", error, 0.0)  # of infinity it is no number
+            size = self.select(none, error, self.call("copysign", size, error))
+            return h.change(g, h.odd(near, self.cast("fptrunc", size, h.float)))
+        if self.element != g.element:
+            order = ["half", "float", "double"]
+            wider = order.index(self.element) < order.index(g.element)
+            x = self.cast("fpext" if wider else "fptrunc", x, g.float)
+        return g.to_float(g.to_int(x)) if g.bfloat and not self.bfloat else x
+
+    def saturate(self, name):
+        """Return a number between 0 and 1, a NaN as 0."""
+        name = self.call("maxnum", name, 0.0)
+        name = self.call("minnum", name, 1.0)
+        # maxnum may give either zero; PTX gives the positive one.
+        return self("fadd", name, 0.0)
+
+    def relu(self, name):
+        """Return a number, a negative one as 0."""
+        return self.call("maximum", name, 0.0)
+
 
 def float_literal(value, element):
     """Return a number as LLVM writes constants."""
@@ -219,66 +277,3 @@ def widen(t, s, name, have, want, signed=False, operand=0):
         return resize(t, s, name, have, want, signed)
     wide = resize(t, s, Integers(t, s, have)("add", name, ahead), have, want)
     return Integers(t, s, want)("sub", wide, ahead)
-
-
-def flush(t, f, instruction, name):
-    """Return the bits of a number, those of a denormal as zero where the instruction says so."""
-    if "ftz" not in instruction.opcode or f.element == "double":
-        return name
-    bits, exponents = (
-        (16, 0x7F80) if f.bfloat else {"float": (32, 0x7F800000), "half": (16, 0x7C00)}[f.element]
-    )
-    i = Integers(t, Shape(f.count), bits)  # two where two numbers are in a register
-    if f.packed:
-        name = t.new(f"bitcast {f.int} {name} to {i.type}")
-    small = i("icmp eq", i("and", name, exponents), 0)
-    found = i.select(small, i("and", name, -(1 << (bits - 1))), name)
-    return t.new(f"bitcast {i.type} {found} to {f.int}") if f.packed else found
-
-
-def odd(t, f, near, error):
-    """Return a rounded number, or its neighbour, such that it is odd where there is an error, by its sign.
-
-    To round it once more, to a type with two bits less at least, gives what one rounding would: Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
-    """
-    flag = Integers(t, f.shape, 1)
-    bits, rest = f.to_int(near), f.to_int(error)
-    inexact = f("fcmp one", error, 0.0)
-    last = f.bitwise("and", bits, 1)
-    off = flag("and", inexact, f.bitwise("icmp eq", last, 0))
-    same = f.bitwise("icmp sge", f.bitwise("xor", bits, rest), 0)
-    step = f.bitwise.select(same, 1, -1)
-    moved = f.bitwise("add", bits, step)
-    return f.to_float(f.bitwise.select(off, moved, bits))
-
-
-def change(t, f, g, x):
-    """Return numbers of one type rounded to the nearest of another."""
-    if f.element == "double" and g.bits == 16:
-        h = Typed(t, Shape(f.count), "f32")
-        near = f.cast("fptrunc", x, h.float)
-        error = f("fsub", x, h.cast("fpext", near, f.float))
-        # Only its sign and whether there is any are asked for, and they are not to be lost.
-        size = f.call("minnum", f.call("maxnum", f.call("fabs", error), 1e-30), f.number(1.0))
-        none = f("fcmp ueq", error, 0.0)  # of infinity it is no number
-        size = f.select(none, error, f.call("copysign", size, error))
-        f, x = h, odd(t, h, near, f.cast("fptrunc", size, h.float))
-    if f.element != g.element:
-        order = ["half", "float", "double"]
-        wider = order.index(f.element) < order.index(g.element)
-        x = f.cast("fpext" if wider else "fptrunc", x, g.float)
-    return g.to_float(g.to_int(x)) if g.bfloat and not f.bfloat else x
-
-
-def saturate(t, f, name):
-    """Return a number between 0 and 1, a NaN as 0."""
-    name = f.call("maxnum", name, 0.0)
-    name = f.call("minnum", name, 1.0)
-    # maxnum may give either zero; PTX gives the positive one.
-    return f("fadd", name, 0.0)
-
-
-def relu(t, f, name):
-    """Return a number, a negative one as 0."""
-    return f.call("maximum", name, 0.0)

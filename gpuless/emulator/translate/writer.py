@@ -15,10 +15,7 @@ from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Val
 
 
 class Writer:
-    """Write one function; `Translator` goes through its blocks.
-
-    `name`: its name in the IR.
-    """
+    """Write one function, under a name in the IR; `Translator` goes through its blocks."""
 
     def __init__(self, module, function, name):
         self.module, self.function, self.name = module, function, name
