@@ -35,10 +35,6 @@ def check_launch(
     shared : int
         Bytes of dynamic shared memory.
 
-    Returns
-    -------
-    grid, block : tuple of (int, int, int)
-
     Raises
     ------
     TypeError

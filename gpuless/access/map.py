@@ -144,12 +144,7 @@ class Traffic:
 
 
 class AccessMap:
-    """What the accesses of one launch cost; the module says how it is counted.
-
-    Parameters
-    ----------
-    trace : Trace
-    """
+    """What the accesses of one launch cost; the module says how it is counted."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -180,10 +175,6 @@ class AccessMap:
             Name, or number in ``trace.arrays``.
         access : {"read", "write", "atomic"}, optional
             Only this; all by default.
-
-        Returns
-        -------
-        Traffic
 
         Raises
         ------
@@ -235,10 +226,6 @@ class AccessMap:
         ----------
         array : str or int
             Name or number.
-
-        Returns
-        -------
-        int
 
         Raises
         ------

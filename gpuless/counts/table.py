@@ -30,40 +30,27 @@ def _global_lines(counts):
 
 
 def _global_row(name, traffic, least):
-    return (
-        name,
-        f"{traffic.requests:,}",
-        f"{traffic.bytes_asked:,}",
-        f"{traffic.sectors:,}",
-        f"{traffic.sectors_per_request:.2f}",
-        f"{traffic.bytes_moved:,}",
-        f"{least:,}" if least else "",
-    )
+    moved = f"{traffic.sectors:,}", f"{traffic.sectors_per_request:.2f}", f"{traffic.bytes_moved:,}"
+    return *_asked(name, traffic), *moved, f"{least:,}" if least else ""
+
+
+def _asked(name, traffic):
+    return name, f"{traffic.requests:,}", f"{traffic.bytes_asked:,}"
 
 
 def _shared_lines(counts):
     parts = {"loads": counts.shared_loads, "stores": counts.shared_stores, "atomics": counts.shared_atomics}
-    rows = [
-        (
-            name,
-            f"{each.requests:,}",
-            f"{each.bytes_asked:,}",
-            f"{each.wavefronts:,}",
-            f"{each.wavefronts_per_request:.2f}",
-            f"{each.conflicts:,}",
-        )
-        for name, each in parts.items()
-        if each.requests
-    ]
+    rows = []
+    for name, each in parts.items():
+        served = f"{each.wavefronts:,}", f"{each.wavefronts_per_request:.2f}", f"{each.conflicts:,}"
+        rows += [(*_asked(name, each), *served)] if each.requests else []
     head = ("shared memory", "requests", "bytes asked", "wavefronts", "per request", "conflicts")
     return ["", *aligned([head, *rows])] if rows else []
 
 
 def _local_lines(counts):
     parts = {"loads": counts.local_loads, "stores": counts.local_stores}
-    rows = [
-        (name, f"{each.requests:,}", f"{each.bytes_asked:,}") for name, each in parts.items() if each.requests
-    ]
+    rows = [_asked(name, each) for name, each in parts.items() if each.requests]
     return ["", *aligned([("local memory", "requests", "bytes asked"), *rows])] if rows else []
 
 

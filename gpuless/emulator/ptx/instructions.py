@@ -82,3 +82,14 @@ def readable(name):
         found = name[at : at + int(length[0])]
         at += len(found)
     return found
+
+
+def renamed(operand, names):
+    """Return an operand under new names of its registers, variables and labels."""
+    if isinstance(operand, Address):
+        return operand._replace(base=names.get(operand.base, operand.base))
+    if isinstance(operand, tuple):
+        return tuple(renamed(each, names) for each in operand)
+    if operand.startswith("!"):
+        return "!" + names.get(operand[1:], operand[1:])
+    return names.get(operand, operand)
