@@ -12,7 +12,7 @@ from gpuless.emulator.translate.access import load, store
 from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.layout import SHARED_SPAN
 from gpuless.emulator.translate.masked import gather
-from gpuless.emulator.translate.typed import call_int
+from gpuless.emulator.translate.typed import Integers, call_int
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
 _INT, _LONG = ALL.int(32), ALL.int(64)
@@ -60,14 +60,13 @@ def _copy(t, instruction):
 
 def _word(t, pointers, wanted, i):
     """Return 32 bits of what is copied, of which those beyond the bytes that are wanted are zeros."""
-    rest = call_int(t, ALL, "usub.sat", 32, wanted, f"splat (i32 {4 * i})")
-    rest = call_int(t, ALL, "umin", 32, rest, "splat (i32 4)")
-    some = t.new(f"icmp ne {_INT} {rest}, zeroinitializer")
-    there = t.new(f"and {ALL.int(1)} {some}, {t.mask_vector()}")
+    int_, long = Integers(t, ALL, 32), Integers(t, ALL, 64)
+    rest = int_.call("umin", int_.call("usub.sat", wanted, 4 * i), 4)
+    there = Integers(t, ALL, 1)("and", int_("icmp ne", rest, "zeroinitializer"), t.mask_vector())
     word = gather(t, pointers, 32, there, "zeroinitializer")
-    bits = t.new(f"zext {_INT} {t.new(f'shl {_INT} {rest}, splat (i32 3)')} to {_LONG}")
-    kept = t.new(f"sub {_LONG} {t.new(f'shl {_LONG} splat (i64 1), {bits}')}, splat (i64 1)")
-    return Value(VARYING, None, t.new(f"and {_INT} {word}, {t.new(f'trunc {_LONG} {kept} to {_INT}')}"))
+    bits = long.resized(int_("shl", rest, 3), 32)
+    kept = long("sub", long("shl", 1, bits), 1)
+    return Value(VARYING, None, int_("and", word, int_.resized(kept, 64)))
 
 
 def _copy_bulk(t, instruction):
@@ -215,9 +214,8 @@ def _update(t, instruction, address, count, bytes_, drop):
     def change(lane):
         at = t.new(f"extractelement <{WARP} x ptr> {pointers}, i32 {lane}")
         numbers = [t.new(f"extractelement {_INT} {vector}, i32 {lane}") for vector in (count, bytes_)]
-        state = t.new(
-            f"call i64 @mbarrier(ptr %ctx, ptr {at}, i32 {numbers[0]}, i32 {numbers[1]}, i1 {drop})"
-        )
+        given = f"ptr %ctx, ptr {at}, i32 {numbers[0]}, i32 {numbers[1]}, i1 {drop}"
+        state = t.new(f"call i64 @mbarrier({given})")
         t.line(f"store i64 {state}, ptr {t.new(f'getelementptr i64, ptr %mbarrier.states, i32 {lane}')}")
 
     _for_each_lane(t, change)
@@ -241,16 +239,14 @@ def _wait(t, instruction):
     s = ONE if alike else ALL
     phase = value.scalar if alike else t.vector(value, width)
     if parity:
-        phase = t.new(f"trunc {s.int(32)} {phase} to {s.int(1)}")
+        phase = Integers(t, s, 1).resized(phase, 32)
     else:
-        phase = t.new(f"icmp slt {s.int(64)} {phase}, {s.literal(0, 'i64')}")
+        phase = Integers(t, s, 64)("icmp slt", phase, 0)
 
     def look():
         state = load(t, where, 64, 1, "volatile ")[0]
-        now = t.new(
-            f"icmp slt {s.int(64)} {state.scalar if alike else t.vector(state, 64)}, {s.literal(0, 'i64')}"
-        )
-        done = t.new(f"xor {s.int(1)} {now}, {phase}")
+        now = Integers(t, s, 64)("icmp slt", state.scalar if alike else t.vector(state, 64), 0)
+        done = Integers(t, s, 1)("xor", now, phase)
         if alike:
             return done, done
         waiting = t.new(f"and i32 {t.mask}, {t.new(f'xor i32 {t.mask_of(done)}, -1')}")

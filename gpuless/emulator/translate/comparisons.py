@@ -59,9 +59,8 @@ def _setp_packed(t, instruction):
         one = t.shuffle(both, None, "i1", 2 * WARP, range(i, 2 * WARP, 2))
         combine = _combination(instruction)
         if combine:
-            one = t.new(
-                f"{combine} {ALL.int(1)} {one}, {t.vector(t.operand(instruction.operands[3], 'pred'), 1)}"
-            )
+            other = t.vector(t.operand(instruction.operands[3], "pred"), 1)
+            one = Integers(t, ALL, 1)(combine, one, other)
         t.write(name, Value(VARYING, None, one))
 
 

@@ -20,7 +20,8 @@ from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP,
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.values import ALL
+from gpuless.emulator.translate.typed import Integers, call_int
+from gpuless.emulator.translate.values import ALL, ONE
 
 _MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
 _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
@@ -90,9 +91,7 @@ class _Counting(Translator):
         lanes_ = -1
         if self.masked:
             lanes_ = self.module.numbers(1)
-            self.module.declare("i32 @llvm.ctpop.i32(i32)")
-            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {self.mask})")
-            self.add(counts, lanes_, self.new(f"zext i32 {on} to i64"))
+            self.add(counts, lanes_, self._how_many(self.mask))
         branch = -2
         if last is not None and last.opcode[0] in ("bra", "brx") and len(set(block.end.targets)) > 1:
             branch = self._count_parting(counts, block)
@@ -141,6 +140,10 @@ class _Counting(Translator):
         at = self.new(f"getelementptr i64, ptr {counts}, i64 {number}")
         more = self.new(f"add i64 {self.new(f'load i64, ptr {at}')}, {amount}")
         self.line(f"store i64 {more}, ptr {at}")
+
+    def _how_many(self, mask):
+        """Return how many lanes a mask has."""
+        return self.new(f"zext i32 {call_int(self, ONE, 'ctpop', 32, mask)} to i64")
 
     # --- Accesses ------------------------------------------------------------------------------------------
 
@@ -205,17 +208,14 @@ class _Counting(Translator):
 
         def each():
             name = self._define("count.sectors", maps, counters.sectors)
-            vector = self._addresses(address)
-            self.line(
-                f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {self.mask}, i64 {number})"
-            )
+            given = f"{ALL.int(64)} {self._addresses(address)}, i32 {self.mask}, i64 {number}"
+            self.line(f"call void @{name}(ptr {counts}, {given})")
 
         def whole():
             low, span = piece
             name = self._define("count.piece", maps, counters.sectors_of_piece, span // SECTOR + 1)
-            self.line(
-                f"call void @{name}(ptr {counts}, i64 {self._first(address, low)}, i64 {span}, i64 {number})"
-            )
+            given = f"i64 {self._first(address, low)}, i64 {span}, i64 {number}"
+            self.line(f"call void @{name}(ptr {counts}, {given})")
 
         if piece is None:
             each()
@@ -267,24 +267,20 @@ class _Counting(Translator):
         unit, apart, counts = max(WORD, size), operation == "atomic", self.counts()
         vector = self._addresses(address)
         shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
-        distance = self.new(f"sub {ALL.int(64)} {vector}, {shared}")
-        in_shared = self.new(f"icmp ult {ALL.int(64)} {distance}, splat (i64 {SHARED_SPAN})")
-        low = self.new(f"and {ALL.int(64)} {vector}, splat (i64 {ARENA_SPAN - 1})")
-        private = self.new(f"icmp ult {ALL.int(64)} {low}, splat (i64 {PRIVATE_SPAN})")
+        i = Integers(self, ALL, 64)
+        in_shared = i("icmp ult", i("sub", vector, shared), SHARED_SPAN)
+        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
         there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
         private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
         elsewhere = self.new(f"xor i32 {private}, {self.mask}")
         local = self.new(f"xor i32 {private}, {there}")
-        self.module.declare("i32 @llvm.ctpop.i32(i32)")
         for mask, at in ((elsewhere, 0), (there, 3), (local, 7)):
             some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
             self.add(counts, first + at, some)
-            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {mask})")
-            self.add(counts, first + at + 1, self.new(f"zext i32 {on} to i64"))
+            self.add(counts, first + at + 1, self._how_many(mask))
         name = self._define("count.sectors", _MAPS[operation], counters.sectors)
-        self.line(
-            f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2})"
-        )
+        given = f"{ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2}"
+        self.line(f"call void @{name}(ptr {counts}, {given})")
         self._call_wavefronts(unit, apart, vector, there, first + 5)
 
     def _define(self, name, maps, make, *given):

@@ -30,6 +30,7 @@ from gpuless.emulator.translate import (  # noqa: F401
 from gpuless.emulator.translate.addresses import Place
 from gpuless.emulator.translate.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.translate.translator import Translator
+from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL, LANES, Value
 
 #: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
@@ -176,10 +177,8 @@ class ModuleTranslator:
             self.waiting.append(self.source.functions[name])
         pointers = ", ".join(f"ptr {self._blob(t, one)}" for one in (*results, *given))
         top = t.new(f"add i64 %sp, {WARP * t.frame}")
-        t.line(
-            f"call void @{self.names[name]}(ptr %ctx, i32 %warp, i64 {top}, i32 {mask}"
-            + (f", {pointers})" if pointers else ")")
-        )
+        listed = f"ptr %ctx, i32 %warp, i64 {top}, i32 {mask}{', ' if pointers else ''}{pointers}"
+        t.line(f"call void @{self.names[name]}({listed})")
 
     def _call_through(self, t, register, results, given):
         """Write a call of the functions whose addresses the lanes have, one function after the other."""
@@ -231,17 +230,13 @@ class ModuleTranslator:
         if pointer is not None:
             return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
         unit, found = self._unit(t, address.base, bits), []
-        type_, piece = ALL.int(bits), ALL.int(unit)
+        i = Integers(t, ALL, bits)
         for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
             total = "zeroinitializer"
             for low in range(0, bits, unit):
                 pointer = self._piece(t, address.base, at + low)
-                one = t.new(f"load {piece}, ptr {pointer}, align {unit // 8}")
-                if unit < bits:
-                    one = t.new(f"zext {piece} {one} to {type_}")
-                    one = t.new(f"shl {type_} {one}, splat (i{bits} {low})")
-                    one = t.new(f"or {type_} {total}, {one}")
-                total = one
+                one = t.new(f"load {ALL.int(unit)}, ptr {pointer}, align {unit // 8}")
+                total = i("or", total, i("shl", i.resized(one, unit), low)) if unit < bits else one
             found.append(Value(VARYING, None, total))
         return found
 
@@ -270,17 +265,15 @@ class ModuleTranslator:
             for low in range(0, bits, unit):
                 piece = whole
                 if unit < bits:
-                    piece = t.new(f"lshr {ALL.int(bits)} {whole}, splat (i{bits} {low})")
-                    piece = t.new(f"trunc {ALL.int(bits)} {piece} to {ALL.int(unit)}")
+                    shifted = Integers(t, ALL, bits)("lshr", whole, low)
+                    piece = Integers(t, ALL, unit).resized(shifted, bits)
                 self._set_piece(t, address.base, 8 * address.offset + i * bits + low, unit, piece)
 
     def _set_piece(self, t, name, at, bits, vector):
         pointer = self._piece(t, name, at)
         if t.masked and name in {result.name for result in t.function.results}:
             old = t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
-            vector = t.new(
-                f"select <{WARP} x i1> {t.mask_vector()}, {ALL.int(bits)} {vector}, {ALL.int(bits)} {old}"
-            )
+            vector = Integers(t, ALL, bits).select(t.mask_vector(), vector, old)
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
