@@ -58,12 +58,8 @@ def _kind_of(opcode):
     types = tuple(part for part in opcode if part in _BITS or part in ("f32", "s32"))
     if len(types) == 2:  # `wmma` leaves out the types of A and B where they are float16
         types = types[0], "f16", "f16", types[1]
-    return _Kind(
-        *_dimensions(opcode),
-        types,
-        "satfinite" in opcode,
-        next((p for p in opcode if p in ("and", "xor")), None),
-    )
+    logic = next((part for part in opcode if part in ("and", "xor")), None)
+    return _Kind(*_dimensions(opcode), types, "satfinite" in opcode, logic)
 
 
 _SHAPES = {
@@ -91,10 +87,8 @@ def _multiply(t, instruction):
     kind = _kind_of(instruction.opcode)
     target, *given = (listed(operand) for operand in instruction.operands)
     widths = [BITS.get(type_, 32) if type_ == "f64" else 32 for type_ in kind.types]
-    registers = [
-        [t.vector(t.operand(name, f"b{bits}"), bits) for name in names]
-        for names, bits in zip(given, widths[1:], strict=True)
-    ]
+    pairs = zip(given, widths[1:], strict=True)
+    registers = [[t.vector(t.operand(name, f"b{bits}"), bits) for name in names] for names, bits in pairs]
     counts = tuple(map(len, registers))
     name = "mma." + ".".join(map(str, (*kind[:3], *kind.types, *counts, kind.saturated, kind.logic)))
     _define(t, name, kind, counts, widths)
