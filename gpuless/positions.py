@@ -76,15 +76,3 @@ def describe_lanes(lanes):
     parts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
     single = len(runs) == 1 and runs[0][0] == runs[0][1]
     return f"lane{'' if single else 's'} {', '.join(parts)}"
-
-
-def aligned(rows, texts=1):
-    """Return rows as lines, with columns: `texts` of them to the left, then numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            text.ljust(width) if i < texts else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

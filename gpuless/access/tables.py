@@ -2,7 +2,8 @@
 
 import html
 
-from gpuless.positions import aligned, describe_launch
+from gpuless.positions import describe_launch
+from gpuless.wrapping import aligned
 
 
 def _tables(access):

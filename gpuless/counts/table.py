@@ -1,7 +1,8 @@
 """The table that shows the numbers of a launch."""
 
 from gpuless.limits import SECTOR
-from gpuless.positions import aligned, describe_launch
+from gpuless.positions import describe_launch
+from gpuless.wrapping import aligned
 
 
 def table(counts):
