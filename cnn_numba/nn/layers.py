@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cnn_numba.arguments import integer, pair, shown
+from cnn_numba.arguments import integer, pair, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
@@ -517,6 +517,9 @@ class CrossEntropyLoss:
     batch_size, classes : int
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
+    label_smoothing : float
+        The share of the target that all classes get alike, at least 0 and below 1: see
+        `ops.loss.reference.cross_entropy_forward`. The losses are then those of the smoothed target.
 
     Examples
     --------
@@ -528,9 +531,12 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size: int, classes: int, device: BackendLike = "cpu") -> None:
+    def __init__(
+        self, batch_size: int, classes: int, device: BackendLike = "cpu", label_smoothing: float = 0.0
+    ) -> None:
         batch_size = integer(batch_size, "batch_size", minimum=1)
         classes = integer(classes, "classes", minimum=1)
+        (self.label_smoothing,) = settings(label_smoothing=label_smoothing)
         self.backend = backend(device)
         self.ops = self.backend.ops.loss
         self.losses = self.backend.empty(batch_size)
@@ -540,7 +546,8 @@ class CrossEntropyLoss:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
         n = logits.shape[0]
         losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            logits, labels, losses=head(self.losses, n), grad_logits=head(self.grad_logits, n)
+            *(logits, labels, head(self.losses, n), head(self.grad_logits, n)),
+            label_smoothing=self.label_smoothing,
         )
         return losses
 
