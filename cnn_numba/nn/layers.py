@@ -448,6 +448,7 @@ class Linear(Layer):
 
 class _Activation(Layer):
     operation = "activation"
+    kept = "output"  # what the backward pass reads
 
     def __repr__(self):
         return f"{type(self).__name__}()"
@@ -459,11 +460,11 @@ class _Activation(Layer):
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which its output tells."""
+        """Multiply the gradient by the function's slope, which its output gives, or its input."""
         if not self.needs_grad_input:
             return None
-        function = getattr(self.ops, f"{self.kind}_backward")
-        return function(grad_output, self.output, grad_input=self._grad_input_like(grad_output))
+        function, kept = getattr(self.ops, f"{self.kind}_backward"), getattr(self, self.kept)
+        return function(grad_output, kept, grad_input=self._grad_input_like(grad_output))
 
 
 class ReLU(_Activation):
@@ -495,18 +496,12 @@ class Tanh(_Activation):
 class GELU(_Activation):
     """``x * P(x)``, P being the normal distribution's share below x."""
 
-    kind = "gelu"
+    kind, kept = "gelu", "x"
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
         self.x = x
         return super().forward(x, training)
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which its input tells."""
-        if not self.needs_grad_input:
-            return None
-        return self.ops.gelu_backward(grad_output, self.x, grad_input=self._grad_input_like(grad_output))
 
 
 class CrossEntropyLoss:
@@ -518,8 +513,7 @@ class CrossEntropyLoss:
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
     label_smoothing : float
-        The share of the target that all classes get alike, at least 0 and below 1: see
-        `ops.loss.reference.cross_entropy_forward`. The losses are then those of the smoothed target.
+        The share of the target that all classes get alike; the losses are those of the smoothed target.
 
     Examples
     --------
@@ -534,21 +528,17 @@ class CrossEntropyLoss:
     def __init__(
         self, batch_size: int, classes: int, device: BackendLike = "cpu", label_smoothing: float = 0.0
     ) -> None:
-        batch_size = integer(batch_size, "batch_size", minimum=1)
-        classes = integer(classes, "classes", minimum=1)
+        shape = integer(batch_size, "batch_size", minimum=1), integer(classes, "classes", minimum=1)
         (self.label_smoothing,) = settings(label_smoothing=label_smoothing)
         self.backend = backend(device)
         self.ops = self.backend.ops.loss
-        self.losses = self.backend.empty(batch_size)
-        self.grad_logits = self.backend.empty((batch_size, classes))
+        self.losses, self.grad_logits = self.backend.empty(shape[0]), self.backend.empty(shape)
 
     def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
-        n = logits.shape[0]
-        losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            *(logits, labels, head(self.losses, n), head(self.grad_logits, n)),
-            label_smoothing=self.label_smoothing,
-        )
+        n, how = logits.shape[0], {"label_smoothing": self.label_smoothing}
+        out = {"losses": head(self.losses, n), "grad_logits": head(self.grad_logits, n)}
+        losses, self.gradient = self.ops.cross_entropy_forward_backward(logits, labels, **out, **how)
         return losses
 
     def backward(self) -> Array:
