@@ -16,13 +16,10 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     With N samples and K classes::
 
         probabilities[n, k] = exp(logits[n, k]) / sum over j of exp(logits[n, j])
-        losses[n] = -log(probabilities[n, labels[n]])
-
-    Label smoothing does not ask for probability 1: a share of it is spread evenly over all K classes, the
-    right one included. The loss is then the cross-entropy with that target::
-
         target[n, k] = (1 - label_smoothing) * (1 if k is labels[n] else 0) + label_smoothing / K
         losses[n] = -sum over k of target[n, k] * log(probabilities[n, k])
+
+    which is ``-log(probabilities[n, labels[n]])`` without label smoothing.
 
     Parameters
     ----------
@@ -31,21 +28,10 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float, optional
-        Where to write the losses; None allocates float64.
     probabilities : ndarray, shape (N, K), float, optional
-        Where to write the probabilities, which the backward needs; None allocates float64.
+        The backward needs them.
     label_smoothing : float
-        The share that is spread, at least 0 and below 1. 0 is the plain cross-entropy.
-
-    Returns
-    -------
-    losses : ndarray, shape (N,)
-    probabilities : ndarray, shape (N, K)
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label or `label_smoothing` is out of range.
+        The share of the target that all classes get alike, at least 0 and below 1.
 
     Notes
     -----
@@ -53,12 +39,11 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
     Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
     A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
-    probability is 0. A smoothed target asks for some of it, so that the loss is infinite.
+    probability is 0, and the loss infinite if the target is above.
 
     Label smoothing is from Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception
-    Architecture for Computer Vision" (2016), section 7; `torch.nn.functional.cross_entropy` has it under
-    the same name. The plain loss falls as long as the scores grow; the smoothed one is least, at the
-    entropy of the target, when the probabilities are the target.
+    Architecture for Computer Vision" (2016), section 7. The plain loss falls as long as the scores grow;
+    the smoothed one is least where the probabilities are the target.
 
     Examples
     --------
@@ -68,7 +53,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     >>> losses.round(4), probabilities.round(4)
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
 
-    An answer that is all but certain, and right: with a share of 0.3 over 3 classes its target is 0.8.
+    A right answer, more certain than the target, which is 0.8 here:
 
     >>> logits, labels = np.array([[9.0, 0.0, 0.0]]), np.array([0], np.int32)
     >>> cross_entropy_forward(logits, labels, label_smoothing=0.3)[0].round(4)
@@ -102,19 +87,9 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     grad_logits : ndarray, shape (N, K), float, optional
-        Where to write the result; None allocates float64. May be `probabilities` itself.
+        May be `probabilities` itself.
     label_smoothing : float
         As the forward pass had it.
-
-    Returns
-    -------
-    ndarray, shape (N, K)
-        `grad_logits`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label or `label_smoothing` is out of range.
 
     Notes
     -----
@@ -147,21 +122,9 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float, optional
-        Where to write the losses; None allocates float64.
     grad_logits : ndarray, shape (N, K), float, optional
-        Where to write the gradient; None allocates float64.
     label_smoothing : float
         As `cross_entropy_forward` has it.
-
-    Returns
-    -------
-    losses : ndarray, shape (N,)
-    grad_logits : ndarray, shape (N, K)
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -186,17 +149,6 @@ def mse_loss_forward(y, target, losses=None):
     target : ndarray, shape of `y`, float
         What it should have answered.
     losses : ndarray, shape (N,), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N,)
-        `losses`.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to average.
 
     Notes
     -----
@@ -225,17 +177,7 @@ def mse_loss_backward(y, target, grad_y=None):
     target : ndarray, shape of `y`, float
         What it should have answered.
     grad_y : ndarray, shape of `y`, float, optional
-        Where to write the result; None allocates float64. May be `y` or `target` itself.
-
-    Returns
-    -------
-    ndarray, shape of `y`
-        `grad_y`.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to average.
+        May be `y` or `target` itself.
 
     Examples
     --------
@@ -264,16 +206,6 @@ def accumulate_metrics(losses, logits, labels, totals):
         The right class of each sample, 0 to K - 1.
     totals : ndarray, shape (2,), float64
         Sum of losses and number of right answers so far; updated in place.
-
-    Returns
-    -------
-    ndarray, shape (2,), float64
-        `totals`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label is out of range.
 
     Examples
     --------
