@@ -23,9 +23,7 @@ Size2d = int | tuple[int, int]
 
 def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
-    if array.shape[0] == n:
-        return array
-    part: Any = array[:n]
+    part: Any = array if array.shape[0] == n else array[:n]
     return part
 
 

@@ -29,7 +29,6 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
         The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float, optional
     probabilities : ndarray, shape (N, K), float, optional
-        The backward needs them.
     label_smoothing : float
         The share of the target that all classes get alike, at least 0 and below 1.
 
@@ -39,7 +38,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
     Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
     A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
-    probability is 0, and the loss infinite if the target is above.
+    probability is 0, and the loss infinite if its target is not.
 
     Label smoothing is from Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception
     Architecture for Computer Vision" (2016), section 7. The plain loss falls as long as the scores grow;
