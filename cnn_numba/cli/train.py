@@ -184,8 +184,8 @@ def train(  # noqa: PLR0913 (its options are the training's)
     given = {name for name in _HELD if context.get_parameter_source(name).name == "COMMANDLINE"}
     _check_of_adam(options, given, fast)
     if fast:
-        options |= {name: value for name, value in FAST.items() if name not in given}
-        given |= FAST.keys()  # a checkpoint to go on with must be of this recipe too
+        options |= {name: value for name, value in differing(FAST).items() if name not in given}
+        given |= differing(FAST).keys()  # a checkpoint to go on with must be of this recipe too
     _train_together(options, given, _Files(data_dir, out, resume, timeline), timeout)
 
 
