@@ -69,7 +69,11 @@ _WeightDecay = Annotated[
 ]
 _LabelSmoothing = Annotated[
     float,
-    typer.Option(metavar="SHARE", callback=below_1, help="Share of the target that all classes get alike."),
+    typer.Option(
+        metavar="SHARE",
+        callback=below_1,
+        help="Share of the target that all classes get alike; the test loss is measured without.",
+    ),
 ]
 _Augment = Annotated[
     AugmentName,
