@@ -166,18 +166,6 @@ def _window(layer, **others):
     return {"kernel_shape": layer.kernel_size, "strides": layer.stride, "pads": 2 * layer.padding, **others}
 
 
-def _token_linear(graph, layer, x):
-    return graph.product(layer.name, x, layer.weight, layer.bias)
-
-
-def _rows(graph, layer, x):
-    return graph.reshape(layer.name, x, 0, *layer.output_shape(layer.input_shape)[1:])
-
-
-def _flatten_tokens(graph, layer, x):
-    return graph.reshape(layer.name, x, -1, layer.input_shape[2])
-
-
 def _lstm(graph, layer, x):
     """Add an LSTM: in ONNX the steps come first, then the batch, and the gates are i, o, f and g."""
     name, size = layer.name, layer.hidden_size
@@ -235,10 +223,6 @@ def _chain(graph, layer, x):
     return x
 
 
-def _residual(graph, layer, x):
-    return graph.add("Add", layer.name, x, _chain(graph, layer, x))
-
-
 # By the exact type: a subclass may compute something else.
 _WRITERS: dict[type[Layer], Callable] = {
     layers.Conv2d: _node("Conv", "weight", "bias", attributes=_window),
@@ -257,14 +241,14 @@ _WRITERS: dict[type[Layer], Callable] = {
         *("LayerNormalization", "weight", "bias"),
         attributes=lambda layer: {"axis": -len(layer.normalized_shape), "epsilon": layer.eps},
     ),
-    Rows: _rows,
+    Rows: lambda graph, layer, x: graph.reshape(layer.name, x, 0, *layer.output_shape(layer.input_shape)[1:]),
     LSTM: _lstm,
     layers.GELU: _node("Gelu"),
-    transformer.TokenLinear: _token_linear,
-    transformer.FlattenTokens: _flatten_tokens,
+    transformer.TokenLinear: lambda graph, layer, x: graph.product(layer.name, x, layer.weight, layer.bias),
+    transformer.FlattenTokens: lambda graph, layer, x: graph.reshape(layer.name, x, -1, layer.input_shape[2]),
     Embedding: _embedding,
     MultiHeadAttention: _attention,
     transformer.Chain: _chain,
-    transformer.Residual: _residual,
+    transformer.Residual: lambda graph, layer, x: graph.add("Add", layer.name, x, _chain(graph, layer, x)),
     transformer.TransformerBlock: _chain,
 }

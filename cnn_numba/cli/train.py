@@ -210,7 +210,7 @@ def _train_together(options, given, files, timeout):
 
     try:
         with join(timeout) as workers:
-            # Here, as some of them decide what the workers speak of next. Their devices are compared later.
+            # Here, as what the workers exchange next depends on some of them. Devices are compared later.
             alike = {name: value for name, value in options.items() if name != "device"}
             workers.insist_equal({"resume": files.resume, **alike})
             if files.resume:

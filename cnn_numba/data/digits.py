@@ -30,7 +30,7 @@ _DULL = 0.2
 _COARSE = 160
 # As shares of the picture's side: strokes are narrower, digits longer.
 _WIDEST_STROKE, _SHORTEST_DIGIT = 0.4, 0.15
-# As a share of the digit's length: so far from it may its own pieces be, such as the bar of a 5.
+# How far from the digit its pieces may be, such as the bar of a 5, as a share of its length.
 _DETACHED = 0.25
 _DIAGONALS_TOO = np.ones((3, 3))
 _BLANK = "there is no digit in the picture: it is blank"

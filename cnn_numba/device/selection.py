@@ -29,7 +29,7 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the backend to compute in, "cpu" or "gpu".
 
     Of "auto" it is the faster one: without a GPU "cpu", which is faster than an emulated GPU. NoGpu is raised
-    if there is none for "gpu": for what is to be `timed` an emulated one will not do.
+    if there is none for "gpu"; where times are taken, with `timed`, an emulated one does not count.
 
     Examples
     --------

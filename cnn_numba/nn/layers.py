@@ -71,7 +71,7 @@ class Layer:
         return f"{type(self).__name__}()"
 
     def unfolded(self) -> list["Layer"]:
-        """Return all layers that it is made of, those of theirs included, and then itself."""
+        """Return all layers that it is made of, at any depth, and then itself."""
         return [*(inner for layer in self.layers for inner in layer.unfolded()), self]
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -46,7 +46,7 @@ class Run:
     stop_asked, stop : bool
         Whether this worker asks to stop after the next step, and whether all stop here.
     exits : ExitStack
-        What is to be undone when the training ends, however it does.
+        What must be undone when the training ends, for whatever reason.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class BatchNorm2d(Layer):
     kind = "batch_norm"
     operation = "norm"
     running_mean = running_var = None
-    sync = None  # what does this instead in training where several workers share a batch
+    sync = None  # what replaces it in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class Buckets:
         self.waiting = []
 
     def after(self) -> dict[str, Callable[[], None]]:
-        """Return what is to be done after which phase of a step."""
+        """Return by phase of a step what has to be done after it."""
         return {f"backward {names[-1]}": partial(self.start, i) for i, names in enumerate(self.layers)}
 
     def about(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Who the workers are: torchrun's environment, read and checked, and what becomes of a worker that ends."""
+"""Joining the workers: torchrun's environment, read and checked, and what happens when a worker ends."""
 
 import os
 import signal

@@ -1,8 +1,8 @@
 """What carries numbers and words between workers: torch.distributed, watched.
 
 Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
-second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
+the slowest worker, and for a dead or stopped one for ever. So every worker gives a sign of life once a
+second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
 
 torch is imported when a `ProcessGroup` is made: one worker needs none.
 """
@@ -48,7 +48,7 @@ class WorkersError(RuntimeError):
 
 
 class ProcessGroup:
-    """One worker's connection to the others: torch's process group, with an eye on who is still there.
+    """One worker's connection to the others: torch's process group, and a watch for those that end.
 
     `run` is the same for all workers and restarts of one start. After `timeout` seconds without a sign of
     life a worker is given up.
@@ -274,7 +274,7 @@ class ProcessGroup:
                     "alive: they hang, or need a longer --timeout"
                 )
 
-    # --- Who is still there --------------------------------------------------------------------------------
+    # --- Which workers are alive ---------------------------------------------------------------------------
 
     def look(self):
         """Raise WorkersError if a worker has ended, or is silent for too long."""
@@ -286,7 +286,7 @@ class ProcessGroup:
         found, deadline = None, time.monotonic() + 6
         while not found and time.monotonic() < deadline:
             self.watch.refresh()
-            # Not yet who is only silent: on a busy machine a process that was killed takes a while to end.
+            # Not yet a silent one: on a busy machine a process that was killed takes a while to end.
             found = self._culprit(silence=math.inf)
             time.sleep(0.1)
         found = found or self._culprit(silence=4)

@@ -24,6 +24,8 @@ def gather_batch(images, indices, mean, std, out=None):
 
     Raises
     ------
+    ValueError
+        If `mean` or `std` is for another number of channels.
     IndexError
         If an index is outside ``0 .. N - 1``; negative ones are refused as well.
 
