@@ -3,9 +3,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks import accuracy, epoch, startup
+from benchmarks.pytorch import TorchTraining
 from cnn_numba.data import load
+from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.train.batches import batches_of
+from cnn_numba.train.optim import SCHEDULES, Adam
+from cnn_numba.train.recipes import FAST, PLAIN
+from cnn_numba.train.step import train_step
 
 
 @pytest.fixture
@@ -55,6 +63,27 @@ def test_accuracies_of_both_sides_come_close(few_images, recipe, epochs):
         np.testing.assert_allclose(record["means"][who], np.mean(record["accuracies"][who], axis=0))
         # 21 steps an epoch on 1300 images, measured on 100: far from trained, farther from guessing.
         assert record["means"][who][-1] > 0.7
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, FAST], ids=["plain", "fast"])
+def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
+    data = epoch._head(load("mnist"), 192)
+    network = mnist_cnn(64)
+    theirs = TorchTraining(network, data, recipe)
+    theirs.epoch([np.arange(192)], total_steps=3)
+    optimizer = Adam(network, recipe["lr"], (recipe["beta1"], recipe["beta2"]))
+    loss = CrossEntropyLoss(64, 10, label_smoothing=recipe["label_smoothing"])
+    source = batches_of(network, data.train_images, data.train_labels, data.mean, data.std)
+    source.begin(np.arange(192))
+    for step in range(3):
+        lr = SCHEDULES[recipe["schedule"]](recipe["lr"], step, 3)
+        train_step(network, loss, optimizer, *source.take(64), lr)
+        source.advance()
+    parameters = torch.nn.utils.parameters_to_vector(theirs.network.parameters()).detach().numpy()
+    # Adam moves every parameter by about the rate: in another direction where its gradient rounds to the other
+    # side of 0.
+    close = np.isclose(network.parameters, parameters, rtol=1e-3, atol=1e-2 * recipe["lr"])
+    assert np.mean(close) > 0.999
 
 
 def test_each_run_of_start_up_is_recorded_and_the_first_has_empty_caches(monkeypatch, capsys):
