@@ -70,6 +70,7 @@ def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
     data = epoch._head(load("mnist"), 192)
     network = mnist_cnn(64)
     theirs = TorchTraining(network, data, recipe)
+    assert theirs.optimizer.defaults["betas"] == (recipe["beta1"], recipe["beta2"])  # three steps say little
     theirs.epoch([np.arange(192)], total_steps=3)
     optimizer = Adam(network, recipe["lr"], (recipe["beta1"], recipe["beta2"]))
     loss = CrossEntropyLoss(64, 10, label_smoothing=recipe["label_smoothing"])
@@ -80,8 +81,7 @@ def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
         train_step(network, loss, optimizer, *source.take(64), lr)
         source.advance()
     parameters = torch.nn.utils.parameters_to_vector(theirs.network.parameters()).detach().numpy()
-    # Adam moves every parameter by about the rate: in another direction where its gradient rounds to the other
-    # side of 0.
+    # Adam moves a parameter by about the rate, the other way where its gradient rounds to the other side of 0.
     close = np.isclose(network.parameters, parameters, rtol=1e-3, atol=1e-2 * recipe["lr"])
     assert np.mean(close) > 0.999
 
