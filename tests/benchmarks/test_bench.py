@@ -81,7 +81,7 @@ def test_pytorch_takes_the_steps_of_the_same_recipe(recipe):
         train_step(network, loss, optimizer, *source.take(64), lr)
         source.advance()
     parameters = torch.nn.utils.parameters_to_vector(theirs.network.parameters()).detach().numpy()
-    # Adam moves a parameter by about the rate, the other way where its gradient rounds to the other side of 0.
+    # Adam moves each by about the rate, the other way where its gradient rounds to the other side of 0.
     close = np.isclose(network.parameters, parameters, rtol=1e-3, atol=1e-2 * recipe["lr"])
     assert np.mean(close) > 0.999
 
