@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cnn_numba.arguments import integer, pair, shown
+from cnn_numba.arguments import integer, pair, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
@@ -23,9 +23,7 @@ Size2d = int | tuple[int, int]
 
 def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
-    if array.shape[0] == n:
-        return array
-    part: Any = array[:n]
+    part: Any = array if array.shape[0] == n else array[:n]
     return part
 
 
@@ -494,6 +492,8 @@ class CrossEntropyLoss:
     batch_size, classes : int
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
+    label_smoothing : float
+        The share of the target that all classes get alike; the losses are those of the smoothed target.
 
     Examples
     --------
@@ -505,20 +505,20 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size: int, classes: int, device: BackendLike = "cpu") -> None:
-        batch_size = integer(batch_size, "batch_size", minimum=1)
-        classes = integer(classes, "classes", minimum=1)
+    def __init__(
+        self, batch_size: int, classes: int, device: BackendLike = "cpu", label_smoothing: float = 0.0
+    ) -> None:
+        shape = integer(batch_size, "batch_size", minimum=1), integer(classes, "classes", minimum=1)
+        (self.label_smoothing,) = settings(label_smoothing=label_smoothing)
         self.backend = backend(device)
         self.ops = self.backend.ops.loss
-        self.losses = self.backend.empty(batch_size)
-        self.grad_logits = self.backend.empty((batch_size, classes))
+        self.losses, self.grad_logits = self.backend.empty(shape[0]), self.backend.empty(shape)
 
     def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
-        n = logits.shape[0]
-        losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            logits, labels, losses=head(self.losses, n), grad_logits=head(self.grad_logits, n)
-        )
+        n, how = logits.shape[0], {"label_smoothing": self.label_smoothing}
+        out = {"losses": head(self.losses, n), "grad_logits": head(self.grad_logits, n)}
+        losses, self.gradient = self.ops.cross_entropy_forward_backward(logits, labels, **out, **how)
         return losses
 
     def backward(self) -> Array:

@@ -284,7 +284,7 @@ SETTINGS = {
         "nesterov",
     ),
     *("beta1", "beta2", "transpose_a", "transpose_b", "batch_size", "causal", "precision"),
-    *("growth", "backoff", "interval"),
+    *("growth", "backoff", "interval", "label_smoothing"),
 }
 # Functions of the backends that write into no array, or are given no other.
 WRITE_NOTHING = {
