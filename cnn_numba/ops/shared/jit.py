@@ -1,4 +1,4 @@
-"""How the `cpu` backends compile and run: the three decorators they share."""
+"""How the `cpu` backends compile and run: the decorators they share."""
 
 import contextlib
 import functools
@@ -140,5 +140,7 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 
 serial_jit = _cached("serial")
+# For what is given vectors in registers, which a call would put into memory.
+inline_jit = _cached("inline", forceinline=True)
 parallel_jit = _cached("parallel", parallel=True)
 exact_jit = _cached("exact", EXACT)
