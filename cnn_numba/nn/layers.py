@@ -31,6 +31,24 @@ class UnsupportedPrecision(ValueError):
     """A layer cannot compute in the precision that is asked for."""
 
 
+class Saved:
+    """What a layer's `forward` leaves in it; in a `Chain` it is computed when it is asked for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layer: Any, owner: type) -> Any:
+        if layer is None:
+            return self
+        if layer.pending is not None:
+            layer.pending.unfold()
+        return vars(layer).get(self.name)
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        layer.pending = None
+        vars(layer)[self.name] = value
+
+
 class Layer:
     """What every layer has; a subclass says what it computes.
 
@@ -62,7 +80,8 @@ class Layer:
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
-    output: Array = None  # type: ignore[assignment]
+    output: Any = Saved()
+    pending: Any = None  # the chain that has computed the layer's output with those of others
 
     def __init__(self) -> None:
         self.name = self.kind
@@ -160,6 +179,7 @@ class Conv2d(Layer):
     kind = "conv"
     operation = "conv"
     relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
+    x: Any = Saved()
 
     def __init__(
         self,
@@ -277,6 +297,7 @@ class MaxPool2d(_Pool2d):
     """
 
     kind = "pool"
+    argmax: Any = Saved()
 
     def build(
         self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True

@@ -78,7 +78,9 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input)
     parameters = _parameters(memory, convolutions)
     grads = [(None, None)] * len(convolutions) if grads is None else grads
     if len(grads) != len(convolutions):
-        raise ValueError(f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}")
+        raise ValueError(
+            f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
+        )
     written = {}
     for index, (pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
         shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
@@ -106,4 +108,8 @@ def _parameters(memory, convolutions):
 
 def _given_or_new(memory, name, array, shape):
     """Return an array to write into, checked if there is one."""
-    return memory.empty(shape, np.float32) if array is None else memory.check(name, array, shape, np.float32, True)
+    return (
+        memory.empty(shape, np.float32)
+        if array is None
+        else memory.check(name, array, shape, np.float32, True)
+    )

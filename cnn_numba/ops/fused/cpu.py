@@ -8,10 +8,11 @@ window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the b
 together are the gradient of the convolution, three quarters of it zeros that are never written out.
 
 - forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there.
-- backward: the living gradients of one output channel are listed. Each adds a multiple of the image under its
-  window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at once.
-- backward weight with few input channels, in front of a chain: there the vectors are output channels, and the
-  sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
+- backward: the living gradients of one output channel are listed. Each adds a multiple of the image under
+  its window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at
+  once.
+- backward weight with few input channels, in front of a chain: there the vectors are output channels, and
+  the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
 
 Each thread keeps its images through all stages, and one thread's images stay in its cache.
 """

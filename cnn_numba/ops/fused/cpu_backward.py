@@ -10,8 +10,8 @@ from cnn_numba.ops.fused.cpu_stage import (
     ROWS,
     TAPS,
     VECTORS,
-    pack_image,
     corner_of,
+    pack_image,
     unpack_image,
 )
 from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
@@ -137,13 +137,19 @@ def _backward_few(stage, thread, n, outgoing, first, pitch):
                     store(partial, p + i * stage.out_channels + c * WIDTH, sums[c * TAPS + i])
 
 
+@serial_jit
+def _clear(stage, thread):
+    """Begin the sums of a thread. In `backward` Numba would take this out: it sees nobody read them there."""
+    stage.partial[thread] = 0
+    stage.partial_bias[thread] = 0
+
+
 @parallel_jit
 def backward(stage, batch, channels, grad_output, outgoing, first, pitch, needs_input, grad_input):
     """Take a batch's gradients back through a stage: from `grad_output`, if it is the last, or `outgoing`."""
     threads = stage.partial.shape[0]
     for thread in prange(threads):
-        stage.partial[thread] = 0
-        stage.partial_bias[thread] = 0
+        _clear(stage, thread)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             if grad_output.size:
                 row = outgoing[thread]

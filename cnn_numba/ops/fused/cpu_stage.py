@@ -55,8 +55,8 @@ def make_stage(input_shape, convolution, window, channels=None):
     convolution : checks.Convolution
     window : Window2d
     channels : int
-        Of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None where the gradient of
-        its images is not needed.
+        Of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None where the gradient
+        of its images is not needed.
     """
     batch, in_channels, height, width = input_shape
     out_channels, _, kernel_h, kernel_w = convolution.weight.shape

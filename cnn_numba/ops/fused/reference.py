@@ -81,13 +81,14 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     grads, grad_input, *_ = checks.conv_chain_backward(ANYTHING, *arrays)
     gradient, results = grad_output, []
     passes = _passes(x, convolutions)
-    for each, pair, (x, output, argmax, _) in reversed([*zip(convolutions, grads, passes, strict=True)]):
+    for each, pair, made in reversed([*zip(convolutions, grads, passes, strict=True)]):
+        image, output, argmax, _ = made
         how = {"stride": each.stride, "padding": each.padding}
         if each.pool:
             gradient = max_pool2d_backward(gradient, argmax, output.shape)
         if each.relu:
             gradient = relu_backward(gradient, output)
-        grad_weight = conv2d_backward_weight(gradient, x, each.weight.shape, grad_weight=pair[0], **how)
+        grad_weight = conv2d_backward_weight(gradient, image, each.weight.shape, grad_weight=pair[0], **how)
         results.append((grad_weight, conv2d_backward_bias(gradient, grad_bias=pair[1])))
-        gradient = conv2d_backward_input(gradient, each.weight, x.shape, **how)
+        gradient = conv2d_backward_input(gradient, each.weight, image.shape, **how)
     return results[::-1], put(grad_input, gradient) if needs_grad_input else None

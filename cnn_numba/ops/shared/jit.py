@@ -53,6 +53,7 @@ def _folder(name):
 # kernels are made of functions out of these files too: with another content they get another folder.
 _SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
+_PARTS += sorted(Path(__file__).parents[1].glob("fused/cpu_*.py"))
 _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
 
 
