@@ -11,7 +11,7 @@ from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution
 
 
-class Chain:
+class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
     What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
@@ -75,8 +75,8 @@ def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
         yield conv, any(isinstance(layer, MaxPool2d) for layer in layers[start:end])
 
 
-def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | Chain]:
-    """Return a model's built layers, with a `Chain` in the place of those that form one.
+def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
+    """Return a model's built layers, with a `ConvChain` in the place of those that form one.
 
     Parameters
     ----------
@@ -87,19 +87,19 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | Chain]:
     """
     if not _can_chain(backend):
         return list(layers)
-    steps: list[Layer | Chain] = []
+    steps: list[Layer | ConvChain] = []
     chain: list[Layer] = []
     rest = list(layers)
     while rest:
         taken = _next_link(rest)
         if chain and not taken:
-            steps.append(Chain(chain))
+            steps.append(ConvChain(chain))
             chain = []
         chain += taken
         if not taken:
             steps.append(rest[0])
         rest = rest[len(taken) or 1 :]
-    return [*steps, Chain(chain)] if chain else steps
+    return [*steps, ConvChain(chain)] if chain else steps
 
 
 def _can_chain(backend):

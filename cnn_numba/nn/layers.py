@@ -32,7 +32,7 @@ class UnsupportedPrecision(ValueError):
 
 
 class Saved:
-    """What a layer's `forward` leaves in it; in a `Chain` it is computed when it is asked for."""
+    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

@@ -8,7 +8,7 @@ import numpy as np
 
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.device import Array, to_host
-from cnn_numba.nn.chains import Chain, chained
+from cnn_numba.nn.chains import ConvChain, chained
 from cnn_numba.nn.layers import (
     Conv2d,
     Flatten,
@@ -222,7 +222,7 @@ class Sequential:
         gradient = grad_logits
         for step in reversed(self.steps):
             grad_input = step.backward(gradient)
-            yield from reversed(step.layers) if isinstance(step, Chain) else [step]
+            yield from reversed(step.layers) if isinstance(step, ConvChain) else [step]
             if grad_input is None:
                 break
             gradient = grad_input
