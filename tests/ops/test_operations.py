@@ -116,9 +116,9 @@ CASES = {
     "matmul_float16": Case({"out": normal(4, 4)}, {name: normal(4, 4).astype(np.float16) for name in "ab"}),
     "batch_norm2d_forward": Case(
         {
+            **{k: NAMED[k] for k in ("running_mean", "running_var")},
             "out": normal(*IMAGES),
             **BATCH_STATISTICS,
-            **{k: NAMED[k] for k in ("running_mean", "running_var")},
         },
         {"x": normal(*IMAGES), **{k: NAMED[k] for k in ("weight", "bias")}},
     ),

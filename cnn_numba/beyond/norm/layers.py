@@ -26,7 +26,7 @@ class BatchNorm2d(Layer):
     kind = "batch_norm"
     operation = "norm"
     running_mean = running_var = None
-    sync = None  # what does this instead in training where several workers share a batch
+    sync = None  # what replaces it in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class BatchNorm2d(Layer):
         self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
         """Allocate outputs, gradients and the statistics of a batch."""
-        # The gradient of the input is computed in any case, so it gets its place.
+        # The gradient of the input is computed in any case, so it needs memory.
         super().build(input_shape, device, needs_grad_input=True)
         self.needs_grad_input = needs_grad_input
         self.mean = self.backend.empty(self.num_features)

@@ -13,7 +13,7 @@ from cnn_numba.ops.backends import BackendLike, with_scratch
 class Rows(View):
     """Read each image as a sequence of its rows, from top to bottom.
 
-    Of several channels, one follows the other.
+    Several channels follow one another.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Rows(View):
 
 
 class LSTM(Layer):
-    """Long short-term memory over sequences (N, T, input_size), which begins with states of zero.
+    """Long short-term memory over sequences (N, T, input_size), from states of zero.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ class LSTM(Layer):
     def initialise(self, generator: np.random.Generator) -> None:
         """Draw weights evenly from -k to k, k = 1 / sqrt(hidden_size), as PyTorch does; open the forget gate.
 
-        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of what it has until
-        training tells it otherwise: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
+        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of its content until
+        training changes that: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
         Zaremba and Sutskever, "An empirical exploration of recurrent network architectures" (2015).
         """
         bound = 1 / math.sqrt(self.hidden_size)

@@ -11,8 +11,8 @@ flipped unless ``flip=True`` asks for it.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cnn_numba.arguments import choice, settings, shown
-from cnn_numba.ops._reference import ANYTHING, check_arrays, filled, put, rounded
+from cnn_numba.arguments import choice, shown
+from cnn_numba.ops._reference import ANYTHING, put, rounded
 from cnn_numba.ops.conv import checks
 
 
@@ -45,11 +45,8 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
 
     Raises
     ------
-    TypeError
-        If `image` or `kernel` does not hold real numbers.
     ValueError
-        If one of them is empty or not two-dimensional, if `mode` is none of the three, or if in
-        ``"valid"`` mode the kernel is larger than the image.
+        If `mode` is none of the three, or if in ``"valid"`` mode the kernel is larger than the image.
 
     Notes
     -----
@@ -70,10 +67,8 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     array([[4., 4.],
            [4., 4.]])
     """
-    settings(flip=flip)
     choice(mode, "mode", ("valid", "same", "full"))
-    check_arrays({}, {"image": image, "kernel": kernel})
-    image, kernel = filled("image", image, ndim=2), filled("kernel", kernel, ndim=2)
+    image, kernel = checks.conv_cpu(ANYTHING, image, kernel, flip=flip)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
         raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
     image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
@@ -113,9 +108,9 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     Raises
     ------
     TypeError
-        If `signal` does not hold real numbers, or `delay` is not an integer (a bool is none).
+        If `delay` is not an integer (a bool is none).
     ValueError
-        If `signal` is empty or not one-dimensional, or `delay` lies outside -(n - 1) to n - 1.
+        If `delay` lies outside -(n - 1) to n - 1.
 
     Notes
     -----
@@ -130,8 +125,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     >>> correlate_cpu([1, 2, 3], delay=-2)
     array([ 3.,  8., 14.,  8.,  3.])
     """
-    check_arrays({}, {"signal": signal})
-    signal = filled("signal", signal, ndim=1)
+    (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
 

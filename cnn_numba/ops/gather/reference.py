@@ -30,8 +30,8 @@ def gather_batch(images, indices, mean, std, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If a shape or dtype is wrong, a std is not positive, or the numbers of channels differ.
+    ValueError
+        If `mean` or `std` is for another number of channels.
     IndexError
         If an index is outside ``0 .. N - 1``; negative ones are refused as well.
 
@@ -69,8 +69,6 @@ def gather_labels(labels, indices, out=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If a shape or dtype is wrong.
     IndexError
         If an index is outside ``0 .. N - 1``.
 
