@@ -108,10 +108,7 @@ def _can_chain(backend):
 
 
 def _next_link(layers):
-    """Return the convolution that these layers begin with and what follows it, [] if that is no link.
-
-    A ReLU or a pooling behind it is what pays.
-    """
+    """Return the convolution that these layers begin with and what follows it, [] if that is no link."""
     conv, *rest = layers
     if not isinstance(conv, Conv2d) or conv.precision != "float32" or max(conv.kernel_size) < 2:
         return []
@@ -120,7 +117,7 @@ def _next_link(layers):
         taken.append(rest.pop(0))
     if rest and isinstance(rest[0], MaxPool2d) and _two_by_two(rest[0]):
         taken.append(rest.pop(0))
-    return taken if len(taken) > 1 else []
+    return taken
 
 
 def _two_by_two(pool):

@@ -35,17 +35,17 @@ def test_convolutions_with_what_follows_them_form_a_chain():
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        ([Conv2d(2, 3, 3), AvgPool2d(2)], ["conv1", "avg_pool1"]),
-        ([Conv2d(2, 3, 3), MaxPool2d(3)], ["conv1", "pool1"]),
-        ([Conv2d(2, 3, 3), MaxPool2d(2, stride=1)], ["conv1", "pool1"]),
-        ([Conv2d(2, 3, 3), MaxPool2d(2, padding=1)], ["conv1", "pool1"]),
+        ([Conv2d(2, 3, 3), AvgPool2d(2)], [["conv1"], "avg_pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(3)], [["conv1"], "pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(2, stride=1)], [["conv1"], "pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(2, padding=1)], [["conv1"], "pool1"]),
         ([Conv2d(2, 3, 3), MaxPool2d(2), ReLU()], [["conv1", "pool1"], "relu1"]),
-        ([Conv2d(2, 3, 3), Conv2d(3, 3, 3), ReLU()], ["conv1", ["conv2", "relu1"]]),
+        ([Conv2d(2, 3, 3), Conv2d(3, 3, 3), ReLU()], [["conv1", "conv2", "relu1"]]),
         ([Conv2d(2, 3, 1), ReLU()], ["conv1", "relu1"]),
         ([ReLU(), Conv2d(2, 3, 2), ReLU(), MaxPool2d(2)], ["relu1", ["conv1", "relu2", "pool1"]]),
     ],
 )
-def test_what_would_not_pay_stays_alone(layers, expected):
+def test_layers_that_are_no_part_of_a_chain_stay_alone(layers, expected):
     assert names(sequential(layers)) == expected
 
 

@@ -10,7 +10,7 @@ together are the gradient of the convolution, three quarters of it zeros that ar
 - forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there.
 - backward: the living gradients of one output channel are listed. Each adds a multiple of the image under
   its window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at
-  once.
+  once. Without a pooling too many are alive: there both gradients are products of tiles, see `cpu_dense`.
 - backward weight with few input channels, in front of a chain: there the vectors are output channels, and
   the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
 
@@ -26,7 +26,7 @@ from cnn_numba.ops.conv import cpu as conv
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.cpu_backward import backward
 from cnn_numba.ops.fused.cpu_forward import forward
-from cnn_numba.ops.fused.cpu_stage import Stage, add_up, make_stage, pack_columns, pack_rows
+from cnn_numba.ops.fused.cpu_stage import Stage, add_up, make_stage, pack_columns, pack_flipped, pack_rows
 from cnn_numba.ops.pool import cpu as pool
 from cnn_numba.ops.shapes import HOST
 
@@ -112,9 +112,9 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
             source = _NONE, following.gradients, following.padding, following.pitch
         needs_input = needs_grad_input or not first
         if needs_input:
-            pack_rows(stage, convolution.weight)
+            (pack_flipped if stage.spread.size else pack_rows)(stage, convolution.weight)
         last = grad_input if first and needs_grad_input else _NONE
-        backward(stage, len(x), pair[1].size, *source, needs_input, last)
+        backward(stage, len(x), pair[0].shape, *source, needs_input, last)
         add_up(stage, *pair)
         following = stage
     return grads, grad_input

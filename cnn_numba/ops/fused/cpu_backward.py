@@ -3,6 +3,7 @@
 import numpy as np
 from numba import prange
 
+from cnn_numba.ops.fused.cpu_dense import backward_dense
 from cnn_numba.ops.fused.cpu_stage import (
     COLUMNS,
     DEAD,
@@ -145,7 +146,7 @@ def _clear(stage, thread):
 
 
 @parallel_jit
-def backward(stage, batch, channels, grad_output, outgoing, first, pitch, needs_input, grad_input):
+def backward(stage, batch, shape, grad_output, outgoing, first, pitch, needs_input, grad_input):
     """Take a batch's gradients back through a stage: from `grad_output`, if it is the last, or `outgoing`."""
     threads = stage.partial.shape[0]
     for thread in prange(threads):
@@ -158,7 +159,9 @@ def backward(stage, batch, channels, grad_output, outgoing, first, pitch, needs_
                 row = outgoing[n]
             if stage.taps.size:
                 _backward_few(stage, thread, n, row, first, pitch)
+            elif stage.spread.size:
+                backward_dense(stage, thread, n, shape, row, first, pitch, needs_input)
             else:
-                _backward_image(stage, thread, n, channels, row, first, pitch, needs_input)
+                _backward_image(stage, thread, n, shape[0], row, first, pitch, needs_input)
             if grad_input.size:
                 unpack_image(stage.gradients[n], stage.padding, stage.pitch, stage.channels, n, grad_input)

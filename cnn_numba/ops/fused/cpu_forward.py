@@ -4,13 +4,11 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_stage import DEAD, corner_of, pack_image, unpack_image
+from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
-    element,
     filled,
-    load,
-    multiply_add,
     store,
     store_bytes,
     vectors,
@@ -18,9 +16,7 @@ from cnn_numba.ops.shared.simd import (
 )
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
-PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
 WINDOWS = PIXELS // 4  # of the pooling
-SUMS = 2 * PIXELS
 
 
 @inline_jit
@@ -32,22 +28,6 @@ def _find_starts(stage, position, starts):
             starts[pixel] = corner_of(stage, position + pixel // 4) + corner
         else:
             starts[pixel] = corner_of(stage, position + pixel)
-
-
-@inline_jit
-def _convolve(stage, image, starts, column, sums):
-    """Sum PIXELS pixels x 2 vectors of output channels."""
-    for i in range(SUMS):
-        sums[i] = load(stage.columns, column + i % 2 * WIDTH)
-    row = stage.kernel_w * stage.channels
-    for kh in range(stage.kernel_h):
-        for i in range(kh * stage.pitch, kh * stage.pitch + row):
-            column += TILE_COLUMNS
-            left, right = load(stage.columns, column), load(stage.columns, column + WIDTH)
-            for pixel in range(PIXELS):
-                x = element(image, starts[pixel] + i)
-                sums[2 * pixel] = multiply_add(x, left, sums[2 * pixel])
-                sums[2 * pixel + 1] = multiply_add(x, right, sums[2 * pixel + 1])
 
 
 @inline_jit
@@ -84,12 +64,13 @@ def _leave(stage, value, code, codes, position, channel, out, first, pitch):
 @serial_jit
 def _forward_image(stage, image, starts, codes, out, first, pitch):
     """Take one image through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
-    panel = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
+    row = stage.kernel_w * stage.channels
+    window, panel = (stage.kernel_h, stage.pitch, row), (stage.kernel_h * row + 1) * TILE_COLUMNS
     sums = vectors(SUMS)
     for position in range(0, stage.out_h * stage.out_w, WINDOWS if stage.pooled else PIXELS):
         _find_starts(stage, position, starts)
         for channel in range(0, stage.out_channels, TILE_COLUMNS):
-            _convolve(stage, image, starts, channel // TILE_COLUMNS * panel, sums)
+            convolve(image, starts, *window, stage.columns, channel // TILE_COLUMNS * panel, sums)
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = _largest(sums, i // 2 * 8 + i % 2)

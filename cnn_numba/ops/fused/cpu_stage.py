@@ -30,6 +30,8 @@ class Stage(NamedTuple):
     step_w: int
     pooled: bool
     relu: bool
+    height: int  # of an image, without padding
+    width: int
     out_h: int  # of what leaves the stage
     out_w: int
     out_channels: int  # in whole vectors
@@ -41,6 +43,9 @@ class Stage(NamedTuple):
     partial: np.ndarray  # (T, ...): the weight's gradient from one thread's images
     partial_bias: np.ndarray  # (T, out_channels)
     gradients: np.ndarray  # (N, plane): of `images`
+    spread_pitch: int  # floats from one row of `spread` to the next
+    spread: np.ndarray  # (T, ...): where nothing is pooled, the gradient of an image in a border of zeros
+    flipped: np.ndarray  # there the weight as panels, for the gradient of the images
     values: np.ndarray  # (T, out_h * out_w): the living gradients of one output channel ...
     offsets: np.ndarray  # (T, out_h * out_w): ... and where their windows begin in the image
     result: np.ndarray  # (T, out_h * out_w * out_channels): what leaves the last stage, and its gradient
@@ -70,6 +75,8 @@ def make_stage(input_shape, convolution, window, channels=None):
     size = round_up(taps, TAPS) * columns if few else out_channels * groups * GROUP * WIDTH
     # What is read for a kernel's last rows and vectors may lie behind the image.
     plane = round_up((height + 2 * window.padding_h + ROWS) * pitch + VECTORS * WIDTH, WIDTH)
+    dense = not few and not convolution.pool and (window.stride_h, window.stride_w) == (1, 1)
+    spread_pitch = (out_w + 2 * kernel_w - 2) * columns
     threads, positions = numba.get_num_threads(), out_h * out_w
     stage = Stage(
         channels=channels,
@@ -81,6 +88,8 @@ def make_stage(input_shape, convolution, window, channels=None):
         step_w=window.stride_w * channels,
         pooled=convolution.pool,
         relu=convolution.relu,
+        height=height,
+        width=width,
         out_h=out_h,
         out_w=out_w,
         out_channels=columns,
@@ -92,6 +101,11 @@ def make_stage(input_shape, convolution, window, channels=None):
         partial=aligned_zeros((threads, size)),
         partial_bias=aligned_zeros((threads, columns)),
         gradients=aligned_zeros((0 if few else batch, plane)),
+        spread_pitch=spread_pitch,
+        spread=aligned_zeros((threads if dense else 0, (out_h + 2 * kernel_h - 2) * spread_pitch)),
+        flipped=aligned_zeros(
+            ((kernel_h * kernel_w * columns + 1) * round_up(channels, TILE_COLUMNS) * dense,)
+        ),
         values=aligned_zeros((threads, positions)),
         offsets=np.zeros((threads, positions), np.int64),
         result=aligned_zeros((threads, positions * columns)),
@@ -169,6 +183,20 @@ def pack_rows(stage, weight):
             for kw in range(kernel_w):
                 for ic in range(channels):
                     stage.rows[place(stage, weight.shape, oc, ic, kh, kw)] = weight[oc, ic, kh, kw]
+
+
+@serial_jit
+def pack_flipped(stage, weight):
+    """Lay the weight out as `pack_columns` does, for a convolution of gradients: without a bias, flipped."""
+    out_channels, channels, kernel_h, kernel_w = weight.shape
+    taps = kernel_h * kernel_w
+    for ic in range(channels):
+        start = ic // TILE_COLUMNS * (taps * stage.out_channels + 1) * TILE_COLUMNS + ic % TILE_COLUMNS
+        for tap in range(taps):
+            kh, kw = kernel_h - 1 - tap // kernel_w, kernel_w - 1 - tap % kernel_w
+            for oc in range(out_channels):
+                row = 1 + tap * stage.out_channels + oc
+                stage.flipped[start + row * TILE_COLUMNS] = weight[oc, ic, kh, kw]
 
 
 @serial_jit
