@@ -7,7 +7,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
-from cnn_numba.ops.backends import BackendLike, with_scratch
+from cnn_numba.ops.backends import with_scratch
 
 
 class MultiHeadAttention(Layer):
@@ -71,12 +71,9 @@ class MultiHeadAttention(Layer):
             weight[...] = generator.normal(0, 1 / math.sqrt(self.features), weight.shape)
         self.bias[:], self.out_bias[:] = 0, 0
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients, intermediate results and scratch space."""
-        super().build(input_shape, device, needs_grad_input)
-        batch, length, size = input_shape
+    def allocate(self) -> None:
+        """Allocate what lies between the steps, and scratch space."""
+        batch, length, size = self.input_shape
         rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
         self.ops = with_scratch(self.ops, "attention", heads, heads)
         self.dense = with_scratch(self.backend.ops.dense, "linear", rows, size, 3 * size)

@@ -7,7 +7,7 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
-from cnn_numba.ops.backends import BackendLike, with_scratch
+from cnn_numba.ops.backends import with_scratch
 
 
 class Rows(View):
@@ -104,11 +104,8 @@ class LSTM(Layer):
         self.bias_ih[:], self.bias_hh[:] = 0, 0
         self.bias_ih[self.hidden_size : 2 * self.hidden_size] = 1
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gates, cells, gradients and the scratch space."""
-        super().build(input_shape, device, needs_grad_input)
+    def allocate(self) -> None:
+        """Allocate gates, cells, their gradients and the scratch space."""
         batch_size, steps, _ = self.input_shape
         sequence, state = (batch_size, steps, self.hidden_size), (batch_size, self.hidden_size)
         self.all_states = self.out if self.return_sequences else self.backend.empty(sequence)

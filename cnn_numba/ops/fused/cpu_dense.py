@@ -33,9 +33,7 @@ def _spread(stage, thread, codes, outgoing, first, pitch):
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
             at, position = first + oh * pitch + ow * stage.out_channels, oh * stage.out_w + ow
-            to = (oh + stage.kernel_h - 1) * stage.spread_pitch + (
-                ow + stage.kernel_w - 1
-            ) * stage.out_channels
+            to = border + oh * stage.spread_pitch + ow * stage.out_channels
             for channel in range(0, stage.out_channels, WIDTH):
                 code = load_bytes(codes, position * stage.out_channels + channel)
                 alive = where_equal(code, filled(0), load(outgoing, at + channel))
@@ -51,9 +49,7 @@ def _multiply_pixels(stage, image, spread, channel, start, sums):
         for ow in range(stage.out_w):
             x = oh * stage.pitch + ow * stage.channels + start
             left, right = load(image, x), load(image, x + WIDTH)
-            g = (oh + stage.kernel_h - 1) * stage.spread_pitch + (
-                ow + stage.kernel_w - 1
-            ) * stage.out_channels
+            g = border + oh * stage.spread_pitch + ow * stage.out_channels
             for i in range(PIXELS):
                 gradient = element(spread, g + channel + i)
                 sums[2 * i] = multiply_add(gradient, left, sums[2 * i])

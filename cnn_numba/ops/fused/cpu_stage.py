@@ -104,7 +104,7 @@ def make_stage(input_shape, convolution, window, channels=None):
         spread_pitch=spread_pitch,
         spread=aligned_zeros((threads if dense else 0, (out_h + 2 * kernel_h - 2) * spread_pitch)),
         flipped=aligned_zeros(
-            ((kernel_h * kernel_w * columns + 1) * round_up(channels, TILE_COLUMNS) * dense,)
+            (dense * (kernel_h * kernel_w * columns + 1) * round_up(channels, TILE_COLUMNS),)
         ),
         values=aligned_zeros((threads, positions)),
         offsets=np.zeros((threads, positions), np.int64),
