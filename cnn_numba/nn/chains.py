@@ -15,7 +15,7 @@ class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
     What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
-    asked for: the layers run one after another, on the last batch, with the weights as they are by then.
+    asked for: the layers run one after another, on the last batch and with the parameters of that pass.
 
     Parameters
     ----------
@@ -62,9 +62,16 @@ class ConvChain:
         """Run the layers one after another, so that each has its output."""
         for layer in self.layers:
             layer.pending = None
+        now = [(conv.weight, conv.bias) for conv, _ in self.links]
+        self._set_parameters(self.ops.conv_chain_parameters(self._convolutions(), scratch=self.scratch))
         x = self.x
         for layer in self.layers:
             x = layer.forward(x)
+        self._set_parameters(now)
+
+    def _set_parameters(self, pairs):
+        for (conv, _), (weight, bias) in zip(self.links, pairs, strict=True):
+            conv.weight, conv.bias = weight, bias
 
 
 def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:

@@ -111,6 +111,17 @@ def test_the_layers_run_alone_once_only_when_they_are_asked(monkeypatch):
     assert calls == ["conv1", "conv2"]
 
 
+def test_an_output_is_that_of_the_last_pass_whatever_the_parameters_are_by_now():
+    model, plain = twins(lambda: mnist_cnn(2))
+    x = random_float32(np.random.default_rng(0), 2, 1, 28, 28)
+    for each in (model, plain):
+        each.forward(x)
+        each.parameters[:] = np.nan
+    for one, other in zip(model.layers, plain.layers, strict=True):
+        np.testing.assert_allclose(one.output, other.output, rtol=1e-5, atol=1e-5)
+    assert np.isnan(model.layers[0].weight).all()
+
+
 def test_a_layer_of_a_chain_can_be_used_alone_and_taken_back():
     rng = np.random.default_rng(0)
     model, plain = twins(lambda: mnist_cnn(2))

@@ -26,7 +26,15 @@ from cnn_numba.ops.conv import cpu as conv
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.cpu_backward import backward
 from cnn_numba.ops.fused.cpu_forward import forward
-from cnn_numba.ops.fused.cpu_stage import Stage, add_up, make_stage, pack_columns, pack_flipped, pack_rows
+from cnn_numba.ops.fused.cpu_stage import (
+    Stage,
+    add_up,
+    make_stage,
+    pack_columns,
+    pack_flipped,
+    pack_rows,
+    unpack_columns,
+)
 from cnn_numba.ops.pool import cpu as pool
 from cnn_numba.ops.shapes import HOST
 
@@ -90,6 +98,14 @@ def _forward(x, convolutions, stages, out):
         else:
             target = following.images, following.padding, following.pitch, _NONE
         forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
+
+
+def conv_chain_parameters(convolutions, *, scratch):
+    """Return weight and bias of each convolution, as the last forward pass with this `scratch` took them."""
+    pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
+    for pair, stage in zip(pairs, scratch.stages, strict=True):
+        unpack_columns(stage.channels, stage.columns, *pair)
+    return pairs
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):

@@ -16,6 +16,7 @@ TAPS = 9  # elements of a small kernel that it takes at once ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... for so many vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
 DEAD = 4
+_MANY = 36  # pixels, from which a product of tiles is worth its borders
 
 
 class Stage(NamedTuple):
@@ -44,7 +45,7 @@ class Stage(NamedTuple):
     partial_bias: np.ndarray  # (T, out_channels)
     gradients: np.ndarray  # (N, plane): of `images`
     spread_pitch: int  # floats from one row of `spread` to the next
-    spread: np.ndarray  # (T, ...): where nothing is pooled, the gradient of an image in a border of zeros
+    spread: np.ndarray  # (T, ...): where most of it is alive, the gradient of an image in a border of zeros
     flipped: np.ndarray  # there the weight as panels, for the gradient of the images
     values: np.ndarray  # (T, out_h * out_w): the living gradients of one output channel ...
     offsets: np.ndarray  # (T, out_h * out_w): ... and where their windows begin in the image
@@ -75,7 +76,9 @@ def make_stage(input_shape, convolution, window, channels=None):
     size = round_up(taps, TAPS) * columns if few else out_channels * groups * GROUP * WIDTH
     # What is read for a kernel's last rows and vectors may lie behind the image.
     plane = round_up((height + 2 * window.padding_h + ROWS) * pitch + VECTORS * WIDTH, WIDTH)
-    dense = not few and not convolution.pool and (window.stride_h, window.stride_w) == (1, 1)
+    sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
+    dense = not few and not sparse and (window.stride_h, window.stride_w) == (1, 1)
+    panels = round_up(channels, TILE_COLUMNS) if dense else 0
     spread_pitch = (out_w + 2 * kernel_w - 2) * columns
     threads, positions = numba.get_num_threads(), out_h * out_w
     stage = Stage(
@@ -103,9 +106,7 @@ def make_stage(input_shape, convolution, window, channels=None):
         gradients=aligned_zeros((0 if few else batch, plane)),
         spread_pitch=spread_pitch,
         spread=aligned_zeros((threads if dense else 0, (out_h + 2 * kernel_h - 2) * spread_pitch)),
-        flipped=aligned_zeros(
-            (dense * (kernel_h * kernel_w * columns + 1) * round_up(channels, TILE_COLUMNS),)
-        ),
+        flipped=aligned_zeros((panels * (kernel_h * kernel_w * columns + 1),)),
         values=aligned_zeros((threads, positions)),
         offsets=np.zeros((threads, positions), np.int64),
         result=aligned_zeros((threads, positions * columns)),
@@ -159,6 +160,20 @@ def pack_columns(weight, bias, channels, columns):
             for tap in range(taps):
                 row = 1 + tap * channels + ic
                 columns[start + row * TILE_COLUMNS] = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+
+
+@serial_jit
+def unpack_columns(channels, columns, weight, bias):
+    """Copy bias and weight back from where `pack_columns` has laid them out."""
+    out_channels, in_channels, kernel_h, kernel_w = weight.shape
+    taps = kernel_h * kernel_w
+    for oc in range(out_channels):
+        start = oc // TILE_COLUMNS * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
+        bias[oc] = columns[start]
+        for ic in range(in_channels):
+            for tap in range(taps):
+                row = 1 + tap * channels + ic
+                weight[oc, ic, tap // kernel_w, tap % kernel_w] = columns[start + row * TILE_COLUMNS]
 
 
 @serial_jit
