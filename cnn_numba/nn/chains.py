@@ -63,7 +63,7 @@ class ConvChain:
         for layer in self.layers:
             layer.pending = None
         now = [(conv.weight, conv.bias) for conv, _ in self.links]
-        self._set_parameters(self.ops.conv_chain_parameters(self._convolutions(), scratch=self.scratch))
+        self._set_parameters(self.scratch.parameters(self._convolutions()))
         x = self.x
         for layer in self.layers:
             x = layer.forward(x)

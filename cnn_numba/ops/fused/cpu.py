@@ -50,6 +50,13 @@ class ConvChainScratch(NamedTuple):
     shapes: list
     stages: list[Stage]
 
+    def parameters(self, convolutions):
+        """Return weight and bias of each convolution as they were in the last forward pass."""
+        pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
+        for pair, stage in zip(pairs, self.stages, strict=True):
+            unpack_columns(stage.channels, stage.columns, *pair)
+        return pairs
+
 
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
@@ -98,14 +105,6 @@ def _forward(x, convolutions, stages, out):
         else:
             target = following.images, following.padding, following.pitch, _NONE
         forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
-
-
-def conv_chain_parameters(convolutions, *, scratch):
-    """Return weight and bias of each convolution, as the last forward pass with this `scratch` took them."""
-    pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
-    for pair, stage in zip(pairs, scratch.stages, strict=True):
-        unpack_columns(stage.channels, stage.columns, *pair)
-    return pairs
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
