@@ -301,9 +301,7 @@ def case_of(name):
 def public_functions():
     """Return (module, name) of the public functions in all backends of all operations, rungs included."""
     found = []
-    folders = {
-        path.parent.name for package in (ops, beyond) for path in folder_of(package).glob("*/gpu.py")
-    }
+    folders = {path.parent.name for package in (ops, beyond) for path in folder_of(package).glob("*/gpu.py")}
     for operation in sorted(folders):
         for name in ("reference", "cpu", "gpu"):
             module = getattr(backend(name).ops, operation)

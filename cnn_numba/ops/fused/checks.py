@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cnn_numba.arguments import shown
-from cnn_numba.ops.shapes import conv2d_window
 
 
 class Convolution(NamedTuple):
@@ -28,10 +27,10 @@ class Convolution(NamedTuple):
 def output_of(convolution, window):
     """Return height and width of what leaves a convolution and its pooling."""
     scale = 2 if convolution.pool else 1
-    return window.out_h // scale, window.out_w // scale
+    return tuple(size // scale for size in window.out)
 
 
-def windows_of(x_shape, convolutions):
+def windows_of(memory, x_shape, convolutions):
     """Return the window of each convolution, and the shape (N, C, H, W) of each one's input and the result.
 
     Raises
@@ -41,20 +40,25 @@ def windows_of(x_shape, convolutions):
     """
     if not isinstance(convolutions, Sequence) or not convolutions:
         raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
-    settings = tuple((each.weight.shape, each.stride, each.padding, each.pool) for each in convolutions)
-    return _windows_of(tuple(x_shape), settings)
+    settings = tuple(each._replace(weight=each.weight.shape, bias=None) for each in convolutions)
+    return _windows_of(memory, tuple(x_shape), settings)
 
 
 @functools.lru_cache(1000)  # a network meets the same few shapes in every step
-def _windows_of(shape, settings):
+def _windows_of(memory, shape, convolutions):
     windows, shapes = [], [shape]
-    for weight_shape, stride, padding, pool in settings:
-        window = conv2d_window(shape, weight_shape, stride, padding)
-        scale = 2 if pool else 1
-        height, width = window.out_h // scale, window.out_w // scale
+    for index, each in enumerate(convolutions):
+        out_channels, in_channels, kernel_h, kernel_w = each.weight
+        if shape[1] != in_channels or 0 in each.weight:
+            raise ValueError(
+                f"weight of convolution {index} must be for {shape[1]} channels, got shape {each.weight}"
+            )
+        sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), C_out=out_channels)
+        window = memory.window(sizes | {"K_h": kernel_h, "K_w": kernel_w}, each.stride, each.padding)
+        height, width = output_of(each, window)
         if not height or not width:
-            raise ValueError(f"conv2d: {window.out_h} x {window.out_w} pixels are too few for a 2x2 pooling")
-        shape = (shape[0], weight_shape[0], height, width)
+            raise ValueError(f"the {window.out} pixels of convolution {index} are too few for a 2x2 pooling")
+        shape = (shape[0], out_channels, height, width)
         windows.append(window)
         shapes.append(shape)
     return windows, shapes
@@ -63,7 +67,7 @@ def _windows_of(shape, settings):
 def conv_chain_forward(memory, x, convolutions, out):
     """Check the arguments of `conv_chain_forward`; return `out`, made if None, windows and shapes."""
     memory.check("x", x, (None,) * 4, np.float32)
-    windows, shapes = windows_of(x.shape, convolutions)
+    windows, shapes = windows_of(memory, x.shape, convolutions)
     read = {"x": x, **_parameters(memory, convolutions)}
     out = _given_or_new(memory, "out", out, shapes[-1])
     memory.apart({"out": out}, read, ())
@@ -73,7 +77,7 @@ def conv_chain_forward(memory, x, convolutions, out):
 def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input):
     """Check the arguments of `conv_chain_backward`; return the gradients, made if None, windows, shapes."""
     memory.check("x", x, (None,) * 4, np.float32)
-    windows, shapes = windows_of(x.shape, convolutions)
+    windows, shapes = windows_of(memory, x.shape, convolutions)
     memory.check("grad_output", grad_output, shapes[-1], np.float32)
     parameters = _parameters(memory, convolutions)
     grads = [(None, None)] * len(convolutions) if grads is None else grads

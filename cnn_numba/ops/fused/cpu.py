@@ -68,7 +68,7 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     needs_grad_input : bool
         Whether `conv_chain_backward` will be asked for the gradient of the images.
     """
-    windows, shapes = checks.windows_of(input_shape, convolutions)
+    windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
     stages, channels = [], 0 if needs_grad_input else None
     for shape, convolution, window in zip(shapes, convolutions, windows, strict=False):
         stages.append(make_stage(shape, convolution, window, channels))
