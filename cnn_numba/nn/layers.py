@@ -31,6 +31,24 @@ class UnsupportedPrecision(ValueError):
     """A layer cannot compute in the precision that is asked for."""
 
 
+class Saved:
+    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layer: Any, owner: type) -> Any:
+        if layer is None:
+            return self
+        if layer.pending is not None:
+            layer.pending.unfold()
+        return vars(layer).get(self.name)
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        layer.pending = None
+        vars(layer)[self.name] = value
+
+
 class Layer:
     """What every layer has; a subclass says what it computes.
 
@@ -62,7 +80,8 @@ class Layer:
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
-    output: Array = None  # type: ignore[assignment]
+    output: Any = Saved()
+    pending: Any = None  # the chain that has computed the layer's output with those of others
 
     def __init__(self) -> None:
         self.name = self.kind
@@ -180,6 +199,7 @@ class Conv2d(_Weighted):
 
     kind = "conv"
     operation = "conv"
+    x: Any = Saved()
 
     def __init__(
         self,
@@ -273,6 +293,7 @@ class MaxPool2d(_Pool2d):
     """
 
     kind = "pool"
+    argmax: Any = Saved()
 
     def allocate(self) -> None:
         """Allocate the positions of the maxima."""
