@@ -26,6 +26,7 @@ _COMPILER = {
 _LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
 class Gpu(NamedTuple):
@@ -47,6 +48,8 @@ class Driver(NamedTuple):
     """The driver's own version, such as "580.65.06"."""
     problem: str | None
     """Why there is no GPU to use, in a few words; None if there is one."""
+    broken: bool = False
+    """Whether the driver fails, and does not just find no GPU."""
 
 
 def _open_library(names):
@@ -69,10 +72,6 @@ def driver_is_played(by: str) -> None:
 @functools.cache
 def driver() -> Driver:
     """Ask the NVIDIA driver for its version and its GPUs, once per process and without numba.
-
-    Returns
-    -------
-    Driver
 
     Examples
     --------
@@ -98,9 +97,8 @@ def driver() -> Driver:
     if status == 0:
         status = cuda.cuDeviceGetCount(ctypes.byref(count))
     if status != 0:
-        return Driver(
-            (), supported, _driver_version(), f"the NVIDIA driver answers {_error_name(cuda, status)}"
-        )
+        problem = f"the NVIDIA driver answers {_error_name(cuda, status)}"
+        return Driver((), supported, _driver_version(), problem, broken=status != _NO_DEVICE)
     if count.value == 0:
         return Driver((), supported, _driver_version(), "the NVIDIA driver sees no GPU")
     gpus = tuple(_gpu(cuda, ordinal) for ordinal in range(count.value))
@@ -186,14 +184,6 @@ def _major_minor(text: str) -> tuple[int, int]:
 def installed(package: str) -> str | None:
     """Return the version of an installed package, None if it is not installed.
 
-    Parameters
-    ----------
-    package : str
-
-    Returns
-    -------
-    str or None
-
     Examples
     --------
     >>> installed("no-such-package") is None
@@ -221,10 +211,6 @@ class Version(NamedTuple):
 def versions() -> list[Version]:
     """Hold the versions of Python and NumPy against those that work.
 
-    Returns
-    -------
-    list of Version
-
     Examples
     --------
     >>> [(version.name, version.working) for version in versions()]
@@ -244,14 +230,6 @@ def versions() -> list[Version]:
 
 def dotted(version: tuple[int, ...]) -> str:
     """Return a version as text.
-
-    Parameters
-    ----------
-    version : tuple of int
-
-    Returns
-    -------
-    str
 
     Examples
     --------

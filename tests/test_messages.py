@@ -96,7 +96,7 @@ CALLS = {
         )(network())
         for name in (
             *("epochs", "schedule", "seed", "resume", "progress", "log", "on_step", "graph", "augment"),
-            *("workers", "scaler"),
+            *("workers", "scaler", "label_smoothing"),
         )
     },
     "evaluate model": lambda value: evaluate(value, IMAGES, LABELS),
@@ -104,6 +104,7 @@ CALLS = {
     "evaluate labels": lambda value: evaluate(network(), IMAGES, value),
     "evaluate mean": lambda value: evaluate(network(), IMAGES, LABELS, value),
     "evaluate std": lambda value: evaluate(network(), IMAGES, LABELS, 0.0, value),
+    "evaluate workers": lambda value: evaluate(network(), IMAGES, LABELS, workers=value),
     "forward training": lambda value: network().forward(np.zeros((1, 1, 2, 2), np.float32), value),
     "forward x": lambda value: network().forward(value),
     "SGD model": SGD,

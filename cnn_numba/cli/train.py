@@ -3,12 +3,12 @@
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from cnn_numba.beyond.text.data import Windows
-from cnn_numba.cli.resume import chosen, command_to_resume, held_by
+from cnn_numba.cli.resume import command_to_resume, held_by
 from cnn_numba.cli.shared import (
     OPTIONS,
     AugmentName,
@@ -19,7 +19,9 @@ from cnn_numba.cli.shared import (
     OptimizerName,
     Precision,
     ScheduleName,
+    as_options,
     backend_for,
+    below_1,
     count,
     countable,
     not_negative,
@@ -29,85 +31,136 @@ from cnn_numba.data import classes, image_shape, load
 from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.device import place_of
 from cnn_numba.nn.models import MODELS
+from cnn_numba.train.recipes import DEFAULT, FAST, differing
 
 commands = typer.Typer(**OPTIONS)
 
+_Dataset = Annotated[
+    DatasetName | None,
+    typer.Option(
+        help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
+        "what --data-dir is known to hold.",
+        show_default=False,
+    ),
+]
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
+    ),
+]
+_Epochs = Annotated[
+    int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
+]
+_Optimizer = Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")]
+_Lr = Annotated[float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")]
+_Beta1 = Annotated[
+    float,
+    typer.Option(
+        "--beta1", metavar="SHARE", callback=below_1, help="Of Adam: what stays of the mean gradient."
+    ),
+]
+_Beta2 = Annotated[
+    float, typer.Option("--beta2", metavar="SHARE", callback=below_1, help="Likewise, of the mean square.")
+]
+_Schedule = Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")]
+_WeightDecay = Annotated[
+    float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
+]
+_LabelSmoothing = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        callback=below_1,
+        help="Share of the target that all classes get alike; the test loss is measured without.",
+    ),
+]
+_Augment = Annotated[
+    AugmentName,
+    typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+]
+_Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help=f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise.",
+    ),
+]
+_Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")]
+_Precision = Annotated[
+    Precision,
+    typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        file_okay=False,
+        help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
+    ),
+]
+_Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
+        "--epochs.",
+    ),
+]
+_Timeline = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        dir_okay=False,
+        help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
+    ),
+]
+_Timeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        callback=positive,
+        help="Give another worker up that gives no sign of life for so long.",
+    ),
+]
+
+#: The options that say what is trained and how; a checkpoint holds them.
+_HELD = ("model", "dataset", *DEFAULT, "seed", "device", "precision")
+
+
+class _Files(NamedTuple):
+    """What a training reads and writes."""
+
+    data_dir: Path | None
+    out: Path | None
+    resume: bool
+    timeline: Path | None
+
 
 @commands.command()
-def train(
+def train(  # noqa: PLR0913 (its options are the training's)
     context: typer.Context,
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
-    dataset: Annotated[
-        DatasetName | None,
-        typer.Option(
-            help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
-            "what --data-dir is known to hold.",
-            show_default=False,
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
-        ),
-    ] = None,
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
-    ] = 3,
-    batch_size: Annotated[int, count("Images per step.")] = 64,
-    optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
-    lr: Annotated[
-        float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")
-    ] = 3e-3,
-    schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
-    weight_decay: Annotated[
-        float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
-    ] = 0.0,
-    augment: Annotated[
-        AugmentName,
-        typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
-    ] = "none",
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
-    ] = 0,
+    dataset: _Dataset = None,
+    data_dir: _DataDir = None,
+    fast: _Fast = False,
+    epochs: _Epochs = DEFAULT["epochs"],
+    batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
+    optimizer: _Optimizer = DEFAULT["optimizer"],
+    lr: _Lr = DEFAULT["lr"],
+    beta1: _Beta1 = DEFAULT["beta1"],
+    beta2: _Beta2 = DEFAULT["beta2"],
+    schedule: _Schedule = DEFAULT["schedule"],
+    weight_decay: _WeightDecay = DEFAULT["weight_decay"],
+    label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
+    augment: _Augment = DEFAULT["augment"],
+    seed: _Seed = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
-    precision: Annotated[
-        Precision,
-        typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
-    ] = "float32",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            file_okay=False,
-            help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's "
-            "own.",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
-            "--epochs.",
-        ),
-    ] = False,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            callback=positive,
-            help="Give another worker up that gives no sign of life for so long.",
-        ),
-    ] = 30.0,
+    precision: _Precision = "float32",
+    out: _Out = None,
+    resume: _Resume = False,
+    timeline: _Timeline = None,
+    timeout: _Timeout = 30.0,
 ):
     """Train a network; write its checkpoint, history and curves.
 
@@ -117,6 +170,7 @@ def train(
     \b
     Examples:
       cnn-numba train
+      cnn-numba train --fast
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
       cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
@@ -129,81 +183,85 @@ def train(
       cnn-numba train --resume --out runs/slow
       torchrun --nproc-per-node 2 -m cnn_numba train
     """
+    values = locals()  # each option under its name
+    options = {name: getattr(values[name], "value", values[name]) for name in _HELD}
+    given = {name for name in _HELD if context.get_parameter_source(name).name == "COMMANDLINE"}
+    _check_of_adam(options, given, fast)
+    if fast:
+        options |= {name: value for name, value in differing(FAST).items() if name not in given}
+        given |= differing(FAST).keys()  # a checkpoint to go on with must be of this recipe too
+    _train_together(options, given, _Files(data_dir, out, resume, timeline), timeout)
+
+
+def _check_of_adam(options, given, fast):
+    """Refuse what only Adam has if another optimiser is asked for."""
+    if options["optimizer"] != "adam":
+        for name in [*["fast"] * fast, *sorted(given & {"beta1", "beta2"})]:
+            raise typer.BadParameter(
+                f"it is for adam, and the optimizer is {options['optimizer']}: leave one of the two out.",
+                param_hint=f"'--{name}'",
+            )
+
+
+def _train_together(options, given, files, timeout):
+    """Train with the workers that there are; `given` are the names of the options on the command line."""
     from cnn_numba.beyond.workers.joining import join
     from cnn_numba.beyond.workers.process_group import WorkersError
 
-    options = {
-        "model": model,
-        "dataset": dataset,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "optimizer": optimizer,
-        "lr": lr,
-        "schedule": schedule,
-        "weight_decay": weight_decay,
-        "augment": augment,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
-    }
     try:
         with join(timeout) as workers:
-            # Here, as some of them decide what the workers speak of next. Their devices are compared later.
-            workers.insist_equal(
-                {"resume": resume} | {name: value for name, value in options.items() if name != "device"}
-            )
-            if resume:
-                if out is None:
-                    network = _network(model.value, 1, "cpu", seed)
-                    out = _default_folder(network, load(_dataset_for(network, dataset), data_dir))
-                given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
-                # The others need not have the file.
-                options = chosen(workers.from_first(lambda: held_by(out / "checkpoint.npz", options, given)))
-            _train(options, data_dir, out, resume, workers, timeline)
+            # Here, as what the workers exchange next depends on some of them. Devices are compared later.
+            alike = {name: value for name, value in options.items() if name != "device"}
+            workers.insist_equal({"resume": files.resume, **alike})
+            if files.resume:
+                if files.out is None:
+                    network = _network(options["model"], 1, "cpu", options["seed"])
+                    data = load(_dataset_for(network, options["dataset"]), files.data_dir)
+                    files = files._replace(out=_default_folder(network, data))
+                path = files.out / "checkpoint.npz"
+                options = workers.from_first(lambda: held_by(path, options, given))  # only that one needs it
+            _train(options, files, workers)
     except WorkersError as error:
         raise CliError(error, at_once=True) from None
 
 
-def _train(options, data_dir, out, resume, workers, timeline):
+def _train(options, files, workers):
     """Train with the options of `train`, given or held by a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
     backend = backend_for(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.train.loop import fit
+    from cnn_numba.train.optim import OPTIMIZERS
 
     log = _line_printer() if workers.first else lambda line: None
-    network = _network(
-        options["model"].value,
-        _share_of(workers, options["batch_size"]),
-        backend,
-        options["seed"],
-        options["precision"].value,
-    )
-    data = load(_dataset_for(network, options["dataset"]), data_dir, log)
-    out = out or _default_folder(network, data)
-    if isinstance(data.train_images, Windows) and options["augment"].value != "none":
+    share = _share_of(workers, options["batch_size"])
+    network = _network(options["model"], share, backend, options["seed"], options["precision"])
+    data = load(_dataset_for(network, options["dataset"]), files.data_dir, log)
+    out = files.out or _default_folder(network, data)
+    if isinstance(data.train_images, Windows) and options["augment"] != "none":
         raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
+    means = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
+    rates = {"lr": options["lr"], "weight_decay": options["weight_decay"], **means[options["optimizer"]]}
+    optimizer = OPTIMIZERS[options["optimizer"]](network, **rates)
     log(_what_is_trained(network, data, backend, workers))
-    with _errors_in_a_line(out, data_dir, resume, workers):
+    log(f"recipe: {as_options(_worth_a_line(options))}")
+    with _errors_in_a_line(out, files, workers):
         history = fit(
             network,
             data,
-            _optimizer(network, options["optimizer"].value, options["lr"], options["weight_decay"]),
-            epochs=options["epochs"],
-            schedule=options["schedule"].value,
-            augment=options["augment"].value,
-            seed=options["seed"],
+            optimizer,
+            **{name: options[name] for name in ("epochs", "schedule", "augment", "label_smoothing", "seed")},
             out=out,
-            resume=resume,
+            resume=files.resume,
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
             progress=sys.stderr.isatty(),
             log=log,
-            **({"workers": workers} if workers.many or workers.run else {}),
-            **({"timeline": timeline} if timeline else {}),
+            workers=workers,
+            timeline=files.timeline,
         )
-    if not workers.first:
-        return
-    print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
-    print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
+    if workers.first:
+        print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
+        where = ("curves", "curves.png"), ("history", "history.json"), ("network", "checkpoint.npz")
+        print("; ".join(f"{what}: {out / file}" for what, file in where))
 
 
 def _share_of(workers, batch_size):
@@ -227,8 +285,15 @@ def _what_is_trained(network, data, backend, workers):
     )
 
 
+def _worth_a_line(options):
+    """Return the options that a training names when it begins: the main ones, and any without its default."""
+    recipe = {name: options[name] for name in DEFAULT}
+    names = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
+    return {name: value for name, value in recipe.items() if name in names}
+
+
 @contextlib.contextmanager
-def _errors_in_a_line(out, data_dir, resume, workers):
+def _errors_in_a_line(out, files, workers):
     """Say in a line why a training ends early and, if it can go on, with which command."""
     from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
@@ -236,21 +301,17 @@ def _errors_in_a_line(out, data_dir, resume, workers):
     try:
         yield
     except WorkersError as error:
-        again = (
-            f"; go on with: {command_to_resume(out, data_dir, workers)}"
-            if "last checkpoint is" in str(error)
-            else ""
-        )
+        again = f"; go on with: {command_to_resume(out, files.data_dir, workers)}" if error.saved else ""
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
-        how = command_to_resume(out, data_dir, workers)
-        # At once, as torch may abort a worker that ends while a thread of its own still waits.
+        how = command_to_resume(out, files.data_dir, workers)
+        # At once, as torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error if workers.first else "") from None
     except ValueError as error:
-        # Without --resume a ValueError is a fault of ours, and its traceback is wanted.
-        if not resume:
+        # Without --resume a ValueError is a fault of ours: let its traceback be seen.
+        if not files.resume:
             raise
         raise CliError(error) from None
 
@@ -284,7 +345,7 @@ def _dataset_for(network, dataset):
 
     None leaves it to the files which of the two MNISTs they are.
     """
-    name = dataset.value if dataset else _usual_dataset(network)
+    name = dataset or _usual_dataset(network)
     if network.input_shape != image_shape(name):
         raise typer.BadParameter(
             f"{network.name} takes samples of shape {network.input_shape}, but those of {name} have "
@@ -297,13 +358,6 @@ def _dataset_for(network, dataset):
             f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
         )
     return None if dataset is None and name == "mnist" else name
-
-
-def _optimizer(network, name, lr, weight_decay):
-    from cnn_numba.train.optim import OPTIMIZERS
-
-    momentum = {"momentum": 0.9} if name == "sgd" else {}
-    return OPTIMIZERS[name](network, lr=lr, weight_decay=weight_decay, **momentum)
 
 
 def _line_printer():

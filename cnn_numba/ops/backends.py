@@ -78,11 +78,11 @@ class Backend(NamedTuple):
         return DEVICE if self.on_device else HOST
 
     def empty(self, shape, dtype=None):
-        """Allocate an uninitialised array, of the backend's dtype unless told otherwise."""
+        """Allocate an uninitialised array; None is the backend's dtype."""
         return self.memory.empty(shape, dtype or self.dtype)
 
     def zeros(self, shape, dtype=None):
-        """Allocate an array of zeros, of the backend's dtype unless told otherwise."""
+        """Allocate an array of zeros; None is the backend's dtype."""
         return (device.zeros if self.on_device else np.zeros)(shape, dtype or self.dtype)
 
     def bring(self, array):
@@ -125,11 +125,8 @@ def register(
 ) -> None:
     """Add operations to the three backends, to be found as ``backend(name).ops.<operation>``.
 
-    Parameters
-    ----------
-    cpu, gpu, reference : callable
-        Imports the modules of one backend, and returns them by operation. It is called when an operation is
-        asked for that the core does not have.
+    Each argument imports the modules of one backend and returns them by operation; it is called when an
+    operation is asked for that the core does not have.
     """
     for name, load in (("cpu", cpu), ("gpu", gpu), ("reference", reference)):
         _ADDED[name].append(load)
@@ -179,13 +176,21 @@ def _cpu():
     from cnn_numba.ops.activation import cpu as activation
     from cnn_numba.ops.conv import cpu as conv
     from cnn_numba.ops.dense import cpu as dense
+    from cnn_numba.ops.fused import cpu as fused
     from cnn_numba.ops.gather import cpu as gather
     from cnn_numba.ops.loss import cpu as loss
     from cnn_numba.ops.pool import cpu as pool
     from cnn_numba.ops.update import cpu as update
 
     return dict(
-        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
+        activation=activation,
+        conv=conv,
+        dense=dense,
+        fused=fused,
+        gather=gather,
+        loss=loss,
+        pool=pool,
+        update=update,
     )
 
 

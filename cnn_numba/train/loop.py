@@ -6,7 +6,7 @@ from os import PathLike
 from cnn_numba.arguments import instance, settings, shown
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import ALONE, Alone
+from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.callbacks.base import Callbacks, Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
@@ -39,6 +39,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     graph: bool = True,
     scaler: Scaler | bool | None = None,
     augment: str = "none",
+    label_smoothing: float = 0.0,
     workers: Alone = ALONE,
     timeline: str | PathLike | None = None,
 ) -> list[dict[str, float]]:
@@ -46,18 +47,16 @@ def fit(  # noqa: PLR0913 (its options are the training's)
 
     Parameters
     ----------
-    model : Sequential
-    dataset : data.Dataset
+    model, dataset
     optimizer : Optimizer
         Its `lr` is the schedule's peak.
-    epochs : int
+    epochs, seed : int
+        The seed orders the training images.
     schedule : {"one-cycle", "cosine", "constant"}
-    seed : int
-        Orders the training images.
     out : path, optional
         A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
-        ``curves.png`` (in the end). When the first of them is written, those of an earlier run are moved to
-        ``earlier-1`` in the folder, or the next free number. Nothing is written without `out`.
+        ``curves.png`` (at the end). The files of an earlier run are moved to ``earlier-1`` in the folder, or
+        the next free number, when the first of these is written.
     resume : bool
         Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
         files again from it. With a constant schedule `epochs` may be more than before, or fewer.
@@ -67,30 +66,28 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         Called with a line of text for each epoch, and before something slow. A line that begins with
         "warning: " says that the training is too short or did not learn.
     on_step : callable, optional
-        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs. On the GPU
-        every such call waits for the loss, which costs most of its speed.
+        Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
     graph : bool
         On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
     scaler : LossScaler or bool, optional
-        Scales the gradients, and skips a step whose gradients are not finite. True makes one, None makes one
-        for a model in float16 only, and False trains without.
+        Scales the gradients, and skips a step whose gradients are not finite. True makes one, False trains
+        without, None makes one for a model in float16 only.
     augment : {"none", "crop", "crop-flip"}
-        Random changes of the training images, new in each epoch: moved by up to an eighth of their size, or
-        moved and mirrored.
+        Random changes of the training images, new in each epoch: moved by up to an eighth, or mirrored too.
+    label_smoothing : float
+        The share of the target that all classes get alike. The training loss has it, the test loss does not.
     workers : Workers, optional
-        What `beyond.workers.joining.join` yields. A batch is then that of all workers together: each calls
-        this with a model built for its share, ``workers.count(batch_size)``. Only the first one logs, reads
-        and writes.
+        What `beyond.workers.joining.join` yields. Each calls this with a model built for its share of a
+        batch, ``workers.count(batch_size)``. Only the first one logs, reads and writes.
     timeline : path, optional
         Where to write what each worker did when, in three steps. All have to be on one machine.
 
     Returns
     -------
     list of dict
-        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The
-        training figures are means over the epoch, while the model changed; `seconds` is the time
-        its training took, without the test. With a scaler also ``loss_scale``, at the epoch's end, and
-        ``skipped_steps``, in it.
+        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``: means over
+        the epoch, while the model changed, and the time without the test. With a scaler also ``loss_scale``,
+        at the epoch's end, and ``skipped_steps``, in it.
 
     Raises
     ------
@@ -100,8 +97,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     OSError
         If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
-        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
-        alone is no reason, for its loss is finite. The checkpoint stays the last good one.
+        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed. The checkpoint
+        stays the last good one.
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     WorkersError
@@ -111,7 +108,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     settings(resume=resume, progress=progress, graph=graph)
     if not workers.first:
         progress, log = False, None
-    plan = Plan(epochs, schedule, seed, augment, graph, out, resume)
+    plan = Plan(epochs, schedule, seed, augment, label_smoothing, graph, out, resume)
     times = Untimed() if timeline is None else extension("timeline")(timeline)
     run = Run(model, dataset, optimizer, plan, workers, scaler, times, log)
     callbacks = Callbacks(
@@ -155,14 +152,10 @@ def fit(  # noqa: PLR0913 (its options are the training's)
 
 
 def _check_types(model, dataset, optimizer, workers, functions):
-    for name, value, kind in (
-        ("model", model, Sequential),
-        ("dataset", dataset, Dataset),
-        ("optimizer", optimizer, Optimizer),
-    ):
-        instance(value, name, kind)
-    if not isinstance(workers, Alone):
-        raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
+    instance(model, "model", Sequential)
+    instance(dataset, "dataset", Dataset)
+    instance(optimizer, "optimizer", Optimizer)
+    check_workers(workers)
     for name, value in functions.items():
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be a function or None, got {shown(value)}")

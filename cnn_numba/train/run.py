@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import choice, integer
+from cnn_numba.arguments import choice, integer, settings
 from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -29,19 +29,14 @@ class Run:
 
     Attributes
     ----------
-    steps : HostSteps or DeviceSteps
     epoch, step : int
         How many epochs are finished, and how many steps of the next one.
-    history : list of dict
-        A line for each finished epoch.
     entry : dict
         The line of the epoch that is being measured.
     remarks : list of str
         What callbacks add to the text about that epoch.
     seconds : float
         How long the steps of this epoch have taken.
-    first_loss : float or None
-        Of the first step of all.
     order_state : dict
         Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
     resumed : bool
@@ -51,7 +46,7 @@ class Run:
     stop_asked, stop : bool
         Whether this worker asks to stop after the next step, and whether all stop here.
     exits : ExitStack
-        What is to be undone when the training ends, however it does.
+        What must be undone when the training ends, for whatever reason.
     """
 
     def __init__(
@@ -66,7 +61,9 @@ class Run:
         log: Callable[[str], object] | None,
     ) -> None:
         plan = plan._replace(
-            epochs=integer(plan.epochs, "epochs", minimum=1), seed=integer(plan.seed, "seed", maximum=None)
+            epochs=integer(plan.epochs, "epochs", minimum=1),
+            seed=integer(plan.seed, "seed", maximum=None),
+            label_smoothing=settings(label_smoothing=plan.label_smoothing)[0],
         )
         _check_fit_together(model, dataset, optimizer)
         choice(plan.schedule, "schedule", SCHEDULES)
@@ -76,7 +73,7 @@ class Run:
         self.scaler = scaler_for(model, scaler)
         self.out = None if plan.out is None else Path(plan.out)
         batch_size, classes = model.shapes[-1]
-        loss = CrossEntropyLoss(batch_size, classes, model.backend)
+        loss = CrossEntropyLoss(batch_size, classes, model.backend, plan.label_smoothing)
         how = augmentation(plan.augment, dataset.image_shape, plan.seed)
         part = workers.part(model, self.scaler, timeline)
         self.steps = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)

@@ -266,6 +266,16 @@ def test_a_layer_cannot_stand_in_a_model_twice():
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 
+def test_a_layer_allocates_what_it_needs_beside_its_output():
+    class Counting(ReLU):
+        def allocate(self):
+            self.counts = self.backend.zeros(self.out.shape[0], np.int32)
+
+    layer = Counting()
+    layer.build((3, 2), "reference", needs_grad_input=False)
+    assert (repr(layer), layer.counts.tolist(), layer.out.dtype) == ("Counting()", [0, 0, 0], np.float64)
+
+
 def test_wrong_construction_is_refused():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         mnist_cnn(batch_size=0)
@@ -292,6 +302,7 @@ INPUT_SHAPE = SHAPE | {TypeError: [5, *SHAPE[TypeError]]}
 FLAG = {TypeError: ["no", 1, None, NAN, -1, object()]}
 NUMBER = {TypeError: ["0.1", None, True, [0.1]], ValueError: [-0.1, NAN, INFINITY, -INFINITY, 10**400]}
 SHARE = NUMBER | {ValueError: [*NUMBER[ValueError], 1.5]}
+BELOW_1 = NUMBER | {ValueError: [*NUMBER[ValueError], 1]}
 BETAS = {
     TypeError: [0.9, "ab", None, (0.9,), (0.9, 0.99, 0.999), (0.9, "0.99"), (0.9, True)],
     ValueError: [(1.0, 0.9), (0.9, -0.1), (0.9, NAN)],
@@ -345,7 +356,7 @@ CONSTRUCTORS = [
     *((kind, {}, {"layers": LAYERS}) for kind in (Chain, Residual)),
     (
         *(CrossEntropyLoss, {"batch_size": 2, "classes": 3}),
-        {"batch_size": COUNT, "classes": COUNT, "device": DEVICE},
+        {"batch_size": COUNT, "classes": COUNT, "device": DEVICE, "label_smoothing": BELOW_1},
     ),
     (
         *(Sequential, {"layers": [Flatten()], "input_shape": (1, 2, 2)}),
