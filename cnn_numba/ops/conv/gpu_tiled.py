@@ -32,7 +32,7 @@ def _tile(window):
     down = uint32(window.out_h + TILE_H - 1) // TILE_H
     tile_row = uint32(cuda.blockIdx.x) // across
     column = uint32(cuda.blockIdx.x) % across
-    return tile_row // down, tile_row % down * TILE_H, column * TILE_W
+    return tile_row // down, uint32(tile_row % down * TILE_H), uint32(column * TILE_W)
 
 
 @cuda.jit(device=True)
@@ -61,7 +61,7 @@ def _load_patch(x, n, ic, top, left, patch_w, size, begin, shared):
     start = uint32(0)
     while start < size:
         i = uint32(start + _thread())
-        h, w = top + i // patch_w, uint32(left + i % patch_w)
+        h, w = uint32(top + i // patch_w), uint32(left + i % patch_w)
         if i < size:
             value = float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
@@ -111,12 +111,12 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
     shared = cuda.shared.array(0, float32)
     sums = cuda.local.array(CHANNELS, float32)
     kernel_h, kernel_w = uint32(window.kernel_h), uint32(window.kernel_w)
-    stride_h, stride_w = window.stride_h, window.stride_w
+    stride_h, stride_w = uint32(window.stride_h), uint32(window.stride_w)
 
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
     n, tile_h, tile_w = _tile(window)
-    top, left = uint32(tile_h * stride_h - window.padding_h), tile_w * stride_w - window.padding_w
-    oh, ow, out_channels = tile_h + ty, uint32(tile_w + tx), uint32(weight.shape[0])
+    top, left = uint32(tile_h * stride_h - window.padding_h), uint32(tile_w * stride_w - window.padding_w)
+    oh, ow, out_channels = uint32(tile_h + ty), uint32(tile_w + tx), uint32(weight.shape[0])
     first_channel = uint32(cuda.blockIdx.y) * CHANNELS
 
     weights_size = uint32(CHANNELS * kernel_h * kernel_w)
