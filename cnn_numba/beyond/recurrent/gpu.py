@@ -124,7 +124,7 @@ def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
     i = uint32(cuda.grid(1))
     hidden = uint32(h.shape[1])
     n, j = i // hidden, i % hidden
-    if n < h.shape[0]:
+    if n < uint32(h.shape[0]):
         at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate = _sigmoid(gates[n, t, j] + added[n, j])
         forget_gate = _sigmoid(gates[n, t, at_f] + added[n, at_f])
@@ -195,7 +195,7 @@ def lstm_cell_backward_kernel(
     i = uint32(cuda.grid(1))
     hidden, one = uint32(grad_h.shape[1]), float32(1)
     n, j = i // hidden, i % hidden
-    if n < grad_h.shape[0]:
+    if n < uint32(grad_h.shape[0]):
         at_f, at_g, at_o = j + hidden, j + 2 * hidden, j + 3 * hidden
         input_gate, forget_gate = gates[n, t, j], gates[n, t, at_f]
         content, output_gate = gates[n, t, at_g], gates[n, t, at_o]
