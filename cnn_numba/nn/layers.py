@@ -436,14 +436,20 @@ class Linear(Layer):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        self.ops.linear_backward_weight(grad_output, self.x, grad_weight=self.grad_weight, **self._rounding)
-        self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
-        if not self.needs_grad_input:
-            return None
-        grad_input = self._grad_input_like(grad_output)
-        return self.ops.linear_backward_input(
-            grad_output, self.weight, grad_input=grad_input, **self._rounding
-        )
+        grad_input = self._grad_input_like(grad_output) if self.needs_grad_input else None
+        self._write_gradients(grad_output, grad_input)
+        return grad_input
+
+    def _write_gradients(self, grad_output, grad_input):
+        """Write the gradients of weight and bias, and that of the input if an array is given for it."""
+        of_bias, options = {"grad_bias": self.grad_bias}, {"grad_weight": self.grad_weight, **self._rounding}
+        if grad_input is None:
+            self.ops.linear_backward_weight(grad_output, self.x, **options)
+            self.ops.linear_backward_bias(grad_output, **of_bias)
+        else:
+            self.ops.linear_backward(
+                grad_output, self.x, self.weight, grad_input=grad_input, **of_bias, **options
+            )
 
 
 class _Activation(Layer):

@@ -1,4 +1,4 @@
-"""How the `cpu` backends compile and run: the three decorators they share."""
+"""How the `cpu` backends compile and run: the decorators they share."""
 
 import contextlib
 import functools
@@ -51,7 +51,7 @@ def _folder(name):
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
-_SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
+_SHARED = ("blocks.py", "elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
 _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
 
@@ -140,5 +140,7 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 
 serial_jit = _cached("serial")
+# For what is given vectors in registers, which a call would put into memory.
+inline_jit = _cached("inline", forceinline=True)
 parallel_jit = _cached("parallel", parallel=True)
 exact_jit = _cached("exact", EXACT)

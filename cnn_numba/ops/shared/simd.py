@@ -5,12 +5,18 @@ registers, which is what a fast matrix product needs. Numba has no vector type e
 module adds one: `load` and `store` move `WIDTH` consecutive floats, and `multiply_add` multiplies
 a vector by a number and adds another vector. LLVM turns each into one instruction.
 
+`vectors` makes an array of vectors. Where every index into it is a constant once loops of constant length
+are unrolled, LLVM keeps it in registers; a function that is given one must be an `inline_jit`.
+
 Indices are trusted: nothing is bounds-checked, and a negative index does not wrap around.
 """
 
+import operator
+
 from llvmlite import binding, ir
 from numba import types
-from numba.extending import intrinsic, models, register_model
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
 
 #: Floats per vector: one AVX-512 register, else one AVX2 register (two NEON registers on ARM).
 WIDTH = 16 if binding.get_host_cpu_features().get("avx512f") else 8
@@ -76,3 +82,61 @@ def multiply_add(typing_context, number, vector, addend):
         return builder.fadd(product, args[2], flags=["contract"])
 
     return _vector(number, vector, addend), generate
+
+
+class _Vectors(types.Type):
+    def __init__(self):
+        super().__init__(name=f"float32x{WIDTH}[]")
+
+
+@register_model(_Vectors)
+class _VectorsModel(models.PrimitiveModel):
+    def __init__(self, manager, numba_type):
+        super().__init__(manager, numba_type, _LLVM_VECTOR.as_pointer())
+
+
+_vectors = _Vectors()
+
+
+@intrinsic(prefer_literal=True)
+def vectors(typing_context, count):
+    """Return an array of vectors; `count` is a constant."""
+    size = count.literal_value
+
+    def generate(context, builder, signature, args):
+        return cgutils.alloca_once(builder, _LLVM_VECTOR, size=size)
+
+    return _vectors(count), generate
+
+
+def _element(context, builder, signature, args):
+    return builder.gep(args[0], [context.cast(builder, args[1], signature.args[1], types.intp)])
+
+
+@intrinsic
+def _get(typing_context, array, index):
+    def generate(context, builder, signature, args):
+        return builder.load(_element(context, builder, signature, args))
+
+    return _vector(array, index), generate
+
+
+@intrinsic
+def _set(typing_context, array, index, value):
+    def generate(context, builder, signature, args):
+        builder.store(args[2], _element(context, builder, signature, args))
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), generate
+
+
+@overload(operator.getitem)
+def _getitem(array, index):
+    if isinstance(array, _Vectors):
+        return lambda array, index: _get(array, index)
+
+
+@overload(operator.setitem)
+def _setitem(array, index, value):
+    if isinstance(array, _Vectors):
+        return lambda array, index, value: _set(array, index, value)
