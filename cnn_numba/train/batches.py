@@ -72,6 +72,7 @@ class HostBatches:
         self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
         self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = np.empty(model.batch_size, np.int32)
+        self.indices = np.empty(model.batch_size, np.int64)
 
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""
@@ -80,7 +81,9 @@ class HostBatches:
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
-        indices = self.order[first : first + count]
+        # Into one array: operations check an array that they have seen before faster.
+        indices = head(self.indices, count)
+        indices[:] = self.order[first : first + count]
         what = self.images, indices, self.mean, self.std
         if self.augmentation is None:
             x = gather_batch(*what, head(self.x, count))
