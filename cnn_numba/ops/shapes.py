@@ -295,9 +295,7 @@ def _window(sizes, stride, padding, kernel_size=None):
 
 
 HOST = Memory(check_array, np.empty, check_memory, _window, on_host=True)
-DEVICE = Memory(
-    check_device_array, lambda shape, dtype: device.empty(shape, dtype), check_memory, _window
-)
+DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dtype), check_memory, _window)
 
 
 def check_scratch(operation, scratch, shapes, integers=()):

@@ -17,13 +17,13 @@ from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.blocks import load_part, number, numbers, positive, store_part, transpose
 from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
-from cnn_numba.ops.shared.rounding import FLOAT32, nearest, round_all, rounding
-from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store, vectors
+from cnn_numba.ops.shared.rounding import FLOAT32, round_all, rounding
+from cnn_numba.ops.shared.simd import WIDTH, multiply_add, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS
 
 DEPTH = 256
-_PANEL = 2 * DEPTH  # vectors: two for each row
-_SUMS = 2 * TILE_ROWS
+# How many vectors: a panel, the sums of a tile, the rows of a tile where they are rounded.
+PANEL_VECTORS, TILE_VECTORS, ROW_VECTORS = 2 * DEPTH, 2 * TILE_ROWS, TILE_ROWS * DEPTH // WIDTH
 
 # From this many multiplications on, all cores beat one (measured): it takes some 50 us to wake the others.
 PARALLEL_FROM = 1 << 22
@@ -73,13 +73,21 @@ def _load_sums(out, start, pitch, last, width, sums):
 
 
 @inline_jit
-def _add_products(a, start, row_step, step, last, precision, panel, count, sums):
+def _copy_rows(a, start, row_step, step, last, count, rows):
+    """Copy the rows of `a` that a tile takes, the first from ``a[start]`` on, into `rows`, DEPTH apart."""
+    for r in range(TILE_ROWS):
+        for k in range(count):
+            rows[r * DEPTH + k] = number(a, start + min(r, last) * row_step + k * step)
+
+
+@inline_jit
+def _add_products(a, start, row_step, step, last, panel, count, sums):
     """Add to the sums of a tile the products of its rows of `a`, from ``a[start]`` on, with the panel."""
     for k in range(count):
         left, right = panel[2 * k], panel[2 * k + 1]
         for r in range(TILE_ROWS):
             # Past the last row, that one again: no special case for the tail.
-            x = nearest(number(a, start + min(r, last) * row_step + k * step), precision)
+            x = number(a, start + min(r, last) * row_step + k * step)
             sums[2 * r] = multiply_add(x, left, sums[2 * r])
             sums[2 * r + 1] = multiply_add(x, right, sums[2 * r + 1])
 
@@ -97,34 +105,28 @@ def _store_sums(sums, out, start, pitch, last, width, relu):
                 store_part(out, at, width - v * WIDTH, value)
 
 
-@inline_jit
-def _multiply_tile(a, start, row_step, step, last, precision, panel, count, sums):
-    """Do `_add_products` by a loop that knows if there is nothing to round."""
-    if precision == FLOAT32:
-        _add_products(a, start, row_step, step, last, FLOAT32, panel, count, sums)
-    else:
-        _add_products(a, start, row_step, step, last, precision, panel, count, sums)
-
-
 @serial_jit
-def _multiply_part(a, turn_a, b, turn_b, bias, relu, precision, out, part, parts):
-    """Do one of `parts` parts of ``out = A @ B + bias``; A is `a` or its transpose, and B so of `b`."""
+def _multiply_part(product, precision, part, parts):
+    """Do one of `parts` parts of a product: see `_product`."""
+    a, a_turned, b, b_turned, bias, relu, out = product
     if out.size == 0:
         return
     (rows, columns), pitch = out.shape, b.shape[1]
-    depth = b.shape[1] if turn_b else b.shape[0]
-    row_step, step = (1, a.shape[1]) if turn_a else (a.shape[1], 1)
+    depth = b.shape[1] if b_turned else b.shape[0]
+    row_step, step = (1, a.shape[1]) if a_turned else (a.shape[1], 1)
     a, b, out = a.reshape(a.size), b.reshape(b.size), out.reshape(out.size)
-    panel, sums = vectors(_PANEL), vectors(_SUMS)
-    tiles, across = _blocks(rows, TILE_ROWS), _blocks(columns, TILE_COLUMNS)
+    panel, sums = vectors(PANEL_VECTORS), vectors(TILE_VECTORS)
+    rounded = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH)
+    tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
+    across = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
     # Where there are more parts than columns of panels, several share one, each with some of the rows.
-    shares = _blocks(parts, across)
+    shares = (parts + across - 1) // across
     for task in range(part * across * shares // parts, (part + 1) * across * shares // parts):
         column, share = task // shares * TILE_COLUMNS, task % shares
         width = min(TILE_COLUMNS, columns - column)
         for first in range(0, max(depth, 1), DEPTH):
             count = min(DEPTH, depth - first)
-            if turn_b:
+            if b_turned:
                 _pack_columns(b, pitch, first, count, column, width, panel)
             else:
                 _pack_rows(b, pitch, first, count, column, width, panel)
@@ -136,54 +138,45 @@ def _multiply_part(a, turn_a, b, turn_b, bias, relu, precision, out, part, parts
                     _begin_sums(bias, column, sums)
                 else:
                     _load_sums(out, start, columns, last, width, sums)
-                from_a = row * row_step + first * step
-                _multiply_tile(a, from_a, row_step, step, last, precision, panel, count, sums)
+                at = row * row_step + first * step
+                if precision == FLOAT32:
+                    _add_products(a, at, row_step, step, last, panel, count, sums)
+                else:
+                    _copy_rows(a, at, row_step, step, last, count, rounded)
+                    round_all(rounded, precision)
+                    _add_products(rounded, 0, DEPTH, 1, last, panel, count, sums)
                 _store_sums(sums, out, start, columns, last, width, relu and first + count == depth)
 
 
 @serial_jit
-def _blocks(size, block):
-    return (size + block - 1) // block
+def _sum_rows_part(matrix, sums, part, parts):
+    """Sum the rows of a matrix, in one of `parts` parts of its columns."""
+    first, end = part * sums.size // parts, (part + 1) * sums.size // parts
+    sums[first:end] = 0
+    for row in range(matrix.shape[0]):
+        for column in range(first, end):
+            sums[column] += matrix[row, column]
 
 
 @parallel_jit
-def _multiply(a, turn_a, b, turn_b, bias, relu, precision, out, parts):
-    if parts == 1:
-        _multiply_part(a, turn_a, b, turn_b, bias, relu, precision, out, 0, 1)
-    else:
-        for part in prange(parts):
-            _multiply_part(a, turn_a, b, turn_b, bias, relu, precision, out, part, parts)
+def _on_all_cores(first, second, precision, matrix, sums, parts):
+    """Do two products and the sums of a matrix's rows, all cores together."""
+    for index in prange(parts):
+        part = np.int64(index)  # Numba counts without a sign here, which would be another function
+        _multiply_part(first, precision, part, parts)
+        _multiply_part(second, precision, part, parts)
+        _sum_rows_part(matrix, sums, part, parts)
 
 
-@serial_jit
-def _sum_rows(grad_output, grad_bias, part, parts):
-    """Sum the rows, in one of `parts` parts of the columns."""
-    first, end = part * grad_bias.size // parts, (part + 1) * grad_bias.size // parts
-    grad_bias[first:end] = 0
-    for n in range(grad_output.shape[0]):
-        for o in range(first, end):
-            grad_bias[o] += grad_output[n, o]
+_EMPTY, _NO_BIAS = np.empty((0, 0), np.float32), np.empty(0, np.float32)
 
 
-@serial_jit
-def _backward_part(grad_output, x, weight, none, precision, grad_input, grad_weight, grad_bias, part, parts):
-    _multiply_part(grad_output, True, x, False, none, False, precision, grad_weight, part, parts)
-    _multiply_part(grad_output, False, weight, False, none, False, precision, grad_input, part, parts)
-    _sum_rows(grad_output, grad_bias, part, parts)
+def _product(a, a_turned, b, b_turned, out, bias=_NO_BIAS, relu=False):
+    """Return ``out = A @ B + bias`` as kernels take it; A is `a` or its transpose, and so is B of `b`."""
+    return a, a_turned, b, b_turned, bias, relu, out
 
 
-@parallel_jit
-def _backward(grad_output, x, weight, none, precision, grad_input, grad_weight, grad_bias, parts):
-    if parts == 1:
-        _backward_part(grad_output, x, weight, none, precision, grad_input, grad_weight, grad_bias, 0, 1)
-    else:
-        for part in prange(parts):
-            _backward_part(
-                grad_output, x, weight, none, precision, grad_input, grad_weight, grad_bias, part, parts
-            )
-
-
-_NO_BIAS = np.empty(0, np.float32)
+_NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)
 
 
 def _parts(multiplications):
@@ -191,12 +184,20 @@ def _parts(multiplications):
     return 1 if multiplications < PARALLEL_FROM else numba.get_num_threads()
 
 
+def _multiply(product, depth, precision):
+    """Compute a product that sums over `depth` values."""
+    parts = _parts(product[-1].size * depth)
+    if parts == 1:
+        _multiply_part(product, rounding(precision), 0, 1)
+    else:
+        _on_all_cores(product, _NO_PRODUCT, rounding(precision), _EMPTY, _NO_BIAS, parts)
+
+
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32"):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`."""
     *_, out = checks.linear_forward(HOST, x, weight, bias, out, relu=relu, precision=precision)
     bias = _NO_BIAS if bias is None else bias
-    parts = _parts(x.size * weight.shape[0])
-    _multiply(x, False, weight, True, bias, bool(relu), rounding(precision), out, parts)
+    _multiply(_product(x, False, weight, True, out, bias, bool(relu)), x.shape[1], precision)
     return out
 
 
@@ -204,8 +205,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     arrays = grad_output, weight, grad_input
     *_, grad_input = checks.linear_backward_input(HOST, *arrays, precision=precision)
-    parts = _parts(grad_input.size * weight.shape[0])
-    _multiply(grad_output, False, weight, False, _NO_BIAS, False, rounding(precision), grad_input, parts)
+    _multiply(_product(grad_output, False, weight, False, grad_input), weight.shape[0], precision)
     return grad_input
 
 
@@ -213,15 +213,14 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     arrays = grad_output, x, grad_weight
     *_, grad_weight = checks.linear_backward_weight(HOST, *arrays, precision=precision)
-    parts = _parts(x.size * grad_output.shape[1])
-    _multiply(grad_output, True, x, False, _NO_BIAS, False, rounding(precision), grad_weight, parts)
+    _multiply(_product(grad_output, True, x, False, grad_weight), x.shape[0], precision)
     return grad_weight
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
     _, grad_bias = checks.linear_backward_bias(HOST, grad_output, grad_bias)
-    _sum_rows(grad_output, grad_bias, 0, 1)
+    _sum_rows_part(grad_output, grad_bias, 0, 1)
     return grad_bias
 
 
@@ -231,7 +230,15 @@ def linear_backward(
     """All three gradients, for which the other cores are woken once; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(HOST, *arrays, precision=precision)
-    parts = _parts(2 * x.size * weight.shape[0])
-    gradients = grad_input, grad_weight, grad_bias
-    _backward(grad_output, x, weight, _NO_BIAS, rounding(precision), *gradients, parts)
-    return gradients
+    products = (
+        _product(grad_output, True, x, False, grad_weight),
+        _product(grad_output, False, weight, False, grad_input),
+    )
+    precision, parts = rounding(precision), _parts(2 * x.size * weight.shape[0])
+    if parts == 1:
+        for product in products:
+            _multiply_part(product, precision, 0, 1)
+        _sum_rows_part(grad_output, grad_bias, 0, 1)
+    else:
+        _on_all_cores(*products, precision, grad_output, grad_bias, parts)
+    return grad_input, grad_weight, grad_bias

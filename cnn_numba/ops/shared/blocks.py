@@ -118,7 +118,11 @@ def transpose(typing_context, block):
 
 
 def _swapped(builder, upper, lower, distance):
+    """Swap the right quarters of the upper rows' squares with the left ones of the lower rows'."""
     lanes = np.arange(WIDTH)
     right = lanes & distance != 0
-    for pick in (np.where(right, lanes - distance + WIDTH, lanes), np.where(right, lanes + WIDTH, lanes + distance)):
+    # Numbers from WIDTH on are lanes of the lower row.
+    above = np.where(right, lanes - distance + WIDTH, lanes)
+    below = np.where(right, lanes + WIDTH, lanes + distance)
+    for pick in (above, below):
         yield builder.shuffle_vector(upper, lower, ir.Constant(_LANES, pick.tolist()))
