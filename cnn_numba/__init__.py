@@ -1,7 +1,7 @@
 """A CNN from looped convolution to trained network, on kernels written by hand in Numba.
 
 Importing the package selects what kernels run on: a GPU, else the emulated one, else the simulator;
-`cnn_numba.device.describe()` tells. The names stand in the order the course introduces them.
+`cnn_numba.device.describe()` says which. The names stand in the order the course introduces them.
 """
 
 # First of all: this decides what numba.cuda will be, and everything below imports numba.

@@ -1,5 +1,6 @@
 """Arguments that are no arrays: what each may be, and how a message shows a value.
 
+A function here returns a value once it is right; else its TypeError or ValueError calls the value by `name`.
 A setting means the same in every backend, and in the layers and optimisers that pass it on: `SETTINGS` says
 it once. Everything may import this, the references too; it imports NumPy only.
 """
@@ -75,16 +76,7 @@ def shown(value: object) -> str:
 
 
 def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS) -> int:
-    """Return `value` as an int.
-
-    Parameters
-    ----------
-    value : int
-        Of any integer type, NumPy's too; a bool is none.
-    name : str
-        What to call it in an error.
-    minimum, maximum : int
-        The smallest and the largest value allowed; a maximum of None allows any.
+    """Return `value` as an int, whatever its integer type; a bool is refused. A maximum of None allows any.
 
     Examples
     --------
@@ -127,9 +119,7 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")
     ((3, 3), (1, 2))
     """
-    if (
-        type(value) is int and minimum <= value <= MOST_ELEMENTS
-    ):  # nearly always: the rest takes a microsecond
+    if type(value) is int and minimum <= value <= MOST_ELEMENTS:  # mostly; the rest takes a microsecond
         return value, value
     kind = "an int or a pair of ints"
     entries = value if isinstance(value, (tuple, list)) else (value, value)
@@ -146,15 +136,7 @@ def sizes(
     minimum: int = 0,
     maximum: int | None = MOST_ELEMENTS,
 ) -> tuple[int, ...]:
-    """Return a shape as a tuple of int.
-
-    Parameters
-    ----------
-    value : sequence of int
-    axes : str, optional
-        What its entries mean, such as ``"(N, C, H, W)"``; None stands for one or more axes of any meaning.
-    name, minimum, maximum
-        As for `integer`.
+    """Return a shape as a tuple of int; without `axes` it has one or more of any meaning.
 
     Examples
     --------
@@ -172,18 +154,9 @@ def sizes(
 def number(
     value: Any, name: str, low: float = 0.0, high: float = LARGEST, without: Collection[float] = ()
 ) -> float:
-    """Return `value` as a plain float.
+    """Return `value` as a plain float, whatever its real type; a bool is refused.
 
-    Parameters
-    ----------
-    value : float
-        Of any real type, NumPy's too; a bool is none.
-    name : str
-        As for `integer`.
-    low, high : float
-        The smallest and the largest value allowed.
-    without : collection of float
-        Which of the two are not allowed themselves.
+    It must lie between `low` and `high`, which are allowed themselves unless they are in `without`.
 
     Examples
     --------
@@ -299,11 +272,6 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
 
 def settings(**values: Any) -> tuple[Any, ...]:
     """Return settings as plain numbers, once each is known to be what `SETTINGS` says of its name.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one is of the wrong type, or out of range; NaN always is.
 
     Examples
     --------

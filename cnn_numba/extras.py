@@ -20,19 +20,9 @@ class MissingPackage(ImportError):
 
 
 def need(package: str, purpose: str) -> None:
-    """Insist that a package is installed; nothing is imported.
+    """Insist that a package, torch, torchvision or one of `ROADS`, is installed; nothing is imported.
 
-    Parameters
-    ----------
-    package : str
-        ``"torch"``, ``"torchvision"`` or one of `ROADS`.
-    purpose : str
-        What needs it, as the message begins.
-
-    Raises
-    ------
-    MissingPackage
-        If it is not there.
+    `purpose` is what needs it, as the message of MissingPackage begins.
 
     Examples
     --------

@@ -26,6 +26,7 @@ _COMPILER = {
 _LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
 class Gpu(NamedTuple):
@@ -47,6 +48,8 @@ class Driver(NamedTuple):
     """The driver's own version, such as "580.65.06"."""
     problem: str | None
     """Why there is no GPU to use, in a few words; None if there is one."""
+    broken: bool = False
+    """Whether the driver fails, and does not just find no GPU."""
 
 
 def _open_library(names):
@@ -98,9 +101,8 @@ def driver() -> Driver:
     if status == 0:
         status = cuda.cuDeviceGetCount(ctypes.byref(count))
     if status != 0:
-        return Driver(
-            (), supported, _driver_version(), f"the NVIDIA driver answers {_error_name(cuda, status)}"
-        )
+        problem = f"the NVIDIA driver answers {_error_name(cuda, status)}"
+        return Driver((), supported, _driver_version(), problem, broken=status != _NO_DEVICE)
     if count.value == 0:
         return Driver((), supported, _driver_version(), "the NVIDIA driver sees no GPU")
     gpus = tuple(_gpu(cuda, ordinal) for ordinal in range(count.value))

@@ -9,7 +9,7 @@ import typer
 from cnn_numba import load
 from cnn_numba.cli.shared import DatasetName, ModelName
 from cnn_numba.cli.train import _dataset_for
-from cnn_numba.data import files
+from cnn_numba.data import sources
 from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.nn import models
 
@@ -19,14 +19,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "adding-a-model.md"
 def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
-    before = dict(models.MODELS), dict(files.SOURCES)
+    before = dict(models.MODELS), dict(sources.SOURCES)
     blocks = re.findall(r"^```python\n(.+?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     namespace = {"__name__": "page"}
     try:
         for number, block in enumerate(blocks):
             exec(compile(block, f"{PAGE.name}, block {number}", "exec"), namespace)
     finally:
-        for table, entries in zip((models.MODELS, files.SOURCES), before, strict=True):
+        for table, entries in zip((models.MODELS, sources.SOURCES), before, strict=True):
             table.clear()
             table.update(entries)
     said = capsys.readouterr().out
@@ -37,24 +37,23 @@ def test_the_page_is_followed(tmp_path, monkeypatch, capsys):
 
 def test_a_set_of_ones_own_is_asked_for_by_its_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
-    source = files.Source("Day and night", "day-and-night", (3, 32, 32), 0.5, 0.3, ("day", "night"))
-    monkeypatch.setitem(files.SOURCES, "day-and-night", source)
+    source = sources.Source("Day and night", "day-and-night", (3, 32, 32), 0.5, 0.3, ("day", "night"))
+    monkeypatch.setitem(sources.SOURCES, "day-and-night", source)
     with pytest.raises(
-        files.DataError, match=r"^Day and night is not here; .* day-and-night in it: --data-dir"
+        sources.DataError, match=r"^Day and night is not here; .* day-and-night in it: --data-dir"
     ):
         load("day-and-night")
 
 
 def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch):
-    source = files.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
-    monkeypatch.setitem(files.SOURCES, "made-pictures", source)
-    chosen = DatasetName("made-pictures")
+    source = sources.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
+    monkeypatch.setitem(sources.SOURCES, "made-pictures", source)
     with pytest.raises(
         typer.BadParameter, match="cifar_convnet tells 10 kinds apart, but made-pictures has 12"
     ):
-        _dataset_for(models.cifar_convnet(1), chosen)
+        _dataset_for(models.cifar_convnet(1), "made-pictures")
 
 
 def test_the_command_line_offers_what_is_entered():
     assert {name.value for name in ModelName} == set(models.MODELS)
-    assert {name.value for name in DatasetName} == {*files.SOURCES, *OTHER_SOURCES}
+    assert {name.value for name in DatasetName} == {*sources.SOURCES, *OTHER_SOURCES}

@@ -104,6 +104,7 @@ CALLS = {
     "evaluate labels": lambda value: evaluate(network(), IMAGES, value),
     "evaluate mean": lambda value: evaluate(network(), IMAGES, LABELS, value),
     "evaluate std": lambda value: evaluate(network(), IMAGES, LABELS, 0.0, value),
+    "evaluate workers": lambda value: evaluate(network(), IMAGES, LABELS, workers=value),
     "forward training": lambda value: network().forward(np.zeros((1, 1, 2, 2), np.float32), value),
     "forward x": lambda value: network().forward(value),
     "SGD model": SGD,

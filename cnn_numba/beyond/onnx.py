@@ -1,7 +1,7 @@
 """Networks as ONNX graphs, which other programs run: ONNX Runtime, TensorRT, browsers, phones.
 
-ONNX says what is computed, by the names of operations, and holds the parameters. How it is computed is the
-business of whoever runs it. A function below for each layer says it; `to_onnx` strings them together.
+ONNX says what is computed, by the names of operations, and holds the parameters; the program that runs it
+decides how. `_WRITERS` says for each layer what it is there, and `to_onnx` strings them together.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.Mo
     model : Sequential
     pixels : pair (mean, std), optional
         Let the graph take raw pixels, uint8, and normalise them itself: with the mean and standard deviation
-        of pixels between 0 and 1, each a number or one for each channel, as `gather_batch` does. Nobody who
-        runs the file can then forget to, or take other numbers.
+        of pixels between 0 and 1, each a number or one for each channel, as `gather_batch` does.
 
     Returns
     -------
@@ -61,9 +60,7 @@ def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.Mo
     MissingPackage
         If onnx is not installed.
     UnsupportedLayer
-        If there is a layer of a kind that is not known here; the message names it.
-    ValueError
-        If `pixels` are given for a network that takes none, or do not fit its channels.
+        If a layer is of a kind that is not known here.
 
     Examples
     --------
@@ -154,58 +151,19 @@ class _Graph:
         return self.add("Reshape", name, x, self.constant(f"{name}.shape", np.array(shape, np.int64)))
 
 
-def _conv(graph, layer, x):
-    parameters = graph.parameters(layer, "weight", "bias")
-    return graph.add("Conv", layer.name, x, *parameters, **_window(layer))
+def _node(operation, *keys, attributes=lambda layer: {}):
+    """Return what writes a layer as one node, with those of its parameters that `keys` name."""
+
+    def write(graph, layer, x):
+        parameters = graph.parameters(layer, *keys)
+        return graph.add(operation, layer.name, x, *parameters, **attributes(layer))
+
+    return write
 
 
-def _window(layer):
+def _window(layer, **others):
     """Return the attributes of a window; ONNX pads each end of each axis by itself."""
-    return {"kernel_shape": layer.kernel_size, "strides": layer.stride, "pads": 2 * layer.padding}
-
-
-def _max_pool(graph, layer, x):
-    return graph.add("MaxPool", layer.name, x, **_window(layer))
-
-
-def _avg_pool(graph, layer, x):
-    return graph.add("AveragePool", layer.name, x, **_window(layer), count_include_pad=1)
-
-
-def _flatten(graph, layer, x):
-    return graph.add("Flatten", layer.name, x, axis=1)
-
-
-def _linear(graph, layer, x):
-    return graph.add("Gemm", layer.name, x, *graph.parameters(layer, "weight", "bias"), transB=1)
-
-
-def _token_linear(graph, layer, x):
-    return graph.product(layer.name, x, layer.weight, layer.bias)
-
-
-def _elementwise(operation):
-    return lambda graph, layer, x: graph.add(operation, layer.name, x)
-
-
-def _batch_norm(graph, layer, x):
-    keys = "weight", "bias", "running_mean", "running_var"
-    parameters = graph.parameters(layer, *keys)
-    return graph.add("BatchNormalization", layer.name, x, *parameters, epsilon=layer.eps)
-
-
-def _layer_norm(graph, layer, x):
-    parameters = graph.parameters(layer, "weight", "bias")
-    axis = -len(layer.normalized_shape)
-    return graph.add("LayerNormalization", layer.name, x, *parameters, axis=axis, epsilon=layer.eps)
-
-
-def _rows(graph, layer, x):
-    return graph.reshape(layer.name, x, 0, *layer.output_shape(layer.input_shape)[1:])
-
-
-def _flatten_tokens(graph, layer, x):
-    return graph.reshape(layer.name, x, -1, layer.input_shape[2])
+    return {"kernel_shape": layer.kernel_size, "strides": layer.stride, "pads": 2 * layer.padding, **others}
 
 
 def _lstm(graph, layer, x):
@@ -265,30 +223,32 @@ def _chain(graph, layer, x):
     return x
 
 
-def _residual(graph, layer, x):
-    return graph.add("Add", layer.name, x, _chain(graph, layer, x))
-
-
 # By the exact type: a subclass may compute something else.
 _WRITERS: dict[type[Layer], Callable] = {
-    layers.Conv2d: _conv,
-    layers.MaxPool2d: _max_pool,
-    layers.AvgPool2d: _avg_pool,
-    layers.Flatten: _flatten,
-    layers.Linear: _linear,
-    layers.ReLU: _elementwise("Relu"),
-    layers.Sigmoid: _elementwise("Sigmoid"),
-    layers.Tanh: _elementwise("Tanh"),
-    BatchNorm2d: _batch_norm,
-    LayerNorm: _layer_norm,
-    Rows: _rows,
+    layers.Conv2d: _node("Conv", "weight", "bias", attributes=_window),
+    layers.MaxPool2d: _node("MaxPool", attributes=_window),
+    layers.AvgPool2d: _node("AveragePool", attributes=lambda layer: _window(layer, count_include_pad=1)),
+    layers.Flatten: _node("Flatten", attributes=lambda layer: {"axis": 1}),
+    layers.Linear: _node("Gemm", "weight", "bias", attributes=lambda layer: {"transB": 1}),
+    layers.ReLU: _node("Relu"),
+    layers.Sigmoid: _node("Sigmoid"),
+    layers.Tanh: _node("Tanh"),
+    BatchNorm2d: _node(
+        *("BatchNormalization", "weight", "bias", "running_mean", "running_var"),
+        attributes=lambda layer: {"epsilon": layer.eps},
+    ),
+    LayerNorm: _node(
+        *("LayerNormalization", "weight", "bias"),
+        attributes=lambda layer: {"axis": -len(layer.normalized_shape), "epsilon": layer.eps},
+    ),
+    Rows: lambda graph, layer, x: graph.reshape(layer.name, x, 0, *layer.output_shape(layer.input_shape)[1:]),
     LSTM: _lstm,
-    layers.GELU: _elementwise("Gelu"),
-    transformer.TokenLinear: _token_linear,
-    transformer.FlattenTokens: _flatten_tokens,
+    layers.GELU: _node("Gelu"),
+    transformer.TokenLinear: lambda graph, layer, x: graph.product(layer.name, x, layer.weight, layer.bias),
+    transformer.FlattenTokens: lambda graph, layer, x: graph.reshape(layer.name, x, -1, layer.input_shape[2]),
     Embedding: _embedding,
     MultiHeadAttention: _attention,
     transformer.Chain: _chain,
-    transformer.Residual: _residual,
+    transformer.Residual: lambda graph, layer, x: graph.add("Add", layer.name, x, _chain(graph, layer, x)),
     transformer.TransformerBlock: _chain,
 }

@@ -23,9 +23,6 @@ class TokenLinear(Linear):
     (8, 32, 256)
     """
 
-    def __repr__(self):
-        return f"TokenLinear({self.in_features}, {self.out_features})"
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, out_features)."""
         if len(input_shape) != 3 or input_shape[2] != self.in_features:
@@ -52,7 +49,7 @@ class TokenLinear(Linear):
 
 
 class FlattenTokens(View):
-    """Make each place a row of its own, (N, T, C) -> (N * T, C).
+    """Make each place a row, (N, T, C) -> (N * T, C).
 
     Examples
     --------
@@ -134,6 +131,7 @@ class Residual(Chain):
     """
 
     kind = "residual"
+    operation = "activation"
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input, which must be that of the last layer's output."""
@@ -148,7 +146,6 @@ class Residual(Chain):
         """Allocate the two sums, and let each layer allocate what it needs."""
         Layer.build(self, input_shape, device, needs_grad_input)
         super().build(input_shape, device, needs_grad_input)
-        self.ops = self.backend.ops.activation
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Add what the layers make of the batch to it."""

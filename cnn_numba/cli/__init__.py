@@ -85,7 +85,7 @@ def _run(arguments):
         return 130
 
 
-# What a full disk answers, or a pipe that nobody reads any more.
+# The errors of a full disk, and of a pipe without a reader.
 _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 

@@ -53,7 +53,7 @@ def _record(path, function, **options):
 
 def _measured(device):
     """Return the backend to measure; to ask for the GPU where there is none is a wrong argument."""
-    return backend_for(device, "there is none to measure ({})", timed=True)
+    return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
 @commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")

@@ -37,13 +37,7 @@ def doctor():
 
 
 def examine():
-    """Look at Python, the packages, what kernels run on, the CPU and the data.
-
-    Yields
-    ------
-    Finding
-        As soon as it is known: to import what is looked at takes time.
-    """
+    """Yield what is found of Python, packages, GPU, CPU and data, as it is known: imports take time."""
     yield _python()
     yield _packages()
     yield _torchvision()
@@ -56,14 +50,6 @@ def examine():
 
 def report(findings):
     """Return findings as text: a line each, and below it how to repair what is wrong or get what is optional.
-
-    Parameters
-    ----------
-    findings : list of Finding
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -104,10 +90,9 @@ def _packages():
         return Finding("packages", False, "cnn-numba is not installed", extras.install())
     requirements = [*{r.name: r for r in requirements}.values()]
     wrong = [
-        requirement
-        for requirement in requirements
-        if not (version := installed(requirement.name))
-        or not requirement.specifier.contains(version, prereleases=True)
+        r
+        for r in requirements
+        if not (version := installed(r.name)) or not r.specifier.contains(version, prereleases=True)
     ]
     if not wrong:
         return Finding("packages", True, ", ".join(f"{r.name} {installed(r.name)}" for r in requirements))
@@ -135,7 +120,8 @@ def _torchvision():
     except Exception as error:
         # Whatever is raised while a half-fitting pair is imported; the first line is enough.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return Finding("torchvision", False, f"does not import: {reason}", _together())
+        fix = "pip install --force-reinstall torch torchvision  (both from the same index)"
+        return Finding("torchvision", False, f"does not import: {reason}", fix)
     return Finding("torchvision", True, f"{torchvision.__version__} with torch {installed('torch')}, imports")
 
 
@@ -145,10 +131,6 @@ def _roads():
         text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 15 and 15b)"
         return Finding("roads", True, text, extras.command(missing[0]))
     return Finding("roads", True, f"{', '.join(extras.ROADS)} are installed")
-
-
-def _together():
-    return "pip install --force-reinstall torch torchvision  (both from the same index)"
 
 
 def _numba_cuda():
@@ -173,5 +155,5 @@ def _mnist():
             return Finding("MNIST", True, "not here yet: the first training downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:
-        return Finding("MNIST", False, *str(error).split("; ", 1))
+        return Finding("MNIST", False, error.problem, error.fix)
     return Finding("MNIST", True, f"{len(mnist.train_images)} + {len(mnist.test_images)} images")

@@ -4,17 +4,10 @@ import os
 import shlex
 import shutil
 import sys
-from enum import Enum
 from pathlib import Path
 
 from cnn_numba.arguments import shown
-from cnn_numba.cli.shared import CHOICES, CliError, Device
-
-
-def chosen(options):
-    """Return options as `train` has them, from their values."""
-    choices = {**CHOICES, "device": Device}
-    return {name: choices[name](value) if name in choices else value for name, value in options.items()}
+from cnn_numba.cli.shared import CHOICES, CliError
 
 
 def held_by(path, options, given):
@@ -40,24 +33,20 @@ def held_by(path, options, given):
             raise CliError(
                 f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
             )
-        held[name] = choice(held[name])
     # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
-    held["device"] = Device("cpu" if held["device"] == "cpu" else "auto")
+    held["device"] = "cpu" if held["device"] == "cpu" else "auto"
     free = {"epochs", "device"}
     contradicting = [name for name in options if name in given - free and options[name] != held[name]]
     if contradicting:
         before, now = (
-            " ".join(_as_option(name, values[name]) for name in contradicting) for values in (held, options)
+            " ".join(f"--{name.replace('_', '-')} {values[name]}" for name in contradicting)
+            for values in (held, options)
         )
         raise CliError(
             f"{path} was trained with {before}, not {now}: leave that out to go on with it, or train anew "
             "without --resume"
         )
     return held | {name: options[name] for name in given & free}
-
-
-def _as_option(name, value):
-    return f"--{name.replace('_', '-')} {value.value if isinstance(value, Enum) else value}"
 
 
 def own_name():
@@ -72,12 +61,11 @@ def own_name():
 
 def command_to_resume(out, data_dir, workers):
     """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
-    options = []
+    again = ["train", "--resume"]
     if out != Path("runs/mnist_cnn"):
-        options += ["--out", str(out)]
+        again += ["--out", str(out)]
     if data_dir is not None:
-        options += ["--data-dir", str(data_dir)]
-    again = ["train", "--resume", *options]
+        again += ["--data-dir", str(data_dir)]
     here = os.environ.get("LOCAL_WORLD_SIZE")
     if not workers.many:
         return shlex.join([own_name(), *again])

@@ -87,7 +87,7 @@ def countable(value):
 def backend_for(device, without_gpu, timed=False):
     """Return the backend to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
     try:
-        return choose(device.value, timed)
+        return choose(device, timed)
     except NoGpu as error:
         raise typer.BadParameter(f"gpu: {without_gpu.format(error)}.", param_hint="'--device'") from None
 

@@ -3,12 +3,12 @@
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from cnn_numba.beyond.text.data import Windows
-from cnn_numba.cli.resume import chosen, command_to_resume, held_by
+from cnn_numba.cli.resume import command_to_resume, held_by
 from cnn_numba.cli.shared import (
     OPTIONS,
     AugmentName,
@@ -32,82 +32,99 @@ from cnn_numba.nn.models import MODELS
 
 commands = typer.Typer(**OPTIONS)
 
+_Dataset = Annotated[
+    DatasetName | None,
+    typer.Option(
+        help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
+        "what --data-dir is known to hold.",
+        show_default=False,
+    ),
+]
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
+    ),
+]
+_Epochs = Annotated[
+    int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
+]
+_Lr = Annotated[float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")]
+_WeightDecay = Annotated[
+    float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
+]
+_Augment = Annotated[
+    AugmentName,
+    typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+]
+_Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")]
+_Precision = Annotated[
+    Precision,
+    typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        file_okay=False,
+        help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
+    ),
+]
+_Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
+        "--epochs.",
+    ),
+]
+_Timeline = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        dir_okay=False,
+        help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
+    ),
+]
+_Timeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        callback=positive,
+        help="Give another worker up that gives no sign of life for so long.",
+    ),
+]
+
+
+class _Files(NamedTuple):
+    """What a training reads and writes."""
+
+    data_dir: Path | None
+    out: Path | None
+    resume: bool
+    timeline: Path | None
+
 
 @commands.command()
 def train(
     context: typer.Context,
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
-    dataset: Annotated[
-        DatasetName | None,
-        typer.Option(
-            help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
-            "what --data-dir is known to hold.",
-            show_default=False,
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
-        ),
-    ] = None,
-    epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
-    ] = 3,
+    dataset: _Dataset = None,
+    data_dir: _DataDir = None,
+    epochs: _Epochs = 3,
     batch_size: Annotated[int, count("Images per step.")] = 64,
     optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
-    lr: Annotated[
-        float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")
-    ] = 3e-3,
+    lr: _Lr = 3e-3,
     schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
-    weight_decay: Annotated[
-        float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
-    ] = 0.0,
-    augment: Annotated[
-        AugmentName,
-        typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
-    ] = "none",
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")
-    ] = 0,
+    weight_decay: _WeightDecay = 0.0,
+    augment: _Augment = "none",
+    seed: _Seed = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
-    precision: Annotated[
-        Precision,
-        typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
-    ] = "float32",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            file_okay=False,
-            help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's "
-            "own.",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
-            "--epochs.",
-        ),
-    ] = False,
-    timeline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            callback=positive,
-            help="Give another worker up that gives no sign of life for so long.",
-        ),
-    ] = 30.0,
+    precision: _Precision = "float32",
+    out: _Out = None,
+    resume: _Resume = False,
+    timeline: _Timeline = None,
+    timeout: _Timeout = 30.0,
 ):
     """Train a network; write its checkpoint, history and curves.
 
@@ -129,81 +146,82 @@ def train(
       cnn-numba train --resume --out runs/slow
       torchrun --nproc-per-node 2 -m cnn_numba train
     """
+    options = {
+        "model": model.value,
+        "dataset": dataset and dataset.value,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "optimizer": optimizer.value,
+        "lr": lr,
+        "schedule": schedule.value,
+        "weight_decay": weight_decay,
+        "augment": augment.value,
+        "seed": seed,
+        "device": device.value,
+        "precision": precision.value,
+    }
+    given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
+    _train_together(options, given, _Files(data_dir, out, resume, timeline), timeout)
+
+
+def _train_together(options, given, files, timeout):
+    """Train with the workers that there are; `given` are the names of the options on the command line."""
     from cnn_numba.beyond.workers.joining import join
     from cnn_numba.beyond.workers.process_group import WorkersError
 
-    options = {
-        "model": model,
-        "dataset": dataset,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "optimizer": optimizer,
-        "lr": lr,
-        "schedule": schedule,
-        "weight_decay": weight_decay,
-        "augment": augment,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
-    }
     try:
         with join(timeout) as workers:
-            # Here, as some of them decide what the workers speak of next. Their devices are compared later.
-            workers.insist_equal(
-                {"resume": resume} | {name: value for name, value in options.items() if name != "device"}
-            )
-            if resume:
-                if out is None:
-                    network = _network(model.value, 1, "cpu", seed)
-                    out = _default_folder(network, load(_dataset_for(network, dataset), data_dir))
-                given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
-                # The others need not have the file.
-                options = chosen(workers.from_first(lambda: held_by(out / "checkpoint.npz", options, given)))
-            _train(options, data_dir, out, resume, workers, timeline)
+            # Here, as what the workers exchange next depends on some of them. Devices are compared later.
+            alike = {name: value for name, value in options.items() if name != "device"}
+            workers.insist_equal({"resume": files.resume, **alike})
+            if files.resume:
+                if files.out is None:
+                    network = _network(options["model"], 1, "cpu", options["seed"])
+                    data = load(_dataset_for(network, options["dataset"]), files.data_dir)
+                    files = files._replace(out=_default_folder(network, data))
+                path = files.out / "checkpoint.npz"
+                options = workers.from_first(lambda: held_by(path, options, given))  # only that one needs it
+            _train(options, files, workers)
     except WorkersError as error:
         raise CliError(error, at_once=True) from None
 
 
-def _train(options, data_dir, out, resume, workers, timeline):
+def _train(options, files, workers):
     """Train with the options of `train`, given or held by a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
     backend = backend_for(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.train.loop import fit
+    from cnn_numba.train.optim import OPTIMIZERS
 
     log = _line_printer() if workers.first else lambda line: None
-    network = _network(
-        options["model"].value,
-        _share_of(workers, options["batch_size"]),
-        backend,
-        options["seed"],
-        options["precision"].value,
-    )
-    data = load(_dataset_for(network, options["dataset"]), data_dir, log)
-    out = out or _default_folder(network, data)
-    if isinstance(data.train_images, Windows) and options["augment"].value != "none":
+    share = _share_of(workers, options["batch_size"])
+    network = _network(options["model"], share, backend, options["seed"], options["precision"])
+    data = load(_dataset_for(network, options["dataset"]), files.data_dir, log)
+    out = files.out or _default_folder(network, data)
+    if isinstance(data.train_images, Windows) and options["augment"] != "none":
         raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
+    momentum = {"momentum": 0.9} if options["optimizer"] == "sgd" else {}
+    rates = {"lr": options["lr"], "weight_decay": options["weight_decay"], **momentum}
+    optimizer = OPTIMIZERS[options["optimizer"]](network, **rates)
     log(_what_is_trained(network, data, backend, workers))
-    with _errors_in_a_line(out, data_dir, resume, workers):
+    with _errors_in_a_line(out, files, workers):
         history = fit(
             network,
             data,
-            _optimizer(network, options["optimizer"].value, options["lr"], options["weight_decay"]),
-            epochs=options["epochs"],
-            schedule=options["schedule"].value,
-            augment=options["augment"].value,
-            seed=options["seed"],
+            optimizer,
+            **{name: options[name] for name in ("epochs", "schedule", "augment", "seed")},
             out=out,
-            resume=resume,
+            resume=files.resume,
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
             progress=sys.stderr.isatty(),
             log=log,
-            **({"workers": workers} if workers.many or workers.run else {}),
-            **({"timeline": timeline} if timeline else {}),
+            workers=workers,
+            timeline=files.timeline,
         )
-    if not workers.first:
-        return
-    print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
-    print(f"curves: {out / 'curves.png'}; history: {out / 'history.json'}; network: {out / 'checkpoint.npz'}")
+    if workers.first:
+        print(f"test accuracy {history[-1]['test_accuracy']:.2%} after epoch {len(history)}")
+        where = ("curves", "curves.png"), ("history", "history.json"), ("network", "checkpoint.npz")
+        print("; ".join(f"{what}: {out / file}" for what, file in where))
 
 
 def _share_of(workers, batch_size):
@@ -228,7 +246,7 @@ def _what_is_trained(network, data, backend, workers):
 
 
 @contextlib.contextmanager
-def _errors_in_a_line(out, data_dir, resume, workers):
+def _errors_in_a_line(out, files, workers):
     """Say in a line why a training ends early and, if it can go on, with which command."""
     from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
@@ -236,21 +254,17 @@ def _errors_in_a_line(out, data_dir, resume, workers):
     try:
         yield
     except WorkersError as error:
-        again = (
-            f"; go on with: {command_to_resume(out, data_dir, workers)}"
-            if "last checkpoint is" in str(error)
-            else ""
-        )
+        again = f"; go on with: {command_to_resume(out, files.data_dir, workers)}" if error.saved else ""
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
-        how = command_to_resume(out, data_dir, workers)
-        # At once, as torch may abort a worker that ends while a thread of its own still waits.
+        how = command_to_resume(out, files.data_dir, workers)
+        # At once, as torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error if workers.first else "") from None
     except ValueError as error:
-        # Without --resume a ValueError is a fault of ours, and its traceback is wanted.
-        if not resume:
+        # Without --resume a ValueError is a fault of ours: let its traceback be seen.
+        if not files.resume:
             raise
         raise CliError(error) from None
 
@@ -284,7 +298,7 @@ def _dataset_for(network, dataset):
 
     None leaves it to the files which of the two MNISTs they are.
     """
-    name = dataset.value if dataset else _usual_dataset(network)
+    name = dataset or _usual_dataset(network)
     if network.input_shape != image_shape(name):
         raise typer.BadParameter(
             f"{network.name} takes samples of shape {network.input_shape}, but those of {name} have "
@@ -297,13 +311,6 @@ def _dataset_for(network, dataset):
             f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
         )
     return None if dataset is None and name == "mnist" else name
-
-
-def _optimizer(network, name, lr, weight_decay):
-    from cnn_numba.train.optim import OPTIMIZERS
-
-    momentum = {"momentum": 0.9} if name == "sgd" else {}
-    return OPTIMIZERS[name](network, lr=lr, weight_decay=weight_decay, **momentum)
 
 
 def _line_printer():

@@ -40,16 +40,19 @@ def _is_meant(context, checkpoint):
     return context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
 
 
+def _say_whose(checkpoint, does, how):
+    """Say that the package's network is used."""
+    ours = f"so the network that comes with the package {does}"
+    complain(f"there is no {checkpoint} here, {ours}; train your own with: {how}")
+
+
 def _trained(context, checkpoint):
     """Return the checkpoint to read: where none is named and none was trained, the package's."""
     if _is_meant(context, checkpoint):
         return checkpoint
     from cnn_numba.pretrained import MNIST_CNN
 
-    complain(
-        f"there is no {checkpoint} here, so the network that comes with the package is taken; "
-        "train your own with: cnn-numba train"
-    )
+    _say_whose(checkpoint, "is taken", "cnn-numba train")
     return MNIST_CNN
 
 
@@ -105,10 +108,8 @@ def _load_network(checkpoint):
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
         dataset = recipe.get("dataset")
         network = load_model(checkpoint, batch_size=1)
-    known = dataset if dataset in DATASETS else "mnist"
-    mean, std = (
-        recipe.get(key, usual) for key, usual in zip(("mean", "std"), normalisation(known), strict=True)
-    )
+    usual = normalisation(dataset if dataset in DATASETS else "mnist")
+    mean, std = recipe.get("mean", usual[0]), recipe.get("std", usual[1])
     if dataset in DATASETS and network.input_shape == image_shape(dataset):
         return network, dataset, mean, std
     # Trained through the Python API on something else: pictures of MNIST's shape are taken for digits.
@@ -134,17 +135,6 @@ def _not_sure(probabilities, doubts):
     return f"; not sure: {', and '.join(doubts)}" if doubts else ""
 
 
-def _text_network_of_the_package(checkpoint):
-    """Return the network that comes with the package."""
-    from cnn_numba.pretrained import text_transformer
-
-    complain(
-        f"there is no {checkpoint} here, so the network that comes with the package writes; "
-        "train your own with: cnn-numba train --model text_transformer"
-    )
-    return text_transformer()
-
-
 @commands.command(short_help="Let a trained network write text.")
 def sample(
     context: typer.Context,
@@ -168,11 +158,15 @@ def sample(
     from cnn_numba.beyond.text.generation import generate
     from cnn_numba.train.checkpoint import load_model
 
-    with _reading(checkpoint, "cnn-numba train --model text_transformer"):
+    how = "cnn-numba train --model text_transformer"
+    with _reading(checkpoint, how):
         if _is_meant(context, checkpoint):
             network = load_model(checkpoint, batch_size=1)
         else:
-            network = _text_network_of_the_package(checkpoint)
+            from cnn_numba.pretrained import text_transformer
+
+            _say_whose(checkpoint, "writes", how)
+            network = text_transformer()
         text = generate(network, prompt, length, temperature, seed)
     print(text)
 

@@ -2,7 +2,7 @@
 
 from cnn_numba.data.datasets import DATASETS, Dataset, batches, classes, image_shape, load, normalisation
 from cnn_numba.data.digits import prepare_digit, prepare_photo
-from cnn_numba.data.files import DataError
+from cnn_numba.data.sources import DataError
 
 __all__ = [
     "DATASETS",

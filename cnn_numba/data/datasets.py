@@ -1,6 +1,6 @@
 """MNIST and its relatives as plain arrays, and the order in which batches take from them.
 
-The original files are read once (see `data_files`); the arrays are then kept as ``.npy`` files in a cache, so
+The original files are read once (see `files`); the arrays are then kept as ``.npy`` files in a cache, so
 that no later start unpacks them, or loads the torch that downloads need.
 """
 
@@ -21,7 +21,9 @@ import numpy as np
 from cnn_numba import extras
 from cnn_numba.arguments import instance, integer
 from cnn_numba.data import files as data_files
-from cnn_numba.data.files import ARRAYS, SOURCES, source_of, working_folder
+from cnn_numba.data.downloading import download
+from cnn_numba.data.files import working_folder
+from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
 
 DATASETS = tuple(SOURCES)
 # A change of what the cached arrays hold changes this number, and they are made anew.
@@ -148,11 +150,8 @@ def load(
     Raises
     ------
     DataError
-        If the data set is not there and cannot be downloaded (all but MNIST need torchvision for that), or a
-        file of it is truncated, corrupted or foreign, has labels out of range or no images; if the files
-        are known to be of another data set; or if the cache cannot be written. A subclass of ValueError.
-    ValueError
-        If there is no data set of this name.
+        If the data set is not there and cannot be downloaded (all but MNIST need torchvision for that), its
+        files are damaged, foreign or of another data set, or the cache cannot be written. A ValueError.
 
     Examples
     --------
@@ -236,12 +235,9 @@ def _about(arrays, recognised):
 
 def _fill_cache(cached, name, files, log):
     """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
-    if files is None:
-        arrays, recognised = data_files.download(name, cached.parent, log)
-    else:
-        arrays, recognised = data_files.convert(name, files, log)
-    _write_cache(cached, arrays, recognised)
-    return arrays, recognised
+    made = data_files.convert(name, files, log) if files else download(name, cached.parent, log)
+    _write_cache(cached, *made)
+    return made
 
 
 def _write_cache(cached, arrays, recognised):
@@ -286,11 +282,6 @@ def batches(
     Yields
     ------
     ndarray, shape (n,), int64
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `count` is no int or negative, `batch_size` none or below 1, or `generator` of another type.
 
     Examples
     --------

@@ -14,10 +14,10 @@ Picture = str | PathLike | np.ndarray | Image.Image
 
 # As the makers of MNIST did: the digit fits a box of 20 pixels, its centre of mass is the centre of 28.
 _BOX, _FIELD, _CENTRE = 20, 28, 14.0
-# Below a hundredth of the range the camera or the compression speaks, not the pen.
+# What is below a hundredth of the range comes from the camera or the compression, not from the pen.
 _FAINTEST = 0.01
 _RIM = 0.1
-# Pictures larger than this are shrunk first; 20 pixels are what counts in the end.
+# Pictures larger than this are shrunk first: in the end 20 pixels count.
 _LARGEST = 800
 # A file with more pixels would take hundreds of megabytes: it is read in a smaller size, or not at all.
 _MOST_PIXELS = 25_000_000
@@ -30,21 +30,13 @@ _DULL = 0.2
 _COARSE = 160
 # As shares of the picture's side: strokes are narrower, digits longer.
 _WIDEST_STROKE, _SHORTEST_DIGIT = 0.4, 0.15
-# As a share of the digit's length: so far from it may its own pieces be, such as the bar of a 5.
+# How far from the digit its pieces may be, such as the bar of a 5, as a share of its length.
 _DETACHED = 0.25
 _DIAGONALS_TOO = np.ones((3, 3))
 _BLANK = "there is no digit in the picture: it is blank"
 
 # What a character cell shows of two pixels, one above the other, by their brightness.
-_BLOCKS = {
-    " ": (0, 0),
-    "░": (0.25,) * 2,
-    "▒": (0.5,) * 2,
-    "▓": (0.75,) * 2,
-    "█": (1, 1),
-    "▀": (1, 0),
-    "▄": (0, 1),
-}
+_BLOCKS = {shade: (level / 4,) * 2 for level, shade in enumerate(" ░▒▓█")} | {"▀": (1, 0), "▄": (0, 1)}
 _ASCII = {shade: (level / 9,) * 2 for level, shade in enumerate(" .:-=+*#%@")}
 
 
@@ -69,10 +61,8 @@ def prepare_digit(image: Picture) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        If there is nothing in the picture, or the array is no picture.
-    OSError
-        If a path names a file that is not there, or that Pillow cannot read.
+    ValueError, OSError
+        If there is nothing in the picture, the array is no picture, or the file cannot be read.
 
     Examples
     --------
@@ -86,23 +76,7 @@ def prepare_digit(image: Picture) -> np.ndarray:
 
 
 def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
-    """Do as `prepare_digit`, and say what makes it doubtful that this is the digit.
-
-    Parameters
-    ----------
-    image : PIL.Image.Image, ndarray or path
-        As for `prepare_digit`.
-
-    Returns
-    -------
-    digit : ndarray, shape (1, 28, 28), uint8
-    doubts : list of str
-        Empty if all is well.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `prepare_digit`.
+    """Do as `prepare_digit`; return the digit, and what makes it doubtful that it is one.
 
     Examples
     --------
@@ -127,19 +101,14 @@ def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
 
     Parameters
     ----------
-    image : PIL.Image.Image, ndarray or path
-        As for `prepare_digit`.
+    image
+        As for `prepare_digit`, with the same errors.
     shape : tuple (C, H, W)
         C is 1 or 3.
 
     Returns
     -------
     ndarray, shape (C, H, W), uint8
-
-    Raises
-    ------
-    ValueError, OSError
-        If the array or the file is no picture.
 
     Examples
     --------
@@ -168,11 +137,6 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
         H is even. Of the C colours the mean is drawn.
     encoding : str
         Where it has no block characters, ASCII has to do.
-
-    Returns
-    -------
-    str
-        H / 2 lines.
 
     Examples
     --------
@@ -210,7 +174,7 @@ def _open(image: Picture) -> Image.Image:
 def _from_file(path: Path) -> Image.Image:
     """Return the picture in a file, not yet read: its header says how large it is."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # a limit of our own follows
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # another limit follows
         Image.init()  # an older Pillow does not know them all
         image = Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN])
     size = image.size
@@ -243,10 +207,8 @@ def _grey(image):
         return np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
-        grey, alpha = (
-            np.asarray(image.convert("RGB").convert("L"), np.float32),
-            np.asarray(image, np.float32)[..., 3],
-        )
+        grey = np.asarray(image.convert("RGB").convert("L"), np.float32)
+        alpha = np.asarray(image, np.float32)[..., 3]
         if alpha.max() == alpha.min():
             return _brightness(image.convert("RGB"))
         # Behind dark ink the paper is white, behind light ink black.
@@ -289,12 +251,12 @@ def _paper_is_light(grey):
     light = coarse > 0.6 * coarse.min() + 0.4 * coarse.max()
     whole, edge = light.mean(), _edge(light).mean()
     # Paper fills most of a picture, except where one is cut out closely around a bold digit: there it has
-    # most of the edge. An edge all of one kind tells nothing, it may be the table.
+    # most of the edge. An edge all of one kind proves nothing, it may be the table.
     return 2 * whole + edge > 1.5 if 0.05 < edge < 0.95 else whole > 0.5
 
 
 def _strokes(ink):
-    """Return which pixels hold the digit, a little margin included, and what speaks against it."""
+    """Return which pixels hold the digit, with a small margin, and the reasons to doubt it."""
     coarse = _coarse(ink)
     if not coarse.max() > _FAINTEST:
         raise ValueError(_BLANK)
@@ -318,7 +280,7 @@ def _strokes(ink):
 
 
 def _doubts(coarse, marked, digit, others):
-    """Return what speaks against `digit`, chosen among the `marked` pixels of the coarse copy."""
+    """Return the reasons to doubt `digit`, chosen among the `marked` pixels of the coarse copy."""
     height, width = (np.ptp(places) + 1 for places in np.nonzero(digit))
     doubts = []
     # A picture that is cut out closely is touched on all sides, but not all along them as by a frame.
@@ -352,7 +314,7 @@ def _pressed(ink, strokes):
     # Clean pictures have no noise, and nothing is cut.
     noise = min(2 * np.percentile(abs(paper), 75), 0.4 * ink[strokes].max()) if paper.size else 0.0
     ink = np.where(strokes, np.maximum(ink - noise, 0), 0)
-    # Pens are seldom as even as MNIST's strokes; most of a stroke is to be full ink.
+    # Pens are seldom as even as MNIST's strokes: let most of a stroke be full ink.
     return np.minimum(ink / np.percentile(ink[ink > 0], 90), 1)
 
 

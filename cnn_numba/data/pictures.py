@@ -1,8 +1,8 @@
 """Ten kinds of small colour pictures, drawn by a seeded generator: a set for where CIFAR-10 is not.
 
 A picture shows one shape on a patterned ground, among scraps of other colours and under noise; its label is
-the kind of shape. Place, size, slant and all colours are drawn anew for each, so that no pixel by itself
-tells anything, and a mirrored picture is as likely as the picture. The files are in CIFAR-10's binary format.
+the kind of shape. Place, size, slant and all colours are drawn anew for each, so that no single pixel gives
+it away, and a mirrored picture is as likely as the picture. The files are in CIFAR-10's binary format.
 
 Only integers are computed with, from the raw words of a PCG64: the bytes are the same on every machine.
 """

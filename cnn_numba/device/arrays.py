@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from cnn_numba.arguments import shown, sizes
-from cnn_numba.device.selection import simulated
+from cnn_numba.device.selection import SELECTION
 from cnn_numba.device.streams import current_stream, synchronize
-from cnn_numba.device.usable import numba_cuda
+from cnn_numba.device.usable import driver_status, numba_cuda
 from gpuless import nvidia
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _memory(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if "OUT_OF_MEMORY" not in str(error):
+        if driver_status(error) != "CUDA_ERROR_OUT_OF_MEMORY":
             raise
         raise MemoryError(f"the GPU's memory has no room for {np.dtype(dtype)} of shape {shape}") from error
 
@@ -149,7 +149,7 @@ def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.nd
 def address(array: DeviceArray) -> int:
     """Return where an array on the device begins, in bytes."""
     simulator: Any = array
-    return simulator._ary.ctypes.data if simulated() else array.__cuda_array_interface__["data"][0]
+    return simulator._ary.ctypes.data if SELECTION.simulated else array.__cuda_array_interface__["data"][0]
 
 
 def extent(array: DeviceArray) -> tuple[int, int]:
@@ -174,7 +174,7 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 def elsewhere(array: DeviceArray) -> int | None:
     """Return the number of the GPU that holds an array if it is not the current one, else None."""
-    if simulated() or len(nvidia.driver().gpus) <= 1 or not array.size:
+    if SELECTION.simulated or len(nvidia.driver().gpus) <= 1 or not array.size:
         return None
     number = array.gpu_data.context.device.id
     return None if number == numba_cuda().get_current_device().id else number

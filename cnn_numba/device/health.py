@@ -19,16 +19,11 @@ class Finding(NamedTuple):
     text: str
     """What is there."""
     fix: str = ""
-    """What to type or do; where all is well, to get what is optional. Empty if there is nothing to do."""
+    """What to type or do, if only to get what is optional; empty if there is nothing to do."""
 
 
 def gpu_findings() -> list[Finding]:
-    """Hold GPU, driver, toolkit and what kernels run on against each other.
-
-    Returns
-    -------
-    list of Finding
-    """
+    """Compare GPU, driver, toolkit and what kernels run on."""
     return [_kernels(), _gpu(), _driver()]
 
 
@@ -56,15 +51,13 @@ def _kernels() -> Finding:
 
 
 def _gpu() -> Finding:
-    """Hold the GPU against the toolkit that is installed."""
+    """Compare the GPU with the toolkit that is installed."""
     found = nvidia.driver()
     if not found.gpus:
-        problem = found.problem or ""
-        if problem.startswith("the NVIDIA driver answers") and "NO_DEVICE" not in problem:
-            return Finding(
-                "GPU", False, problem, "restart the machine; afterwards nvidia-smi must list the GPU"
-            )
-        return Finding("GPU", True, f"none ({problem}); every notebook works without one")
+        if found.broken:
+            fix = "restart the machine; afterwards nvidia-smi must list the GPU"
+            return Finding("GPU", False, found.problem or "", fix)
+        return Finding("GPU", True, f"none ({found.problem}); every notebook works without one")
     text = ", ".join(f"{gpu.name}, compute capability {nvidia.dotted(gpu.capability)}" for gpu in found.gpus)
     best, toolkit = _best_toolkit(found), nvidia.toolkit()
     if toolkit is None:
@@ -87,7 +80,7 @@ def _best_toolkit(found: nvidia.Driver) -> int:
 
 
 def _driver() -> Finding:
-    """Hold the driver against the toolkit that is installed."""
+    """Compare the driver with the toolkit that is installed."""
     found, toolkit = nvidia.driver(), nvidia.toolkit()
     text = selection.facts()["driver"]
     if not found.gpus or toolkit is None or found.cuda is None or found.cuda[0] >= toolkit[0]:

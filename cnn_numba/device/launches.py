@@ -12,6 +12,7 @@ import numpy as np
 
 from cnn_numba.device.arrays import is_device_array
 from cnn_numba.device.streams import current_stream
+from cnn_numba.device.usable import driver_status
 from gpuless import LaunchError, check_launch
 
 
@@ -91,7 +92,7 @@ def launch(
     grid, block : int or tuple of int
         Blocks of the grid and threads of a block, x first.
     *arguments
-        What the kernel takes. Arrays must be on the device: Numba would copy a host array there and back.
+        Arrays must be on the device: Numba would copy a host array there and back.
     shared : int
         Bytes of dynamic shared memory.
 
@@ -129,7 +130,7 @@ def launch(
     try:
         _configured(kernel, grid, block, current_stream(), shared)(*arguments)
     except Exception as error:
-        if "LAUNCH_OUT_OF_RESOURCES" not in str(error):
+        if driver_status(error) != "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES":
             raise
         raise LaunchError(
             f"{_name(kernel)}: a block of {block} threads needs more registers or shared memory than the "

@@ -7,12 +7,12 @@ from cnn_numba.arguments import choice
 from gpuless import nvidia
 from gpuless.selection import select
 
-# Once: whoever imports numba.cuda after this gets what is selected.
+# Once: from now on an import of numba.cuda gets what is selected.
 SELECTION = select("cnn_numba")
 
 
 class NoGpu(ValueError):
-    """The GPU was asked for where there is none; the message says why there is none."""
+    """The GPU was asked for, and there is none; the message says why."""
 
 
 def simulated() -> bool:
@@ -28,15 +28,8 @@ def hardware() -> bool:
 def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the backend to compute in, "cpu" or "gpu".
 
-    Of "auto" it is the faster one: without a GPU "cpu", which an emulated GPU does not outrun. Where times
-    are to be taken, "gpu" has to be a real one.
-
-    Raises
-    ------
-    NoGpu
-        If the wish is for a GPU, and there is none that will do.
-    ValueError
-        If it is none of the three.
+    Of "auto" it is the faster one: without a GPU "cpu", which is faster than an emulated GPU. NoGpu is raised
+    if there is none for "gpu"; where times are taken, with `timed`, an emulated one does not count.
 
     Examples
     --------
@@ -67,10 +60,9 @@ def threads() -> int:
 
 
 def share_threads(processes: int) -> None:
-    """Let this process compute on its share of the cores, of so many processes.
+    """Let this process compute on its share of the cores; call it before the emulated GPU is used.
 
-    NUMBA_NUM_THREADS overrides it for the CPU backend, GPULESS_THREADS for the emulated GPU. Call it before
-    the emulated GPU is used.
+    NUMBA_NUM_THREADS overrides it for the CPU backend, GPULESS_THREADS for the emulated GPU.
     """
     import numba
 

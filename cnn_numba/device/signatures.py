@@ -26,11 +26,6 @@ def signature(
     name : str, optional
         The kernel's name, where a function makes several.
 
-    Returns
-    -------
-    decorator
-        Returns its function, now with the attributes `signature`, `capability` and `allowed`.
-
     Examples
     --------
     >>> from numba import cuda

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any
 
 from cnn_numba.device import selection
-from cnn_numba.device.selection import hardware
 from cnn_numba.device.usable import numba_cuda
 
 _stream: ContextVar[Any] = ContextVar("stream", default=0)
@@ -48,11 +47,7 @@ def use_stream(stream: Any) -> Iterator[None]:
 
 def synchronize() -> None:
     """Wait until everything on the current stream is done."""
-    current = current_stream()
-    if current:
-        current.synchronize()
-    else:
-        numba_cuda().synchronize()
+    (current_stream() or numba_cuda()).synchronize()
 
 
 def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3) -> list[float]:
@@ -65,17 +60,12 @@ def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3)
     repeats, warm_up : int
         How often it is timed, and how often it is run before that.
 
-    Returns
-    -------
-    list of float
-        Seconds of each repetition.
-
     Raises
     ------
     RuntimeError
-        Without a real GPU: what its kernels take elsewhere says nothing about it.
+        Without a real GPU: the times of its kernels elsewhere are no measure of it.
     """
-    if not hardware():
+    if not selection.hardware():
         raise RuntimeError(f"there is no GPU to be timed ({selection.SELECTION.reason})")
     cuda, on = numba_cuda(), current_stream()
     for _ in range(warm_up):

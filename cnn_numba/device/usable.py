@@ -25,6 +25,14 @@ def numba_cuda() -> ModuleType:
     return cuda
 
 
+def driver_status(error: Exception) -> str:
+    """Return the CUDA driver's name for an error, such as "CUDA_ERROR_OUT_OF_MEMORY"; of others any text.
+
+    numba-cuda's errors hold it in a field; those of cuda.core have none, and begin with it.
+    """
+    return getattr(getattr(error, "code", None), "name", None) or str(error).partition(":")[0]
+
+
 def use_gpu(number: int) -> bool:
     """Let this process compute on the GPU of this number; return whether there is one."""
     if there := number < len(nvidia.driver().gpus):

@@ -1,11 +1,8 @@
 """Is a gradient right? Compare it with float64 central differences, element by element.
 
-A derivative is a limit, and the limit can be taken numerically: nudge one number up and down by
-epsilon, see how much the loss moves. That needs two forward passes for each number, far too slow to
-train with, and needs no calculus, so it is the judge of every backward pass here.
-
-`numerical_gradient` does the nudging, `compare_gradients` holds the two gradients against each other
-and keeps the error of every element for plots, and `gradcheck` does both and raises if they differ.
+Nudge one number up and down by epsilon, and see how much the loss moves. That needs two forward passes for
+each number, far too slow to train with, but no calculus: so every backward pass here is judged by it.
+`numerical_gradient` does the nudging, `compare_gradients` compares two gradients, `gradcheck` does both.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ class GradientReport:
     name : str
         What the gradient is called.
     received, expected : ndarray, float64
-        The gradient under test and the one it should equal.
     error : ndarray, float64
         ``|received - expected|``; NaN where one of the two is not finite.
     tolerance : ndarray, float64
@@ -106,32 +102,21 @@ def numerical_gradient(
     function : callable
         Takes `array`, returns an array or a number. It may return the same buffer each time.
     array : ndarray, any shape, float64
-        Where to differentiate. Each element is nudged in place and put back, so `function` may also
-        read the array from elsewhere, as a layer reads its own weight.
+        Where to differentiate, such as a layer's weight: each element is nudged in place and put back.
     grad_output : array_like, shape of the output, optional
-        Gradient of the loss with respect to the output of `function`. None only if that is a single
-        number, the loss itself.
+        Gradient of the loss with respect to the output of `function`; None if that is the loss itself.
     epsilon : float
-        The nudge. A large one shows the curvature of `function`, a small one its rounding errors;
-        near 1e-6 the two balance in float64. A float32 array wants about 1e-2.
-
-    Returns
-    -------
-    ndarray, shape of `array`, float64
+        The nudge. Curvature and rounding errors balance near 1e-6 in float64, near 1e-2 in float32.
 
     Raises
     ------
-    TypeError
-        If `array` is not an array of floats.
-    ValueError
-        If `epsilon` is not positive or vanishes beside an element, if `array` is empty or read-only,
-        or if `grad_output` does not have the shape of the output.
+    TypeError, ValueError
+        If an argument is not as above, `array` is empty or read-only, or `epsilon` vanishes beside it.
 
     Notes
     -----
-    `function` runs twice for each element. Central differences mislead at a kink: keep the inputs of
-    ReLU away from 0 and those of max pooling free of near ties, by more than `epsilon`. The formula
-    is that of Nocedal and Wright, "Numerical Optimization" (2006), section 8.1.
+    Central differences mislead at a kink: keep the inputs of ReLU away from 0 and those of max pooling free
+    of near ties, by more than `epsilon`. Nocedal and Wright, "Numerical Optimization" (2006), section 8.1.
 
     Examples
     --------
@@ -165,7 +150,7 @@ def numerical_gradient(
 def compare_gradients(
     received: ArrayLike, expected: ArrayLike, name: str = "gradient", rtol: float = 1e-5, atol: float = 1e-7
 ) -> GradientReport:
-    """Hold a gradient against the one it should equal.
+    """Compare a gradient with the one it should equal; report the error of every element.
 
     Parameters
     ----------
@@ -177,11 +162,6 @@ def compare_gradients(
         What to call it in the report.
     rtol, atol : float
         An element may be off by ``atol + rtol * |expected|``.
-
-    Returns
-    -------
-    GradientReport
-        With the error of every element; it does not raise if they differ.
 
     Raises
     ------
@@ -227,25 +207,14 @@ def gradcheck(
 
     Parameters
     ----------
-    function : callable
-        The forward pass as a function of `array`.
-    array : ndarray, any shape, float64
-        Where the gradient was taken: an input, a weight, a bias.
+    function, array, epsilon
+        As for `numerical_gradient`: the forward pass, and where the gradient was taken.
     gradient : ndarray, shape of `array`
         What the backward pass returned for `array` and `grad_output`.
     grad_output : array_like, shape of the output, optional
-        What the backward pass was given. Use random numbers: ones hide whatever sums to zero.
-    name : str
-        What to call the gradient if it is wrong.
-    epsilon : float
-        The nudge, as in `numerical_gradient`.
-    rtol, atol : float
-        An element may be off by ``atol + rtol * |expected|``.
-
-    Returns
-    -------
-    GradientReport
-        With the error of every element.
+        What the backward pass was given. Use random numbers: ones hide what sums to zero.
+    name, rtol, atol
+        As for `compare_gradients`.
 
     Raises
     ------
@@ -275,7 +244,7 @@ def gradcheck(
 
 
 def _check_arguments(array, epsilon):
-    """Refuse an array that cannot be nudged, or a nudge that moves nothing."""
+    """Refuse an array that cannot be nudged, or a nudge of 0."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"array must be an array of floats, got {shown(array)}")
     if array.size == 0:
@@ -298,7 +267,7 @@ def _output_gradient(grad_output, shape):
 
 
 def _values(array: object) -> np.ndarray:
-    """Copy into a float64 array of our own: the next call may overwrite the buffer."""
+    """Copy into a float64 array: the next call may overwrite the buffer."""
     try:
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
 """Layers: parameters, buffers and saved activations around the operations.
 
-A layer does no arithmetic of its own. `forward` and `backward` call the functions of one backend of
-`cnn_numba.ops` and hand them buffers that `build` allocated once, for the largest batch.
+A layer does no arithmetic. `forward` and `backward` call the functions of one backend of `cnn_numba.ops` and
+hand them buffers that `build` allocated once, for the largest batch.
 """
 
 import math
@@ -17,6 +17,8 @@ from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
 _Either = TypeVar("_Either", bound=Array)
+#: A number for both axes of an image, or (vertical, horizontal).
+Size2d = int | tuple[int, int]
 
 
 def head(array: _Either, n: int) -> _Either:
@@ -67,8 +69,11 @@ class Layer:
     def __init__(self) -> None:
         self.name = self.kind
 
+    def __repr__(self):
+        return f"{type(self).__name__}()"
+
     def unfolded(self) -> list["Layer"]:
-        """Return all layers that it is made of, those of theirs included, and then itself."""
+        """Return all layers that it is made of, at any depth, and then itself."""
         return [*(inner for layer in self.layers for inner in layer.unfolded()), self]
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -110,6 +115,10 @@ class Layer:
         self.needs_grad_input = needs_grad_input
         self.out = self.backend.empty(self.output_shape(self.input_shape))
         self.grad_input = self.backend.empty(self.input_shape) if needs_grad_input else None
+        self.allocate()
+
+    def allocate(self) -> None:
+        """Allocate what else the layer needs; called by `build`."""
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
@@ -132,13 +141,7 @@ class Layer:
 
 
 def layer_list(layers: object) -> list[Layer]:
-    """Return the layers in a list of them, which holds at least one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else.
-    """
+    """Return the layers in a list of them; TypeError or ValueError if it is something else, or empty."""
     if not isinstance(layers, (list, tuple)):
         raise TypeError(f"layers must be a list of layers, got {shown(layers)}")
     if not layers:
@@ -148,7 +151,27 @@ def layer_list(layers: object) -> list[Layer]:
     return list(layers)
 
 
-class Conv2d(Layer):
+class _Weighted(Layer):
+    """A layer with a weight, the axis of the outputs first, and a bias for each output."""
+
+    weight_shape: tuple[int, ...]
+    relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of weight and bias."""
+        return {"weight": self.weight_shape, "bias": self.weight_shape[:1]}
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Draw normal weights of variance 2 / fan-in; zero the bias.
+
+        He, Zhang, Ren and Sun, "Delving deep into rectifiers" (2015), equation 10.
+        """
+        fan_in = math.prod(self.weight_shape[1:])
+        self.weight[...] = generator.normal(0, math.sqrt(2 / fan_in), self.weight_shape)
+        self.bias[:] = 0
+
+
+class Conv2d(_Weighted):
     """2-D convolution (cross-correlation) with stride and zero padding.
 
     Examples
@@ -159,15 +182,14 @@ class Conv2d(Layer):
 
     kind = "conv"
     operation = "conv"
-    relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int | tuple[int, int],
-        stride: int | tuple[int, int] = 1,
-        padding: int | tuple[int, int] = 0,
+        kernel_size: Size2d,
+        stride: Size2d = 1,
+        padding: Size2d = 0,
     ) -> None:
         super().__init__()
         self.in_channels = integer(in_channels, "in_channels", minimum=1)
@@ -182,25 +204,13 @@ class Conv2d(Layer):
             f"stride={self.stride}, padding={self.padding})"
         )
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weight (OIHW) and of the bias."""
-        return {"weight": self.weight_shape, "bias": (self.out_channels,)}
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_channels, H_out, W_out)."""
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
 
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Draw He-normal weights; zero the bias."""
-        _he_normal(generator, self.weight, fan_in=math.prod(self.weight_shape[1:]))
-        self.bias[:] = 0
-
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the scratch space of the convolution."""
-        super().build(input_shape, device, needs_grad_input)
+    def allocate(self) -> None:
+        """Allocate the scratch space of the convolution."""
         window = self.weight_shape, self.stride, self.padding
         self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
@@ -237,12 +247,7 @@ class Conv2d(Layer):
 class _Pool2d(Layer):
     operation = "pool"
 
-    def __init__(
-        self,
-        kernel_size: int | tuple[int, int],
-        stride: int | tuple[int, int] | None = None,
-        padding: int | tuple[int, int] = 0,
-    ) -> None:
+    def __init__(self, kernel_size: Size2d, stride: Size2d | None = None, padding: Size2d = 0) -> None:
         super().__init__()
         self.kernel_size = pair(kernel_size, "kernel_size")
         self.stride = self.kernel_size if stride is None else pair(stride, "stride")
@@ -261,14 +266,7 @@ class _Pool2d(Layer):
 
 
 class MaxPool2d(_Pool2d):
-    """Largest value under each window.
-
-    Parameters
-    ----------
-    kernel_size : int or pair of ints
-    stride : int or pair of ints, optional
-        `kernel_size` if None.
-    padding : int or pair of ints
+    """Largest value under each window; `stride` is `kernel_size` if None.
 
     Examples
     --------
@@ -278,11 +276,8 @@ class MaxPool2d(_Pool2d):
 
     kind = "pool"
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the positions of the maxima."""
-        super().build(input_shape, device, needs_grad_input)
+    def allocate(self) -> None:
+        """Allocate the positions of the maxima."""
         self.argmax = self.backend.empty(self.out.shape, np.int32)
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -341,13 +336,10 @@ class AvgPool2d(_Pool2d):
 
 
 class View(Layer):
-    """A batch in another shape, which `output_shape` tells; nothing moves."""
+    """A batch in another shape, that of `output_shape`; nothing moves."""
 
     x: Array = None  # type: ignore[assignment]
     grad_output: Array = None  # type: ignore[assignment]
-
-    def __repr__(self):
-        return f"{type(self).__name__}()"
 
     def build(
         self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
@@ -357,7 +349,7 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        # The same object for the same batch: operations check an array that they have seen before faster.
+        # The same view for the same array: operations check arrays that they have seen before faster.
         if x is not self.x:
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
@@ -387,7 +379,7 @@ class Flatten(View):
         return (input_shape[0], math.prod(input_shape[1:]))
 
 
-class Linear(Layer):
+class Linear(_Weighted):
     """Dense layer, ``x @ weight.T + bias``.
 
     Examples
@@ -398,19 +390,15 @@ class Linear(Layer):
 
     kind = "linear"
     operation = "dense"
-    relu = False  # as in Conv2d
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
         self.in_features = integer(in_features, "in_features", minimum=1)
         self.out_features = integer(out_features, "out_features", minimum=1)
+        self.weight_shape = self.out_features, self.in_features
 
     def __repr__(self):
-        return f"Linear({self.in_features}, {self.out_features})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of weight and bias."""
-        return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
+        return f"{type(self).__name__}({self.in_features}, {self.out_features})"
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_features)."""
@@ -420,17 +408,9 @@ class Linear(Layer):
             )
         return (input_shape[0], self.out_features)
 
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Draw He-normal weights; zero the bias."""
-        _he_normal(generator, self.weight, fan_in=self.in_features)
-        self.bias[:] = 0
-
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the scratch space of the products."""
-        super().build(input_shape, device, needs_grad_input)
-        rows = math.prod(input_shape[:-1])
+    def allocate(self) -> None:
+        """Allocate the scratch space of the products."""
+        rows = math.prod(self.input_shape[:-1])
         self.ops = with_scratch(self.ops, "linear", rows, self.in_features, self.out_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -463,9 +443,6 @@ class Linear(Layer):
 class _Activation(Layer):
     operation = "activation"
 
-    def __repr__(self):
-        return f"{type(self).__name__}()"
-
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
         function = getattr(self.ops, f"{self.kind}_forward")
@@ -473,7 +450,7 @@ class _Activation(Layer):
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which its output tells."""
+        """Multiply the gradient by the function's slope, which follows from its output."""
         if not self.needs_grad_input:
             return None
         function = getattr(self.ops, f"{self.kind}_backward")
@@ -517,7 +494,7 @@ class GELU(_Activation):
         return super().forward(x, training)
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which its input tells."""
+        """Multiply the gradient by the function's slope, which follows from its input."""
         if not self.needs_grad_input:
             return None
         return self.ops.gelu_backward(grad_output, self.x, grad_input=self._grad_input_like(grad_output))
@@ -561,11 +538,3 @@ class CrossEntropyLoss:
     def backward(self) -> Array:
         """Return the gradient of the batch's mean loss with respect to the logits."""
         return self.gradient
-
-
-def _he_normal(generator, weight, fan_in):
-    """Fill `weight` with normal values of variance 2 / fan_in.
-
-    He, Zhang, Ren and Sun, "Delving deep into rectifiers" (2015), equation 10.
-    """
-    weight[...] = generator.normal(0, math.sqrt(2 / fan_in), weight.shape)

@@ -10,55 +10,6 @@ from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
 from cnn_numba.ops.specs import Memory
 
 
-def check_arrays(written, read, may_be=()):
-    """Insist on plain arrays; what is written shares no memory, or is exactly an input that it may be.
-
-    Parameters
-    ----------
-    written, read : dict of str to array_like or None
-        By the names of the arguments. What is no array has no memory to share.
-    may_be : collection of str
-        Names of the inputs that an output may be.
-
-    Raises
-    ------
-    TypeError
-        If an array is masked, a matrix or of another class of its own.
-    ValueError
-        If memory is shared against the rule of `cnn_numba.ops`: see `cnn_numba.ops.shapes`.
-    """
-    named = {**written, **read}
-    arrays = {name: array for name, array in named.items() if isinstance(array, np.ndarray)}
-    for name, array in arrays.items():
-        check_plain(name, array)
-        for other, that in arrays.items():
-            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
-            if name in written and other != name and np.may_share_memory(array, that) and not exactly:
-                raise ValueError(f"{name} must not share memory with {other}")
-
-
-def check_plain(name, array):
-    """Refuse an array of a class of its own."""
-    if isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap):
-        raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
-
-
-def real(name, array, shape=None):
-    """Return an array in float64, once its shape is checked; a None in `shape` stands for any length."""
-    if array is None:
-        raise TypeError(f"{name} must hold real numbers, got None")
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
-    if shape is not None:
-        axes = zip(shape, array.shape, strict=False)
-        if array.ndim != len(shape) or any(want not in (None, got) for want, got in axes):
-            wanted = ", ".join("any" if want is None else str(want) for want in shape)
-            wanted += "," * (len(shape) == 1)
-            raise ValueError(f"{name} must have shape ({wanted}), got {array.shape}")
-    return array.astype(np.float64, copy=False)
-
-
 def rounded(array, precision):
     """Return real numbers as they are when stored with so many bits, in an array of the same dtype.
 
@@ -97,20 +48,6 @@ def rounded(array, precision):
     return np.where(np.isnan(single), single, near.view(np.float32)).astype(array.dtype)
 
 
-def filled(name, array, shape=None, ndim=None):
-    """Return what `real` does, of an array that is not empty, and has so many axes if that matters."""
-    array = real(name, array, shape)
-    if array.size == 0 or (ndim is not None and array.ndim != ndim):
-        raise ValueError(f"{name} must have {ndim or 'some'} axes and not be empty, got shape {array.shape}")
-    return array
-
-
-def store(name, out, result):
-    """Return `result`, written into `out` if there is one, which is checked."""
-    check_output(name, out, result)
-    return put(out, result)
-
-
 def put(out, result):
     """Return `result`, written into `out` if there is one."""
     if out is None:
@@ -119,41 +56,45 @@ def put(out, result):
     return out
 
 
-def kind_of(array):
-    """Return the dtype of an array, or the type of what is none, as a message shows it."""
-    return shown(array.dtype) if isinstance(array, np.ndarray) else type(array).__name__
+def _real(name, array):
+    """Return an array of real numbers in float64."""
+    if array is None:
+        raise TypeError(f"{name} must hold real numbers, got None")
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {shown(array.dtype)}")
+    return array.astype(np.float64, copy=False)
 
 
-def check_output(name, out, result):
-    """Insist that `result` can be written into `out`: the same shape, the same kind of numbers."""
-    if out is None:
-        return
-    check_written(name, out, result.dtype)
-    if out.shape != result.shape:
-        raise ValueError(f"{name} must have shape {result.shape}, got {out.shape}")
-
-
-def check_written(name, out, dtype):
-    """Insist on an array that holds this kind of numbers."""
-    if not isinstance(out, np.ndarray) or out.dtype.kind != dtype.kind:
-        wanted = "a float array" if dtype.kind == "f" else f"an array like {dtype}"
-        got = kind_of(out) if isinstance(out, np.ndarray) else f"{kind_of(out)}: {shown(out)}"
-        raise TypeError(f"{name} must be {wanted}, got {got}")
-
-
-def check_any(name, array, shape, dtype, writeable=False):
+def _check(name, array, shape, dtype, writeable=False):
     """Refuse what no definition takes; return real numbers in float64, and what is written as it is.
 
     Real numbers may be of any type, and so may outputs, of the same kind; other dtypes mean what they say.
     """
-    check_plain(name, array)
+    is_array = isinstance(array, np.ndarray)
+    if is_array and type(array) not in (np.ndarray, np.memmap):
+        raise TypeError(f"{name} must be a plain array, got {type(array).__name__}")
+    if dtype == np.float32 and not writeable:
+        return _real(name, array)
     if writeable and dtype != np.float64:
-        check_written(name, array, dtype)
-    elif dtype == np.float32:
-        return real(name, array, shape)
-    elif not isinstance(array, np.ndarray) or array.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {dtype}, got {kind_of(array)}")
+        fits = is_array and array.dtype.kind == dtype.kind
+        wanted = "be a float array" if dtype.kind == "f" else f"be an array like {dtype}"
+    else:
+        fits, wanted = is_array and array.dtype == dtype, f"have dtype {dtype}"
+    if not fits:
+        got = shown(array.dtype) if is_array else f"{type(array).__name__}: {shown(array)}"
+        raise TypeError(f"{name} must {wanted}, got {got}")
     return array
+
+
+def _check_memory(written, read, may_be=()):
+    """Insist that what is written shares no memory, or is exactly an input that it may be."""
+    arrays = {name: array for name, array in {**written, **read}.items() if isinstance(array, np.ndarray)}
+    for name, array in written.items():
+        for other, that in arrays.items():
+            exactly = other in may_be and array.__array_interface__ == that.__array_interface__
+            if other != name and np.may_share_memory(array, that) and not exactly:
+                raise ValueError(f"{name} must not share memory with {other}")
 
 
 class Windows:
@@ -199,4 +140,4 @@ def _window(sizes, stride, padding, kernel_size=None):
 
 
 #: What a definition takes: real numbers in any layout. Where an output is None, it stays None, see `put`.
-ANYTHING = Memory(check_any, lambda shape, dtype: None, check_arrays, _window)
+ANYTHING = Memory(_check, lambda shape, dtype: None, _check_memory, _window)

@@ -78,11 +78,11 @@ class Backend(NamedTuple):
         return DEVICE if self.on_device else HOST
 
     def empty(self, shape, dtype=None):
-        """Allocate an uninitialised array, of the backend's dtype unless told otherwise."""
+        """Allocate an uninitialised array; None is the backend's dtype."""
         return self.memory.empty(shape, dtype or self.dtype)
 
     def zeros(self, shape, dtype=None):
-        """Allocate an array of zeros, of the backend's dtype unless told otherwise."""
+        """Allocate an array of zeros; None is the backend's dtype."""
         return (device.zeros if self.on_device else np.zeros)(shape, dtype or self.dtype)
 
     def bring(self, array):
@@ -125,11 +125,8 @@ def register(
 ) -> None:
     """Add operations to the three backends, to be found as ``backend(name).ops.<operation>``.
 
-    Parameters
-    ----------
-    cpu, gpu, reference : callable
-        Imports the modules of one backend, and returns them by operation. It is called when an operation is
-        asked for that the core does not have.
+    Each argument imports the modules of one backend and returns them by operation; it is called when an
+    operation is asked for that the core does not have.
     """
     for name, load in (("cpu", cpu), ("gpu", gpu), ("reference", reference)):
         _ADDED[name].append(load)

@@ -1,10 +1,11 @@
 """What the arrays of an operation must be, declared once for all backends.
 
 A `Spec` is one line of text, ``x[N in_features], weight[out_features in_features] -> out[N out_features]``.
-Each axis is of the size that it has where it is named first; a number is that size, and ``...`` stands for
-any further axes. A ``?`` behind a name allows None, a ``!`` says that the array is updated in place,
-``:int32`` is its dtype, which is float32 otherwise, and parentheses hold the axes of an argument that is a
-shape, not an array. Outputs are behind the arrow: where one is None, a new array is made.
+Each axis has the size that it has where it is named first. A number is that size, ``4H`` is four times ``H``,
+and ``...``, with a name before it or without, is any number of axes; an argument has at most one of these of
+unknown length. A ``?`` behind a name allows None, a ``!`` says that the array is updated in place, ``:int32``
+is its dtype, which is float32 otherwise, and parentheses hold the axes of an argument that is a shape, not an
+array. Outputs are behind the arrow: where one is None, a new array is made.
 
 The definitions in `reference` use the same declarations as the backends that they judge. That is no
 arithmetic in common: sizes are compared here, and nothing is computed from them.
@@ -40,32 +41,32 @@ class Memory(NamedTuple):
     on_host: bool = False
     """Whether a check depends on nothing but the arrays, all of them NumPy's."""
 
-    def output(self, name, out, shape, dtype=np.float32, inputs=None, may_be=()):
-        """Return `out` once checked, or a new uninitialised array if it is None.
 
-        Parameters
-        ----------
-        name, out, shape, dtype
-            As `check` takes them.
-        inputs, may_be
-            As `read` and `may_be` of `apart`, which an operation with several outputs calls itself.
-        """
-        if out is None:
-            return self.empty(shape, dtype)
-        self.check(name, out, shape, dtype, writeable=True)
-        if inputs:
-            self.apart({name: out}, inputs, may_be)
-        return out
+class Axis(NamedTuple):
+    """An axis of an argument, or any number of axes."""
+
+    text: str
+    """As in the declaration."""
+    times: int
+    """How many times as large as what it is named for."""
+    name: str
+    """Empty where it is a number: so many times 1."""
+    many: bool
+    """Whether it is any number of axes, and its size a tuple."""
+
+    def shape(self, sizes):
+        """Return its part of a shape, and what it is called where its size is not known."""
+        size = sizes.get(self.name)
+        if size is None:
+            return (self.text,)
+        return size if self.many else (self.times * size,)
 
 
 class Argument(NamedTuple):
     """One argument of a `Spec`."""
 
     name: str
-    axes: tuple[str, ...]
-    """Their names, but for the dots."""
-    rest: bool
-    """Whether there are dots at the end."""
+    axes: tuple[Axis, ...]
     dtype: np.dtype
     optional: bool
     written: bool
@@ -73,27 +74,29 @@ class Argument(NamedTuple):
     is_shape: str
     """Its axes in a message, where it is a shape; empty where it is an array."""
 
-    def sizes(self, shape):
-        """Return the sizes in a shape by the names of the axes."""
-        named = dict(zip(self.axes, shape, strict=False))
-        return named | {"...": tuple(shape[len(self.axes) :])} if self.rest else named
-
     def shape(self, sizes):
         """Return the shape that has these sizes."""
-        return tuple(sizes[axis] for axis in self.axes) + (sizes["..."] if self.rest else ())
+        return sum((axis.shape(sizes) for axis in self.axes), ())
 
-    def mismatch(self, shape, sizes):
-        """Return the axes that are of another size, or all where there are too few or too many."""
-        if len(shape) != len(self.axes) and (not self.rest or len(shape) < len(self.axes)):
-            return [*self.axes, "..."] if self.rest else self.axes
-        axes = [*self.axes, *["..."] * self.rest]
-        found = [*shape[: len(self.axes)], *[tuple(shape[len(self.axes) :])] * self.rest]
-        first = {}
-        return [
-            axis
-            for axis, size in zip(axes, found, strict=True)
-            if sizes.get(axis, first.setdefault(axis, size)) != size
-        ]
+    def compare(self, shape, known):
+        """Return the sizes that are known once this shape is, and the axes that are of another size.
+
+        Those are all where there are too few or too many.
+        """
+        widths = [len(known.get(axis.name, ())) if axis.many else 1 for axis in self.axes]
+        left = len(shape) - sum(widths)
+        for index, axis in enumerate(self.axes):
+            if axis.many and axis.name not in known and left > 0:
+                widths[index], left = left, 0
+        if left:
+            return known, self.axes
+        sizes, wrong, rest = dict(known), [], tuple(shape)
+        for axis, width in zip(self.axes, widths, strict=True):
+            part, rest = rest[:width], rest[width:]
+            size, remainder = (part, 0) if axis.many else divmod(part[0], axis.times)
+            if remainder or sizes.setdefault(axis.name, size) != size:
+                wrong.append(axis)
+        return sizes, wrong
 
 
 class _Known(NamedTuple):
@@ -135,8 +138,6 @@ class Spec:
         self.arguments = [*inputs, *(output._replace(optional=True, written=True) for output in outputs)]
         self.made = range(len(inputs), len(self.arguments))
         self.may_be, self.filled, self.computed = may_be.split(), filled.split(), computed.split()
-        named = {axis for argument in self.arguments for axis in argument.axes}
-        self.fixed = {axis: int(axis) for axis in named if axis.isdigit()}
         # A network meets the same few shapes in every step: only the first time they are compared.
         self._known = {}
         # On the host mostly the same arrays, too.
@@ -188,14 +189,15 @@ class Spec:
 
     def _check(self, memory, arrays, window):
         """Return the arguments that a backend computes with, and the window."""
-        checked, shapes = [], []
-        for (name, _, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
+        checked, shapes, outputs, inputs = [], [], {}, {}
+        for (name, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
                 shapes.append(None)
             elif axes:
                 array = tuple_of(array, name, axes)
                 shapes.append(array)
             else:
+                (outputs if written else inputs)[name] = array
                 array = memory.check(name, array, None, dtype, written)
                 shapes.append(array.shape)
             checked.append(array)
@@ -205,21 +207,13 @@ class Spec:
             window = memory.window(known.sizes, *window)
             out = window.out
             known = known.windows.get(out) or self._compare(known.windows, out, shapes, out)
-        self._see_apart(memory, arrays)
+        if outputs:
+            memory.apart(outputs, inputs, self.may_be)
         for index in self.made:
             if checked[index] is None:
                 argument = self.arguments[index]
                 checked[index] = memory.empty(argument.shape(known.sizes), argument.dtype)
         return checked, window
-
-    def _see_apart(self, memory, arrays):
-        """Insist that what is written shares no memory."""
-        written, read = {}, {}
-        for argument, array in zip(self.arguments, arrays, strict=True):
-            if array is not None and not argument.is_shape:
-                (written if argument.written else read)[argument.name] = array
-        if written:
-            memory.apart(written, read, self.may_be)
 
     def _compare(self, known, key, shapes, out):
         """Return what is known of these shapes from now on, once they are found to go together.
@@ -227,19 +221,20 @@ class Spec:
         What has axes that are computed is left out until they are there, in `out`.
         """
         found = dict(zip(self.computed, out, strict=False))
-        sizes, sources = self.fixed | found, dict.fromkeys(found, "the window")
+        sizes, sources = {"": 1} | found, dict.fromkeys(found, "the window")
         for argument, shape in zip(self.arguments, shapes, strict=True):
-            if shape is None or (not found and not set(self.computed).isdisjoint(argument.axes)):
+            if shape is None or (not found and any(axis.name in self.computed for axis in argument.axes)):
                 continue
-            if wrong := argument.mismatch(shape, sizes):
+            now, wrong = argument.compare(shape, sizes)
+            if wrong:
                 raise ValueError(_refusal(argument, shape, wrong, sizes, sources))
-            for axis, size in argument.sizes(shape).items():
-                sizes.setdefault(axis, size)
-                sources.setdefault(axis, argument.name)
-                if axis in self.filled and 0 in np.atleast_1d(size):
+            for axis in [axis for axis in now if axis not in sizes]:
+                sources[axis] = argument.name
+                if axis in self.filled and 0 in np.atleast_1d(now[axis]):
                     raise ValueError(
-                        f"{argument.name} must not be empty, got shape {shape}: {axis} is {size}"
+                        f"{argument.name} must not be empty, got shape {shape}: {axis} is {now[axis]}"
                     )
+            sizes = now
         if len(known) > _MOST_KNOWN:
             known.clear()
         known[key] = _Known(sizes, {})
@@ -248,17 +243,14 @@ class Spec:
 
 def _refusal(argument, shape, wrong, sizes, sources):
     """Say which shape an argument must have, and where the sizes come from that it has not."""
-    wanted = [sizes.get(axis, axis) for axis in argument.axes]
-    if argument.rest:
-        wanted += sizes.get("...", ["..."])
     reasons = {}
-    for axis in wrong:
-        if axis in sources:
-            reasons.setdefault(sources[axis], []).append(f"{axis} = {sizes[axis]}")
+    for name in dict.fromkeys(axis.name for axis in wrong):
+        if name in sources:
+            reasons.setdefault(sources[name], []).append(f"{name} = {sizes[name]}")
     because = ", ".join(f"{source} has {' and '.join(known)}" for source, known in reasons.items())
     because = f": {because}" if because else ""
     must = "must be" if argument.is_shape else "must have shape"
-    return f"{argument.name} {must} {_shape(wanted)}, got {tuple(shape)}{because}"
+    return f"{argument.name} {must} {_shape(argument.shape(sizes))}, got {tuple(shape)}{because}"
 
 
 def _shape(axes):
@@ -271,7 +263,13 @@ def _arguments(text):
     found = []
     for match in _ARGUMENT.finditer(text):
         axes, dtype = match["axes"].split(), np.dtype(match["dtype"] or "float32")
-        rest = axes[-1:] == ["..."]
         marks = match["mark"] == "?", match["mark"] == "!", _shape(axes) if match["open"] == "(" else ""
-        found.append(Argument(match["name"], tuple(axes[: -1 if rest else None]), rest, dtype, *marks))
+        found.append(Argument(match["name"], tuple(map(_axis, axes)), dtype, *marks))
     return found
+
+
+def _axis(text):
+    """Return the axis that a word of a declaration means."""
+    name = text.lstrip("0123456789")
+    times = text.removesuffix(name)
+    return Axis(text, int(times or 1), name, name.endswith("..."))

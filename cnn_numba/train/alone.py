@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cnn_numba.arguments import shown
 from cnn_numba.device import Array
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback, Untimed
@@ -58,7 +59,7 @@ class Alone:
 
         Until then the array must not be touched. `done` is called when the sum is there.
         """
-        return _nothing
+        return lambda: None
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
         """Add an array up over all workers, in place, and return it."""
@@ -86,21 +87,17 @@ class Alone:
         return []
 
 
-def _nothing():
-    pass
-
-
 ALONE = Alone()
+
+
+def check_workers(workers: object) -> None:
+    """Insist on the workers that `fit` and `evaluate` can share a training with."""
+    if not isinstance(workers, Alone):
+        raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 
 
 class Part:
     """A worker's part of each batch, and what is done for it within a step; alone, the part is the whole.
-
-    Parameters
-    ----------
-    scaler : Scaler, optional
-    timeline : Untimed, optional
-    workers : Alone, optional
 
     Attributes
     ----------

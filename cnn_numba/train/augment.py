@@ -20,19 +20,7 @@ AUGMENTATIONS = ("none", "crop", "crop-flip")
 
 
 def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmentation | None:
-    """Return what one of `AUGMENTATIONS` means for images of a shape; None leaves them as they are.
-
-    Parameters
-    ----------
-    name : str
-    image_shape : tuple (C, H, W)
-    seed : int
-        The training's.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is none of this name, the samples are no images, or the seed is no number.
+    """Return what one of `AUGMENTATIONS` means for images (C, H, W); None leaves them as they are.
 
     Examples
     --------
@@ -46,6 +34,6 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
             f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
         )
     seed = integer(seed, "seed", maximum=None)
-    # A stream of its own, beside those of the weights and of the order of the images.
+    # Another stream than those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

@@ -28,14 +28,8 @@ def batches_of(
 ) -> HostBatches | DeviceBatches:
     """Return the source of batches for where a model computes.
 
-    Parameters
-    ----------
-    model : Sequential
-    *data
-        Images, labels, mean and std, as `HostBatches` takes them. Of samples that are entered in
-        `OTHER_BATCHES` only the first is used.
-    augmentation : Augmentation, optional
-        For images.
+    `data` are images, labels, mean and std, as `HostBatches` takes them; of samples that are entered in
+    `OTHER_BATCHES` only the first is used.
     """
     for kind, make in OTHER_BATCHES.items():
         if isinstance(data[0], kind):
@@ -45,7 +39,30 @@ def batches_of(
     return source(images, labels, mean, std, model, augmentation)
 
 
-class HostBatches:
+class _Batches:
+    def __init__(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...],
+        std: float | tuple[float, ...],
+        model: Sequential,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        backend = model.backend
+        self.gather, self.augmentation = backend.ops.gather, augmentation
+        self.images, self.labels, self.mean, self.std = (
+            backend.bring(images),
+            backend.bring(labels),
+            mean,
+            std,
+        )
+        self.batch_size, self.dtype = model.batch_size, backend.dtype
+        self.x = backend.empty((model.batch_size, *images.shape[1:]), np.float32)
+        self.y = backend.empty(model.batch_size, np.int32)
+
+
+class HostBatches(_Batches):
     """Batches of a data set, gathered on the host into buffers that are allocated once.
 
     Parameters
@@ -58,30 +75,15 @@ class HostBatches:
         None leaves the images as they are.
     """
 
-    def __init__(
-        self,
-        images: np.ndarray,
-        labels: np.ndarray,
-        mean: float | tuple[float, ...],
-        std: float | tuple[float, ...],
-        model: Sequential,
-        augmentation: Augmentation | None = None,
-    ) -> None:
-        self.images, self.labels, self.mean, self.std = images, labels, mean, std
-        self.augmentation = augmentation
-        self.batch_size, self.dtype = model.batch_size, model.parameters.dtype
-        self.x = np.empty((model.batch_size, *images.shape[1:]), np.float32)
-        self.y = np.empty(model.batch_size, np.int32)
-        self.indices = np.empty(model.batch_size, np.int64)
-
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""
         self.order, self.cursor, self.epoch = order, 0, epoch
+        self.indices = np.empty(self.batch_size, np.int64)
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
-        # Into one array: operations check an array that they have seen before faster.
+        # Into one array: operations check arrays that they have seen before faster.
         indices = head(self.indices, count)
         indices[:] = self.order[first : first + count]
         what = self.images, indices, self.mean, self.std
@@ -96,35 +98,17 @@ class HostBatches:
         self.cursor += 1
 
 
-class DeviceBatches:
-    """Batches of a data set that lies on the device, gathered there; made as `HostBatches` are.
+class DeviceBatches(_Batches):
+    """Batches of a data set that lies on the device, gathered there; made as `HostBatches` are."""
 
-    Attributes
-    ----------
-    cursor : device array, shape (1,), int32
-        Which batch comes next.
-    """
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._prepare(len(self.images))
 
-    def __init__(
-        self,
-        images: np.ndarray,
-        labels: np.ndarray,
-        mean: float | tuple[float, ...],
-        std: float | tuple[float, ...],
-        model: Sequential,
-        augmentation: Augmentation | None = None,
-    ) -> None:
-        self.gather, self.augmentation = model.backend.ops.gather, augmentation
-        self.images, self.labels = device.to_device(images), device.to_device(labels)
-        self.mean, self.std, self.batch_size = mean, std, model.batch_size
-        self.x = device.empty((model.batch_size, *images.shape[1:]))
-        self.y = device.empty(model.batch_size, np.int32)
-        self._prepare(len(images))
-
-    def _prepare(self, count):
+    def _prepare(self, count: int) -> None:
         """Allocate cursor and order for so many samples."""
         self.order = device.zeros(count, np.int64)
-        self.cursor = device.zeros(1, np.int32)
+        self.cursor = device.zeros(1, np.int32)  # which batch comes next
         self._order = device.pinned(count, np.int64)
         self._zero = np.zeros(1, np.int32)
         # Seed and epoch of the random numbers: there, as the launches of an epoch are replayed in the next.

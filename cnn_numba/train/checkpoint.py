@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from cnn_numba.arguments import instance, shown
+from cnn_numba.arguments import instance, per_channel, shown
 from cnn_numba.device import copy, to_host
 from cnn_numba.nn.models import MODELS, Sequential
 from cnn_numba.train.checkpoint_contents import check_contents
@@ -40,10 +40,8 @@ class Checkpoint:
         Name of the network.
     parameters, buffers : ndarray
         The model's arenas.
-    optimizer : dict of str to ndarray
-        The optimiser's state; empty where the file was only meant for predicting.
-    scaler : dict of str to ndarray
-        The loss scaler's state; empty where there was none.
+    optimizer, scaler : dict of str to ndarray
+        Their states; empty where the file was only meant for predicting, or there was no scaler.
     progress : dict
         Where the training stands: recipe, epoch, step, generator state, history. JSON-like; what is there
         has been checked, but all of it may be missing.
@@ -66,17 +64,8 @@ def save_checkpoint(
 ) -> None:
     """Write a model, and what its training needs to go on, to one file.
 
-    The file is written beside its final place and then renamed, so that whatever happens, `path` is
-    a complete checkpoint: the new one or the one before.
-
-    Parameters
-    ----------
-    path : path
-    model : Sequential
-    optimizer : Optimizer, optional
-    progress : dict, optional
-        Anything JSON can hold; epoch, history and the like as `fit` writes them.
-    scaler : LossScaler, optional
+    Whatever happens, `path` is a complete checkpoint: the new one or the one before. `progress` is anything
+    JSON can hold; epoch, history and the like as `fit` writes them.
 
     Examples
     --------
@@ -89,13 +78,12 @@ def save_checkpoint(
     True
     """
     instance(model, "model", Sequential)
-    for name, value, kind in (
-        ("optimizer", optimizer, Optimizer),
-        ("progress", progress, dict),
-        ("scaler", scaler, Scaler),
-    ):
-        if value is not None:
-            instance(value, name, kind)
+    if optimizer is not None:
+        instance(optimizer, "optimizer", Optimizer)
+    if progress is not None:
+        instance(progress, "progress", dict)
+    if scaler is not None:
+        instance(scaler, "scaler", Scaler)
     arrays: dict[str, Any] = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
@@ -110,23 +98,15 @@ def save_checkpoint(
 
 @contextmanager
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
-    """Open a file to write to, which becomes `path` when it is complete, and is gone if it never is.
+    """Open a file to write bytes to, which becomes `path` when it is complete, and is gone if it never is.
 
-    Parameters
-    ----------
-    path : path
-        At any moment it is the old file or the new one. What is no file but a pipe or a device, such as
-        ``/dev/stdout``, stays that, and is written to at once.
-
-    Yields
-    ------
-    file
-        Open for writing bytes.
+    At any moment `path` is the old file or the new one. A pipe or a device, such as ``/dev/stdout``, is
+    written to at once.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
-    # Another process may be writing the same file: each has a name of its own, and the last one to end wins.
+    # Another process may be writing the same file: each uses another name, and the last one to end wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         if path.exists() and not path.is_file():
@@ -147,14 +127,9 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
-    """Remove what killed processes have left of a file that they were writing, if it is as old as this.
+    """Remove what killed processes have left of a file that should have become `path`.
 
-    Parameters
-    ----------
-    path : path
-        The file that it should have become.
-    age : float
-        In seconds. What is younger may still be written.
+    What is younger than `age`, in seconds, may still be written, and stays.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
         with suppress(OSError):
@@ -170,9 +145,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged, no checkpoint, of a newer format, or holds what no training writes: parameters that
-        are NaN, an epoch of -1, half an entry of the history, compressed arrays. The message names the file
-        and the value.
+        If it is damaged, no checkpoint, of a newer format, or holds what no training writes, such as
+        parameters that are NaN. The message names the file and the value.
     """
     path = Path(path)  # an int would be an open file, to be closed
     try:
@@ -188,7 +162,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     except FileNotFoundError:
         raise
     except Exception as error:
-        # Damage shows in whatever the reader stumbles over: zip, NumPy's header, JSON, a missing name.
+        # Damage shows where a reader fails: zip, NumPy's header, JSON, a missing name.
         # NumPy takes what it does not know for a pickle, and says how to load it: that would run its code.
         known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
         reason = error if known else "it is no whole .npz file of plain arrays"
@@ -234,13 +208,7 @@ def naming(path: str | PathLike) -> Iterator[None]:
 
 
 def restore(checkpoint: Checkpoint, model: Sequential) -> None:
-    """Copy a checkpoint's parameters and buffers into a model.
-
-    Raises
-    ------
-    ValueError
-        If they belong to another network.
-    """
+    """Copy a checkpoint's parameters and buffers into a model; ValueError if they are another network's."""
     saved = checkpoint.model, checkpoint.parameters.shape, checkpoint.buffers.shape
     wanted = model.name, model.parameters.shape, model.buffers.shape
     if saved != wanted:
@@ -267,18 +235,11 @@ def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") 
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:
         raise ValueError(f"{path} is of the network {shown(checkpoint.model)}; known are {', '.join(MODELS)}")
-    precision = checkpoint.progress.get("recipe", {}).get("precision", "float32")
+    recipe = checkpoint.progress.get("recipe", {})
+    precision = recipe.get("precision", "float32")
     model = MODELS[checkpoint.model](batch_size=batch_size, device=device, precision=precision)
     with naming(path):
-        _check_channels(checkpoint, model)
+        for name in ("mean", "std"):
+            per_channel(recipe.get(name, 1.0), name, model.input_shape[0])
         restore(checkpoint, model)
     return model
-
-
-def _check_channels(checkpoint, model):
-    for name in ("mean", "std"):
-        value, channels = checkpoint.progress.get("recipe", {}).get(name), model.input_shape[0]
-        if isinstance(value, list) and len(value) != channels:
-            raise ValueError(
-                f"{name} must be one number or one for each of {channels} channels, got {shown(value)}"
-            )

@@ -17,12 +17,7 @@ SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 def check_contents(checkpoint: Any) -> None:
-    """Refuse what no training writes, so that nothing has to expect it later; ValueError names the value.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    """
+    """Refuse what no training writes, so that nothing has to expect it later; ValueError names the value."""
     if not isinstance(checkpoint.model, str):
         raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
@@ -78,19 +73,7 @@ def _is_positive(value):
     return _is_number(value) and value > 0
 
 
-def _is_seed(value):
-    return type(value) is int and value >= 0
-
-
-def _is_count(value):
-    return _is_seed(value) and value <= MOST_ELEMENTS
-
-
-def _is_size(value):
-    return _is_count(value) and value > 0
-
-
-def _is_duration(value):
+def _is_not_negative(value):
     return _is_number(value) and value >= 0
 
 
@@ -98,12 +81,19 @@ def _are_totals(value):
     return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
 
 
-def _is_precision(value):
-    return value in PRECISIONS
-
-
 def _is_name(value):
     return isinstance(value, str) and value.isprintable() and len(value) <= 60
+
+
+def _whole(least, most):
+    return (
+        lambda value: type(value) is int and least <= value <= most,
+        f"a whole number from {least} to {most}",
+    )
+
+
+def _one_of(names):
+    return lambda value: value in names, f"one of {', '.join(names)}"
 
 
 def _per_channel(fits):
@@ -135,25 +125,25 @@ def _is_generator_state(value):
 
 # What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
 # it, but importing its library takes longer than all the rest of a training's start.
-_COUNT = _is_count, f"a whole number from 0 to {MOST_ELEMENTS}"
-_SIZE = _is_size, f"a whole number from 1 to {MOST_ELEMENTS}"
+_COUNT, _SIZE = _whole(0, MOST_ELEMENTS), _whole(1, MOST_ELEMENTS)
+_DURATION = _is_not_negative, "a number of at least 0"
 _RECIPE = {
     "mean": (_per_channel(_is_number), "a number or a list of numbers"),
     "std": (_per_channel(_is_positive), "a positive number or a list of such"),
     "batch_size": _SIZE,
     "lr": (_is_positive, "a positive number"),
-    "weight_decay": (_is_duration, "a number of at least 0"),
-    "augment": (lambda value: value in AUGMENTATIONS, f"one of {', '.join(AUGMENTATIONS)}"),
+    "weight_decay": _DURATION,
+    "augment": _one_of(AUGMENTATIONS),
     "epochs": _SIZE,
-    "seed": (_is_seed, "a whole number of at least 0"),
+    "seed": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
     "device": (_is_name, "a name"),
-    "precision": (_is_precision, f"one of {', '.join(PRECISIONS)}"),
+    "precision": _one_of(PRECISIONS),
 }
 _PROGRESS = {
     "epoch": _COUNT,
     "step": _COUNT,
     "totals": (_are_totals, "two numbers"),
-    "seconds": (_is_duration, "a number of at least 0"),
+    "seconds": _DURATION,
     "generator": (_is_generator_state, "the state of a NumPy generator"),
     "history": (_is_history, f"a list of epochs 1, 2, ..., each with the numbers {', '.join(HISTORY_KEYS)}"),
     "threads": _SIZE,

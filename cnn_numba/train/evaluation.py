@@ -6,7 +6,7 @@ from cnn_numba.arguments import instance
 from cnn_numba.device import to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import ALONE, Alone
+from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
 
 
@@ -18,7 +18,7 @@ def evaluate(
     std: float | tuple[float, ...] = 1.0,
     workers: Alone = ALONE,
 ) -> tuple[float, float]:
-    """Measure the mean loss and the accuracy on labelled images.
+    """Measure the mean loss and the accuracy, between 0 and 1, on labelled images.
 
     Parameters
     ----------
@@ -30,17 +30,13 @@ def evaluate(
     workers : Workers, optional
         Each measures its share of the images; all get the figures of the whole.
 
-    Returns
-    -------
-    loss, accuracy : float
-        The accuracy is between 0 and 1.
-
     Raises
     ------
     TypeError, ValueError
-        If images and labels are not as above, or there are none.
+        If an argument is not as above, or there are no images.
     """
     instance(model, "model", Sequential)
+    check_workers(workers)
     check_counts(images, labels)
     batch_size, classes = model.shapes[-1]
     loss = CrossEntropyLoss(batch_size, classes, model.backend)

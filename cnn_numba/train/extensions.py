@@ -8,13 +8,7 @@ EXTENSIONS: dict[str, Callable[..., Any]] = {}
 
 
 def extension(argument: str) -> Callable[..., Any]:
-    """Return what makes the extension that an argument of `fit` asks for.
-
-    Raises
-    ------
-    ValueError
-        If nothing has registered it.
-    """
+    """Return what makes the extension that an argument of `fit` asks for; ValueError if there is none."""
     if argument not in EXTENSIONS:
         raise ValueError(f"{argument} needs cnn_numba.beyond, which was not imported: leave the argument out")
     return EXTENSIONS[argument]

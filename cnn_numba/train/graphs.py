@@ -1,7 +1,7 @@
 """A function of launches as one CUDA graph.
 
-A step of the course's network is some twenty launches of a few microseconds each, and launching a kernel from
-Python costs more than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
+A step of the course's network is some twenty kernels of a few microseconds each, and to launch one from
+Python takes longer than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
 one launch.
 """
 
@@ -18,18 +18,13 @@ class GraphsUnavailable(RuntimeError):
 
 
 def record(function: Callable[[], object]) -> Callable[[], object]:
-    """Record what a function launches as a CUDA graph, without running it.
+    """Record what a function launches as a CUDA graph; return what launches it on the stream current now.
 
     Parameters
     ----------
     function : callable
         Only launches kernels, each of which has been launched before, so that it is compiled and loaded. The
         arrays it uses must live as long as the graph.
-
-    Returns
-    -------
-    callable
-        Launches the graph on the stream that is current now.
 
     Raises
     ------
@@ -65,8 +60,7 @@ class Replay:
     Parameters
     ----------
     function : callable
-        Called with the batch's size, as in `record` for each of them. An iterator: it yields the name of each
-        phase when it has launched it.
+        Called with the batch's size, as in `record`. It yields the name of each phase that it has launched.
     after : callable
         Called with the name of a phase that has been launched; of those that are replayed, only with `cuts`.
     cuts : collection of str

@@ -28,16 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other trainings out of a folder, which is made if need be, and clear it of what a killed one left.
 
     The lock is the kernel's, and ends with its process. Where a file system has none, the process named in
-    the file counts as there until it is known to be gone.
-
-    Parameters
-    ----------
-    folder : path
-
-    Raises
-    ------
-    FolderInUse
-        If another training has locked it.
+    the file counts as there until it is known to be gone. FolderInUse if another training has locked it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -60,7 +51,7 @@ def _locked(path):
         file = open(path, "a+b", buffering=0, opener=_open)
         try:
             _lock(file, path)
-            # The training before removes the file: who opened it before that has locked one that is gone.
+            # The training before may have removed the file after it was opened here: lock the new one.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         except BaseException:
@@ -70,12 +61,12 @@ def _locked(path):
 
 
 def _open(path, flags):
-    """Open the file itself: a link in somebody else's folder may lead to a file that is not to be emptied."""
+    """Open the file itself: a link in another user's folder may lead to a file that must not be emptied."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _lock(file, path):
-    """Lock a file, or say who has."""
+    """Lock a file, or say which training has."""
     try:
         import fcntl  # which Windows lacks
 

@@ -6,7 +6,7 @@ from os import PathLike
 from cnn_numba.arguments import instance, settings, shown
 from cnn_numba.data import Dataset
 from cnn_numba.nn.models import Sequential
-from cnn_numba.train.alone import ALONE, Alone
+from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.callbacks.base import Callbacks, Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
@@ -46,8 +46,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
 
     Parameters
     ----------
-    model : Sequential
-    dataset : data.Dataset
+    model, dataset
     optimizer : Optimizer
         Its `lr` is the schedule's peak.
     epochs : int
@@ -56,8 +55,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         Orders the training images.
     out : path, optional
         A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
-        ``curves.png`` (in the end). When the first of them is written, those of an earlier run are moved to
-        ``earlier-1`` in the folder, or the next free number. Nothing is written without `out`.
+        ``curves.png`` (at the end). The files of an earlier run are moved to ``earlier-1`` in the folder, or
+        the next free number, when the first of these is written.
     resume : bool
         Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
         files again from it. With a constant schedule `epochs` may be more than before, or fewer.
@@ -78,19 +77,17 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         Random changes of the training images, new in each epoch: moved by up to an eighth of their size, or
         moved and mirrored.
     workers : Workers, optional
-        What `beyond.workers.joining.join` yields. A batch is then that of all workers together: each calls
-        this with a model built for its share, ``workers.count(batch_size)``. Only the first one logs, reads
-        and writes.
+        What `beyond.workers.joining.join` yields. Each calls this with a model built for its share of a
+        batch, ``workers.count(batch_size)``. Only the first one logs, reads and writes.
     timeline : path, optional
         Where to write what each worker did when, in three steps. All have to be on one machine.
 
     Returns
     -------
     list of dict
-        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The
-        training figures are means over the epoch, while the model changed; `seconds` is the time
-        its training took, without the test. With a scaler also ``loss_scale``, at the epoch's end, and
-        ``skipped_steps``, in it.
+        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``: means over
+        the epoch, while the model changed, and the time without the test. With a scaler also ``loss_scale``,
+        at the epoch's end, and ``skipped_steps``, in it.
 
     Raises
     ------
@@ -100,8 +97,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     OSError
         If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
-        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed; a skipped step
-        alone is no reason, for its loss is finite. The checkpoint stays the last good one.
+        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed. The checkpoint
+        stays the last good one.
     Interrupted
         After Ctrl-C, when the step has been finished and, with `out`, saved.
     WorkersError
@@ -155,14 +152,10 @@ def fit(  # noqa: PLR0913 (its options are the training's)
 
 
 def _check_types(model, dataset, optimizer, workers, functions):
-    for name, value, kind in (
-        ("model", model, Sequential),
-        ("dataset", dataset, Dataset),
-        ("optimizer", optimizer, Optimizer),
-    ):
-        instance(value, name, kind)
-    if not isinstance(workers, Alone):
-        raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
+    instance(model, "model", Sequential)
+    instance(dataset, "dataset", Dataset)
+    instance(optimizer, "optimizer", Optimizer)
+    check_workers(workers)
     for name, value in functions.items():
         if value is not None and not callable(value):
             raise TypeError(f"{name} must be a function or None, got {shown(value)}")

@@ -48,13 +48,7 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Copy saved arrays into `state`.
-
-        Raises
-        ------
-        ValueError
-            If the names, shapes or kinds of number are not this optimiser's.
-        """
+        """Copy saved arrays into `state`; ValueError if their names, shapes or kinds of number are others."""
         load_arrays(self.state, state, type(self).__name__)
 
     def _zeros(self):
@@ -147,13 +141,7 @@ class Adam(Optimizer):
 
 
 def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str) -> None:
-    """Copy saved arrays into those that something keeps; `name` is what an error calls it.
-
-    Raises
-    ------
-    ValueError
-        If the names, shapes or kinds of number differ.
-    """
+    """Copy saved arrays into those of `name`; ValueError if names, shapes or kinds of number differ."""
     if _described(saved) != _described(kept):
         raise ValueError(
             f"the saved state {_described(saved)} is not of {name}, which keeps {_described(kept)}, "
@@ -170,14 +158,7 @@ def _described(state):
 
 
 def constant(peak: float, step: int, total_steps: int) -> float:
-    """Return the learning rate `peak` for every step.
-
-    Parameters
-    ----------
-    peak : float
-    step, total_steps : int
-        Of the whole training; `step` counts from 0.
-    """
+    """Return the learning rate `peak` for every step; `step` counts from 0, over the whole training."""
     return peak
 
 
@@ -206,15 +187,7 @@ def one_cycle(
 
     Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's
     ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / start_factor`` up
-    during the first 30% of the steps, then down to ``peak / start_factor / end_factor``.
-
-    Parameters
-    ----------
-    peak : float
-    step, total_steps : int
-    warm_up : float
-        Share of the steps that climb.
-    start_factor, end_factor : float
+    during the first 30% of the steps, `warm_up`, then down to ``peak / start_factor / end_factor``.
 
     Examples
     --------

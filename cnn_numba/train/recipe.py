@@ -46,16 +46,7 @@ def recipe_of(
 ) -> dict[str, Any]:
     """Return the recipe of a training, as JSON holds it.
 
-    Parameters
-    ----------
-    model : Sequential
-    dataset : data.Dataset
-    optimizer : Optimizer
-    plan : Plan
-    batch_size : int
-        Of all workers together.
-    loss_scaling : dict, optional
-        The settings of the scaler.
+    `batch_size` is that of all workers together, `loss_scaling` the settings of the scaler.
     """
     return {
         "dataset": dataset.name,
@@ -79,19 +70,14 @@ def recipe_of(
 
 
 def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Refuse to resume a training with another recipe: it would not be the same training.
-
-    Raises
-    ------
-    ValueError
-        With what was saved and what is asked for now, of each entry that differs.
-    """
-    # Older files have none of these.
+    """Refuse to resume a training with another recipe: the ValueError names each entry that differs."""
+    # What older files lack.
     saved = {"precision": "float32", "loss_scaling": None, "augment": "none", **saved}
+    free = {"train_crc32", "test_crc32"} - saved.keys()
     # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for the
     # last digits only, unless one of the two is the reference in float64.
-    free = {"epochs"} if recipe["schedule"] == "constant" else set()
-    free |= {"train_crc32", "test_crc32"} - saved.keys()  # older files have none
+    if recipe["schedule"] == "constant":
+        free.add("epochs")
     if "reference" not in (saved.get("device"), recipe["device"]):
         free.add("device")
     differing = {

@@ -22,14 +22,7 @@ FILES = ("checkpoint.npz", *RECORDS)
 
 
 def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
-    """Move the files of an earlier run in the folder to a new folder in it.
-
-    Parameters
-    ----------
-    folder : path
-    log : callable
-        Called with a line that says where they are now, if there were any.
-    """
+    """Move the files of an earlier run, if there are any, to a new folder in their folder; log its name."""
     files = [folder / name for name in FILES if (folder / name).exists()]
     if not files:
         return
@@ -54,16 +47,10 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
 def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
     """Write ``history.json`` and ``history.csv``.
 
-    Parameters
-    ----------
-    history : list of dict
-        As `fit` returns it.
-    folder : path
-
     Raises
     ------
     TypeError, ValueError
-        If the history is not as above.
+        If the history is not as `fit` returns it.
     """
     _check_history(history)
     table = io.StringIO()
@@ -91,11 +78,6 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
     Returns
     -------
     matplotlib.figure.Figure
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the history is not as above.
     """
     _check_history(history)
     # Only here: drawing costs half a second that training does not need.

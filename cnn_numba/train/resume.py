@@ -21,13 +21,7 @@ def was_restarted(run: Run) -> bool:
 
 
 def resume(run: Run) -> dict[str, Any]:
-    """Go back to where the checkpoint in the run's folder was saved; return what it says of the progress.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it is of another training.
-    """
+    """Go back to where the checkpoint in the run's folder was saved; return what it says of the progress."""
     if run.out is None or not run.checkpoint_path.exists():
         where = "no folder was given" if run.out is None else f"there is no {run.checkpoint_path}"
         raise ValueError(f"nothing to resume from: {where}")

@@ -29,19 +29,14 @@ class Run:
 
     Attributes
     ----------
-    steps : HostSteps or DeviceSteps
     epoch, step : int
         How many epochs are finished, and how many steps of the next one.
-    history : list of dict
-        A line for each finished epoch.
     entry : dict
         The line of the epoch that is being measured.
     remarks : list of str
         What callbacks add to the text about that epoch.
     seconds : float
         How long the steps of this epoch have taken.
-    first_loss : float or None
-        Of the first step of all.
     order_state : dict
         Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
     resumed : bool
@@ -51,7 +46,7 @@ class Run:
     stop_asked, stop : bool
         Whether this worker asks to stop after the next step, and whether all stop here.
     exits : ExitStack
-        What is to be undone when the training ends, however it does.
+        What must be undone when the training ends, for whatever reason.
     """
 
     def __init__(

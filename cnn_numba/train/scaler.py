@@ -70,13 +70,7 @@ class Scaler:
 
 
 def scaler_for(model: Sequential, scaler: Any) -> Scaler:
-    """Return the scaler of a training, from the argument of `fit`: a scaler, True, False or None.
-
-    Raises
-    ------
-    ValueError
-        If it was made for another model, or there is no loss scaling here.
-    """
+    """Return the scaler of a training, from the argument of `fit`: a scaler, True, False or None."""
     if scaler is None:
         scaler = model.precision == "float16"
     if not isinstance(scaler, bool):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,9 +42,7 @@ def train_step(
 
     Parameters
     ----------
-    model : Sequential
-    loss : CrossEntropyLoss
-    optimizer : Optimizer
+    model, loss, optimizer
     x : ndarray, shape (n, C, H, W), float32
     labels : ndarray, shape (n,), int32
     lr : float, optional
@@ -120,36 +119,20 @@ def steps_of(
 
     Parameters
     ----------
-    model : Sequential
-    loss : CrossEntropyLoss
-    optimizer : Optimizer
-    dataset : data.Dataset
+    model, loss, optimizer, dataset
     log : callable
         On the GPU, called with a line of text if there can be no graphs.
     graph : bool
         Whether to use them there.
     augmentation : Augmentation, optional
-        None leaves the images as they are.
     part : Part, optional
         This worker's part of each batch; None is all of it.
     """
     common = model, loss, optimizer, dataset, augmentation, part or Part()
-    return DeviceSteps(*common, log, graph) if model.backend.on_device else HostSteps(*common)
+    return DeviceSteps(*common, log=log, graph=graph) if model.backend.on_device else HostSteps(*common)
 
 
-class HostSteps:
-    """The steps of a training on the CPU; its arguments are those of `steps_of`.
-
-    Attributes
-    ----------
-    totals : ndarray, shape (2,), float64
-        Sum of the losses and number of right answers so far, of all workers.
-    stop : bool
-        Whether a worker asked in the last step to stop after it.
-    """
-
-    cheap_totals = True
-
+class _Steps:
     def __init__(
         self,
         model: Sequential,
@@ -162,11 +145,30 @@ class HostSteps:
         self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
         data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
         self.batches = batches_of(model, *data, augmentation=augmentation)
+        self.stop = False
+
+
+class HostSteps(_Steps):
+    """The steps of a training on the CPU; its arguments are those of `steps_of`.
+
+    Attributes
+    ----------
+    totals : ndarray, shape (2,), float64
+        Sum of the losses and number of right answers so far, of all workers.
+    cheap_totals : bool
+        Whether to look at them costs nothing.
+    stop : bool
+        Whether a worker asked in the last step to stop after it.
+    """
+
+    cheap_totals = True
+
+    def __init__(self, *common: Any) -> None:
+        super().__init__(*common)
         self.totals = np.zeros(2)
         # Of one step: losses, right answers, and how many workers ask to stop.
         self.sums = np.zeros(3)
         self.step_totals = self.sums[:2]
-        self.stop = False
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
         """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
@@ -209,35 +211,22 @@ class HostSteps:
         return float(self.sums[0] / (self.count * self.model.predictions))
 
 
-class DeviceSteps:
+class DeviceSteps(_Steps):
     """The steps of a training on the GPU; as `HostSteps`, with `log` and `graph` of `steps_of`."""
 
     # Reading the totals waits for the GPU: once an epoch, not after each step.
     cheap_totals = False
 
-    def __init__(
-        self,
-        model: Sequential,
-        loss: CrossEntropyLoss,
-        optimizer: Optimizer,
-        dataset: Dataset,
-        augmentation: Augmentation | None,
-        part: Part,
-        log: Callable[[str], object],
-        graph: bool = True,
-    ) -> None:
-        self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
+    def __init__(self, *common: Any, log: Callable[[str], object], graph: bool) -> None:
         self.stream = device.stream()
         with device.use_stream(self.stream):
-            data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
-            self.batches = batches_of(model, *data, augmentation=augmentation)
-            steps = device.blocks(len(dataset.train_images), model.batch_size)
-            part.scaler.allocate_schedule(steps)
+            super().__init__(*common)
+            part, order = self.part, self.batches.order
+            part.scaler.allocate_schedule(device.blocks(len(order), self.model.batch_size))
             self._totals = device.zeros(2, np.float64)
         if graph and part.no_graphs:
             log(part.no_graphs)
         self.step = Replay(self._step, part.after, part.cuts, log, graph and not part.no_graphs)
-        self.stop = False
 
     @property
     def totals(self) -> np.ndarray:

@@ -138,7 +138,11 @@ def test_what_ends_the_workers_names_the_last_checkpoint(tmp_path):
 
     with pytest.raises(WorkersError, match=r"1 was killed; the last .* after epoch 2, step 2") as caught:
         together(1, lost)
-    assert caught.value.reason == "its reason"
+    assert (caught.value.reason, caught.value.saved) == ("its reason", True)
+    run.saved = None
+    with pytest.raises(WorkersError, match=r"1 was killed; no checkpoint") as caught:
+        together(1, lost)
+    assert not caught.value.saved
 
 
 def test_a_share_scales_after_the_loss_scale():

@@ -666,6 +666,17 @@ def test_workers_that_do_not_come_are_named(monkeypatch, port):
         pass
 
 
+def test_a_port_in_use_is_named_where_torch_listens_itself(monkeypatch, port):
+    """As it does for workers on several machines."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(process_group, "ARRIVAL", 0.5)
+    monkeypatch.setattr(ProcessGroup, "_listening", lambda group: None)
+    port[1].listen()
+    place(monkeypatch, 0, 2, port[0])
+    with pytest.raises(WorkersError, match=r"MASTER_PORT\) is in use: choose"), joining.join(timeout=0.5):
+        pass
+
+
 def test_a_port_in_use_and_one_where_nobody_answers_are_named(monkeypatch, port):
     pytest.importorskip("torch")
     monkeypatch.setattr(process_group, "ARRIVAL", 0.5)

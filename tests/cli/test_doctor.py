@@ -19,9 +19,14 @@ def machine(monkeypatch):
     """Make the machine another one: its GPUs, driver, toolkit and the selection."""
 
     def become(
-        gpus=(TOY,), cuda=(13, 0), toolkit=(13, 2), problem=None, gpu="hardware", reason="a GPU was found"
+        gpus=(TOY,),
+        cuda=(13, 0),
+        toolkit=(13, 2),
+        gpu="hardware",
+        reason="a GPU was found",
+        **problem,
     ):
-        found = Driver(tuple(gpus), cuda, "580.65.06" if cuda else None, problem)
+        found = Driver(tuple(gpus), cuda, "580.65.06" if cuda else None, **{"problem": None, **problem})
         monkeypatch.setattr(nvidia, "driver", lambda: found)
         monkeypatch.setattr(nvidia, "toolkit", lambda: toolkit)
         monkeypatch.setattr(selection, "SELECTION", Selection(gpu, reason))
@@ -106,7 +111,7 @@ def test_an_old_gpu_gets_the_older_toolkit_or_the_emulated_one(machine):
 
 
 def test_a_broken_driver_is_named(machine):
-    machine(gpus=(), problem="the NVIDIA driver answers CUDA_ERROR_UNKNOWN (999)", gpu="simulator")
+    machine(gpus=(), problem="the NVIDIA driver answers error 999", broken=True, gpu="simulator")
     finding = by_topic("GPU")
     assert not finding.healthy
     assert "nvidia-smi" in finding.fix
@@ -165,6 +170,7 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     finding = by_topic("MNIST")
     assert not finding.healthy
     assert f"{tmp_path} holds no MNIST" in finding.text
+    assert finding.fix == f"put a fresh copy of the original files into {tmp_path}"
 
 
 @pytest.mark.parametrize("version", ["3.10.14", "3.15.0", "3.15.0a1", "4.0.0"])

@@ -203,7 +203,7 @@ def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, 
 def test_a_training_on_the_cpu_stays_there(run, fit, nothing_to_load, monkeypatch, tmp_path):
     backends = []
     monkeypatch.setattr(
-        "cnn_numba.cli.train.backend_for", lambda device, without_gpu: backends.append(device.value) or "cpu"
+        "cnn_numba.cli.train.backend_for", lambda device, without_gpu: backends.append(device) or "cpu"
     )
     recipe = {"dataset": "mnist", "batch_size": 4, "optimizer": "Adam", "lr": 0.003, "seed": 0}
     recipe |= {"schedule": "one-cycle", "epochs": 3}

@@ -24,7 +24,16 @@ import numpy as np
 import pytest
 
 from cnn_numba import data
-from cnn_numba.data import DataError, Dataset, batches, cifar, files as data_files, load, pictures
+from cnn_numba.data import (
+    DataError,
+    Dataset,
+    batches,
+    cifar,
+    downloading,
+    files as data_files,
+    load,
+    pictures,
+)
 
 STEMS = (
     "train-images-idx3-ubyte",
@@ -1139,8 +1148,8 @@ def test_a_name_lookup_that_hangs_does_not_hold_us_up(cache, monkeypatch):
         let_go.wait(30)
         raise OSError("let go")
 
-    monkeypatch.setattr(data_files, "_NETWORK_SECONDS", 0.2)
-    monkeypatch.setattr(data_files.urllib.request, "urlopen", hang)
+    monkeypatch.setattr(downloading, "_NETWORK_SECONDS", 0.2)
+    monkeypatch.setattr(downloading.urllib.request, "urlopen", hang)
     start = time.perf_counter()
     with pytest.raises(DataError, match="no answer within"):
         load("cifar10")
@@ -1157,7 +1166,7 @@ def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):
         calls.append(self.root)
         shutil.copytree(folder, Path(self.root) / folder.name)
 
-    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(downloading, "_network_problem", lambda url: None)
     monkeypatch.setattr(theirs, "download", download)
     lines = []
     for _ in range(2):
@@ -1175,7 +1184,7 @@ def test_a_download_that_fills_the_disk_names_the_cache(cache, monkeypatch):
         (Path(self.root) / "half.tar.gz").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(downloading, "_network_problem", lambda url: None)
     monkeypatch.setattr(datasets.FashionMNIST, "download", download)
     with pytest.raises(
         DataError, match=r"cache folder .* \(No space left on device\); free space .* CNN_NUMBA"
@@ -1190,7 +1199,7 @@ def test_a_download_that_breaks_off_gives_one_line(cache, monkeypatch):
     def download(self):
         raise RuntimeError("Error downloading:\nTried this, got:\nthat")
 
-    monkeypatch.setattr(data_files, "_network_problem", lambda url: None)
+    monkeypatch.setattr(downloading, "_network_problem", lambda url: None)
     monkeypatch.setattr(datasets.FashionMNIST, "download", download)
     with pytest.raises(
         DataError, match="failed: Error downloading: Tried this, got: that; connect"

@@ -1,5 +1,7 @@
 """What the host does with a GPU, real or simulated: arrays, streams, launches."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -7,6 +9,7 @@ from numba import cuda
 from cnn_numba import device
 from cnn_numba.device import arrays, health, selection
 from cnn_numba.device.health import Finding
+from cnn_numba.device.usable import driver_status
 from cnn_numba.ops import shapes
 from gpuless import Selection
 
@@ -71,11 +74,25 @@ def test_overlap():
 def test_too_large_an_array_is_a_memory_error(monkeypatch):
     class Full:
         def device_array(self, shape, dtype):
-            raise RuntimeError("[CUresult.CUDA_ERROR_OUT_OF_MEMORY] Call to cuMemAlloc results in ...")
+            error = RuntimeError("Call to cuMemAlloc failed")
+            error.code = SimpleNamespace(name="CUDA_ERROR_OUT_OF_MEMORY")
+            raise error
 
     monkeypatch.setattr(arrays, "numba_cuda", Full)
     with pytest.raises(MemoryError, match=r"no room for float32 of shape \(1000, 1000\)"):
         device.empty((1000, 1000))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), "CUDA_ERROR_OUT_OF_MEMORY"),
+        (ValueError("of CUDA_ERROR_OUT_OF_MEMORY nothing"), "of CUDA_ERROR_OUT_OF_MEMORY nothing"),
+        (SystemExit(2), "2"),  # whose code is a number
+    ],
+)
+def test_a_driver_error_is_known_by_its_name(error, status):
+    assert driver_status(error) == status
 
 
 def test_pinned_memory_is_an_array():

@@ -182,17 +182,18 @@ def test_a_gpu_is_found(libraries, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cuda", "problem"),
+    ("cuda", "problem", "broken"),
     [
-        (None, "no NVIDIA driver is installed"),
-        (FakeCuda(names=()), "the NVIDIA driver sees no GPU"),
-        (FakeCuda(init=100), "the NVIDIA driver answers CUDA_ERROR_NO_DEVICE (100)"),
-        (FakeCuda(init=999), "the NVIDIA driver answers error 999"),
+        (None, "no NVIDIA driver is installed", False),
+        (FakeCuda(names=()), "the NVIDIA driver sees no GPU", False),
+        (FakeCuda(init=100), "the NVIDIA driver answers CUDA_ERROR_NO_DEVICE (100)", False),
+        (FakeCuda(init=999), "the NVIDIA driver answers error 999", True),
     ],
 )
 @pytest.mark.parametrize("lack", ["", "no compiler"])
-def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, cuda, problem, lack):
+def test_no_gpu_selects_the_emulator_else_the_simulator(libraries, monkeypatch, cuda, problem, broken, lack):
     libraries(cuda)
+    assert nvidia.driver().broken == broken
     monkeypatch.setattr(emulator, "problem", lambda: lack)
     for module in (emulator, simulator):
         monkeypatch.setattr(module, "install", lambda: None)

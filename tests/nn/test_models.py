@@ -266,6 +266,16 @@ def test_a_layer_cannot_stand_in_a_model_twice():
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 
+def test_a_layer_allocates_what_it_needs_beside_its_output():
+    class Counting(ReLU):
+        def allocate(self):
+            self.counts = self.backend.zeros(self.out.shape[0], np.int32)
+
+    layer = Counting()
+    layer.build((3, 2), "reference", needs_grad_input=False)
+    assert (repr(layer), layer.counts.tolist(), layer.out.dtype) == ("Counting()", [0, 0, 0], np.float64)
+
+
 def test_wrong_construction_is_refused():
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         mnist_cnn(batch_size=0)

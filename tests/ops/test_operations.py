@@ -120,9 +120,9 @@ CASES = {
     "matmul_float16": Case({"out": normal(4, 4)}, {name: normal(4, 4).astype(np.float16) for name in "ab"}),
     "batch_norm2d_forward": Case(
         {
+            **{k: NAMED[k] for k in ("running_mean", "running_var")},
             "out": normal(*IMAGES),
             **BATCH_STATISTICS,
-            **{k: NAMED[k] for k in ("running_mean", "running_var")},
         },
         {"x": normal(*IMAGES), **{k: NAMED[k] for k in ("weight", "bias")}},
     ),
@@ -353,7 +353,8 @@ def test_rungs_are_found():
 
 # ------------------------------------------------------------------------------------------------ contracts
 
-CONTRACT = {"Parameters", "Returns", "Examples"}
+# "Returns" is for what is returned beside the outputs.
+CONTRACT = {"Parameters", "Examples"}
 
 
 def reference_of(module):

@@ -5,7 +5,6 @@ from hypothesis import given, settings, strategies as st
 
 from cnn_numba import device
 from cnn_numba.ops.shapes import (
-    HOST,
     check_array,
     check_memory,
     conv2d_window,
@@ -119,17 +118,6 @@ def test_check_array_refuses(array, shape, error, match):
         check_array("x", array, shape)
 
 
-def test_output_array_allocates_or_passes_through():
-    assert HOST.output("out", None, (2, 3)).dtype == np.float32
-    assert HOST.output("out", None, (2, 3), np.int32).dtype == np.int32
-    out = np.zeros((2, 3), np.float32)
-    assert HOST.output("out", out, (2, 3)) is out
-    with pytest.raises(ValueError, match=r"out must have shape \(3, 2\), got \(2, 3\)"):
-        HOST.output("out", out, (3, 2))
-    with pytest.raises(ValueError, match=r"out must not share memory with x \(shapes \(2, 3\) and \(3,\)\)"):
-        HOST.output("out", out, (2, 3), inputs={"x": out[1]})
-
-
 @pytest.mark.parametrize("place", [np.zeros, device.zeros])
 def test_what_is_written_shares_no_memory(place):
     memory = place(8)
@@ -161,4 +149,4 @@ def test_read_only_outputs_are_refused():
     out = np.zeros(3, np.float32)
     out.flags.writeable = False
     with pytest.raises(ValueError, match="out must be writeable"):
-        HOST.output("out", out, (3,))
+        check_array("out", out, (3,), writeable=True)

@@ -22,6 +22,7 @@ def test_outputs_that_are_none_are_made():
     x, weight, bias, y = DENSE(HOST, ones(2, 3), ones(4, 3), None, None)
     assert (x.shape, weight.shape, bias) == ((2, 3), (4, 3), None)
     assert (y.shape, y.dtype) == ((2, 4), np.float32)
+    assert DENSE(HOST, ones(2, 3), ones(4, 3), None, y)[-1] is y
     assert DEVICE.empty((2,), np.int32).dtype == np.int32
 
 
@@ -164,6 +165,37 @@ def test_further_axes_and_numbers():
     message = "y must have shape (2, 4, 5), got (2, 5, 4): x has ... = (4, 5)"
     with pytest.raises(ValueError, match=re.escape(message)):
         spec(HOST, ones(2, 3, 4, 5), ones(2), ones(2, 5, 4))
+
+
+def test_an_axis_may_be_a_multiple():
+    spec = Spec("gates[N 4H], weight[4H H] -> h[N H]", filled="H")
+    assert spec(HOST, ones(2, 12), ones(12, 3), None)[-1].shape == (2, 3)
+    for shape, weight, message in (
+        ((2, 13), (12, 3), "gates must have shape (N, 4H), got (2, 13)"),
+        ((2, 12), (12, 4), "weight must have shape (12, 3), got (12, 4): gates has H = 3"),
+        ((2, 12), (16, 4), "weight must have shape (12, 3), got (16, 4): gates has H = 3"),
+        ((2, 0), (0, 0), "gates must not be empty, got shape (2, 0): H is 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            spec(HOST, ones(*shape), ones(*weight), None)
+
+
+def test_any_number_of_axes_may_lead():
+    spec = Spec("w[F ...], x[samples... F ...] -> mean[samples...]", filled="samples...")
+    assert spec(HOST, ones(4, 5), ones(2, 3, 4, 5), None)[-1].shape == (2, 3)
+    assert spec(HOST, ones(4), ones(2, 4), None)[-1].shape == (2,)
+    assert spec(HOST, ones(4, 5), ones(4, 5), None)[-1].shape == ()
+    for w, x, message in (
+        ((5, 5), (2, 4, 5), "x must have shape (samples..., 5, 5), got (2, 4, 5): w has F = 5"),
+        ((4, 5), (5,), "x must have shape (samples..., 4, 5), got (5,): w has F = 4 and ... = (5,)"),
+        ((4, 5), (2, 0, 4, 5), "x must not be empty, got shape (2, 0, 4, 5): samples... is (2, 0)"),
+        ((), (4,), "w must have shape (F, ...), got ()"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            spec(HOST, ones(*w), ones(*x), None)
+    message = "mean must have shape (2, 3), got (2,): x has samples... = (2, 3)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        spec(HOST, ones(4), ones(2, 3, 4), ones(2))
 
 
 def test_what_is_updated_in_place_is_no_input_of_another():

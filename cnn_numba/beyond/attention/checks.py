@@ -1,64 +1,38 @@
-"""The checks that the cpu and the gpu backend share: they return the outputs, made if None."""
+"""What attention takes, declared for all backends: see `cnn_numba.ops.specs`."""
 
-from cnn_numba.arguments import settings
-from cnn_numba.ops.shapes import check_memory
+from cnn_numba.ops.specs import Spec
 
-
-def inputs(memory, q, k, v, causal):
-    """Check queries, keys and values against each other."""
-    settings(causal=causal)
-    memory.check("q", q, (None, None, None, None))
-    memory.check("k", k, (*q.shape[:2], None, q.shape[3]))
-    memory.check("v", v, k.shape)
-    for name, array in (("q", q), ("k", k)):
-        if array.size == 0:
-            raise ValueError(f"{name} must not be empty, got shape {array.shape}")
-    if causal and q.shape != k.shape:
-        raise ValueError(
-            f"causal attention needs as many queries as keys, got q with shape {q.shape}, k with {k.shape}"
-        )
+_QUERIES = "q[N H T_q D], k[N H T_k D]"
+_INPUTS = f"{_QUERIES}, v[N H T_k D]"
+_GRADIENTS = "grad_q[N H T_q D], grad_k[N H T_k D], grad_v[N H T_k D]"
 
 
-def forward(memory, q, k, v, causal, out, name, rows, row_shape):
-    """Check the arguments of a forward pass that writes a row for each query, called `name`."""
-    inputs(memory, q, k, v, causal)
-    out = memory.output("out", out, q.shape)
-    rows = memory.output(name, rows, row_shape)
-    check_memory({"out": out, name: rows}, {"q": q, "k": k, "v": v})
-    return out, rows
+class _Attention(Spec):
+    """A declaration that begins with queries and keys."""
+
+    def __init__(self, text):
+        super().__init__(text, filled="N H T_q T_k D")
+
+    def __call__(self, memory, *arrays, causal=False):
+        """Check the arguments; causal attention needs a key for each query."""
+        checked = super().__call__(memory, *arrays, causal=causal)
+        q, k, *_ = checked
+        if causal and q.shape != k.shape:
+            raise ValueError(
+                "causal attention needs as many queries as keys, got q with shape "
+                f"{q.shape}, k with {k.shape}"
+            )
+        return checked
 
 
-def backward(memory, grad_output, q, k, v, causal, saved, grad_q, grad_k, grad_v, others=()):
-    """Check the arguments of a backward pass, that has `saved` arrays of the forward by name and shape.
-
-    `others` is written to as well, likewise.
-    """
-    inputs(memory, q, k, v, causal)
-    memory.check("grad_output", grad_output, q.shape)
-    for name, (array, shape) in saved.items():
-        memory.check(name, array, shape)
-    outputs = {
-        "grad_q": memory.output("grad_q", grad_q, q.shape),
-        "grad_k": memory.output("grad_k", grad_k, k.shape),
-        "grad_v": memory.output("grad_v", grad_v, k.shape),
-    } | {name: memory.output(name, array, shape) for name, (array, shape) in dict(others).items()}
-    read = {"grad_output": grad_output, "q": q, "k": k, "v": v}
-    check_memory(outputs, read | {name: array for name, (array, _) in saved.items()})
-    return tuple(outputs.values())
-
-
-def split_heads(memory, x, out):
-    """Check the arguments of `split_heads`."""
-    return _moved(memory, x, out, (2, 0, 3, 1, 4))
-
-
-def merge_heads(memory, x, out):
-    """Check the arguments of `merge_heads`."""
-    return _moved(memory, x, out, (1, 3, 0, 2, 4))
-
-
-def _moved(memory, x, out, axes):
-    memory.check("x", x, (None,) * 5)
-    if x.size == 0:
-        raise ValueError(f"x must not be empty, got shape {x.shape}")
-    return memory.output("out", out, tuple(x.shape[axis] for axis in axes), inputs={"x": x})
+attention_forward = _Attention(f"{_INPUTS} -> out[N H T_q D], log_sum_exp[N H T_q]")
+attention_backward = _Attention(
+    f"{_INPUTS}, out[N H T_q D], log_sum_exp[N H T_q], grad_output[N H T_q D] -> {_GRADIENTS}"
+)
+attention_forward_naive = _Attention(f"{_INPUTS} -> out[N H T_q D], weights[N H T_q T_k]")
+attention_backward_naive = _Attention(
+    f"{_INPUTS}, weights[N H T_q T_k], grad_output[N H T_q D] -> {_GRADIENTS}, grad_scores[N H T_q T_k]"
+)
+attention_weights = _Attention(f"{_QUERIES} -> out[N H T_q T_k]")
+split_heads = Spec("x[N T P H D] -> out[P N H T D]", filled="N T P H D")
+merge_heads = Spec("x[P N H T D] -> out[N T P H D]", filled="P N H T D")

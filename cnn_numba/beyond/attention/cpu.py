@@ -1,9 +1,8 @@
 """Attention on the CPU: six queries of a head at a time, all of their scores in the first cache.
 
-A whole row of scores is there before its softmax begins, so no running maximum is needed; six rows are all
-that is ever stored of the T x T table. Scores and averages are products, by the tile that dense layers use.
-Cores share the work by heads and never add into the same number, so that the result does not depend on how
-many they are.
+A row of scores is complete before its softmax begins, so no running maximum is needed; of the T x T table,
+six rows are stored at a time. Scores and averages are products, computed with the tile of the dense layers.
+Cores share the work by heads and never add into the same number: the result does not depend on their number.
 """
 
 import math
@@ -20,8 +19,8 @@ from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
-# From a log_sum_exp of this size on, a float32 has less than four digits of the exponentials' sum in it, none
-# in the end: then the backward pass adds them up again.
+# From this size on, a log_sum_exp in float32 holds less than four digits of the exponentials' sum, in the end
+# none: then the backward pass adds them up again.
 FEW_DIGITS = np.float32(1e3)
 _PANEL_ROWS = TILE_ROWS * TILE_COLUMNS  # scores of one tile: they lie tile after tile, six rows in each
 
@@ -73,8 +72,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scra
 
     `scratch` comes from `attention_scratch`; None allocates it, here and in the backward.
     """
-    rows = log_sum_exp, q.shape[:3] if isinstance(q, np.ndarray) else None
-    out, log_sum_exp = checks.forward(HOST, q, k, v, causal, out, "log_sum_exp", *rows)
+    arrays = q, k, v, out, log_sum_exp
+    *_, out, log_sum_exp = checks.attention_forward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
     heads = (_heads(array) for array in (q, k, v))
     _attention_forward(*heads, causal, scratch, _heads(out), log_sum_exp.reshape(-1, q.shape[2]))
@@ -96,26 +95,25 @@ def attention_backward(
     scratch=None,
 ):
     """Send the gradient back through attention; see `reference.attention_backward`."""
-    shape = q.shape if isinstance(q, np.ndarray) else (0,)
-    saved = {"out": (out, shape), "log_sum_exp": (log_sum_exp, shape[:3])}
-    gradients = checks.backward(HOST, grad_output, q, k, v, causal, saved, grad_q, grad_k, grad_v)
+    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
+    *_, grad_q, grad_k, grad_v = checks.attention_backward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
     inputs = (_heads(array) for array in (grad_output, q, k, v, out))
-    outputs = (_heads(array) for array in gradients)
+    outputs = (_heads(array) for array in (grad_q, grad_k, grad_v))
     _attention_backward(*inputs, log_sum_exp.reshape(-1, q.shape[2]), causal, scratch, *outputs)
-    return gradients
+    return grad_q, grad_k, grad_v
 
 
 def split_heads(x, out=None):
-    """Put what belongs to one head together; see `reference.split_heads`."""
-    out = checks.split_heads(HOST, x, out)
+    """Move each head's features together; see `reference.split_heads`."""
+    _, out = checks.split_heads(HOST, x, out)
     _split_heads(x, out)
     return out
 
 
 def merge_heads(x, out=None):
-    """Put what belongs to one place together again; see `reference.merge_heads`."""
-    out = checks.merge_heads(HOST, x, out)
+    """Move each place's features together again; see `reference.merge_heads`."""
+    _, out = checks.merge_heads(HOST, x, out)
     _merge_heads(x, out)
     return out
 

@@ -66,8 +66,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
 
     head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
     """
-    rows = getattr(q, "shape", ())[:3]
-    out, log_sum_exp = checks.forward(DEVICE, q, k, v, causal, out, "log_sum_exp", log_sum_exp, rows)
+    arrays = q, k, v, out, log_sum_exp
+    *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
     launch_forward(_heads(q), _heads(k), _heads(v), causal, _heads(out), _rows(log_sum_exp))
     return out, log_sum_exp
 
@@ -91,14 +91,13 @@ def attention_backward(
     Nobody adds to what another thread has written: the keys' gradients are sums over the queries in a launch
     of its own, which computes the weights once more.
     """
-    shape = getattr(q, "shape", ())
-    saved = {"out": (out, shape), "log_sum_exp": (log_sum_exp, shape[:3])}
-    gradients = checks.backward(DEVICE, grad_output, q, k, v, causal, saved, grad_q, grad_k, grad_v)
+    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
+    *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
     inputs = [_heads(array) for array in (grad_output, q, k, v, out)]
-    outputs = [_heads(array) for array in gradients]
+    outputs = [_heads(array) for array in (grad_q, grad_k, grad_v)]
     launch_backward(*inputs, _rows(log_sum_exp), causal, averages, *outputs)
-    return gradients
+    return grad_q, grad_k, grad_v
 
 
 def _heads(x):
@@ -139,8 +138,8 @@ def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
 
 
 def split_heads(x, out=None):
-    """Put what belongs to one head together; see `reference.split_heads`."""
-    out = checks.split_heads(DEVICE, x, out)
+    """Move each head's features together; see `reference.split_heads`."""
+    _, out = checks.split_heads(DEVICE, x, out)
     batch_size, length, parts, heads, features = x.shape
     return _move(split_heads_kernel, x, (batch_size, parts, heads, length, features), out)
 
@@ -157,8 +156,8 @@ def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
 
 
 def merge_heads(x, out=None):
-    """Put what belongs to one place together again; see `reference.merge_heads`."""
-    out = checks.merge_heads(DEVICE, x, out)
+    """Move each place's features together again; see `reference.merge_heads`."""
+    _, out = checks.merge_heads(DEVICE, x, out)
     parts, batch_size, heads, length, features = x.shape
     return _move(merge_heads_kernel, x, (batch_size, parts, heads, length, features), out)
 

@@ -106,11 +106,6 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
     out : device array, shape (N, H, T_q, D)
     weights : device array, shape (N, H, T_q, T_k)
 
-    Raises
-    ------
-    TypeError, ValueError
-        As `attention_forward`.
-
     Examples
     --------
     >>> q, k = device.zeros((1, 1, 1, 2)), device.zeros((1, 1, 2, 2))
@@ -119,8 +114,8 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
     >>> device.to_host(out).ravel(), device.to_host(weights).ravel()
     (array([2., 4.], dtype=float32), array([0.5, 0.5], dtype=float32))
     """
-    table = (*getattr(q, "shape", ())[:3], *getattr(k, "shape", ())[2:3])
-    out, weights = checks.forward(DEVICE, q, k, v, causal, out, "weights", weights, table)
+    arrays = q, k, v, out, weights
+    *_, out, weights = checks.attention_forward_naive(DEVICE, *arrays, causal=causal)
     scale = np.float32(1 / math.sqrt(q.shape[3]))
     heads = _heads(weights)
     _launch(attention_scores_kernel, heads, _heads(q), _heads(k), scale, causal, heads)
@@ -155,11 +150,6 @@ def attention_backward_naive(
     -------
     grad_q, grad_k, grad_v, grad_scores : device array
 
-    Raises
-    ------
-    ValueError
-        If an argument is empty.
-
     Examples
     --------
     >>> q, k = device.zeros((1, 1, 1, 1)), device.zeros((1, 1, 2, 1))
@@ -170,11 +160,9 @@ def attention_backward_naive(
     >>> device.to_host(grad_v).ravel(), device.to_host(grad_scores).ravel()
     (array([0.5, 0.5], dtype=float32), array([-0.5,  0.5], dtype=float32))
     """
-    table = (*getattr(q, "shape", ())[:3], *getattr(k, "shape", ())[2:3])
-    saved, others = {"weights": (weights, table)}, {"grad_scores": (grad_scores, table)}
-    gradients = checks.backward(
-        DEVICE, grad_output, q, k, v, False, saved, grad_q, grad_k, grad_v, others=others
-    )
+    arrays = q, k, v, weights, grad_output, grad_q, grad_k, grad_v, grad_scores
+    *_, grad_q, grad_k, grad_v, grad_scores = checks.attention_backward_naive(DEVICE, *arrays)
+    gradients = grad_q, grad_k, grad_v, grad_scores
     grad_output, q, k, v, weights = (_heads(array) for array in (grad_output, q, k, v, weights))
     grad_q, grad_k, grad_v, grad_scores = (_heads(array) for array in gradients)
     scale = np.float32(1 / math.sqrt(q.shape[2]))

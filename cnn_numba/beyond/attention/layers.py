@@ -7,13 +7,13 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
-from cnn_numba.ops.backends import BackendLike, with_scratch
+from cnn_numba.ops.backends import with_scratch
 
 
 class MultiHeadAttention(Layer):
-    """Self-attention in several heads: every place asks all of them, or those before it.
+    """Self-attention in several heads: every place attends to all places, or to itself and those before it.
 
-    Queries, keys and values of all heads come from one product, the heads' results go through another. The
+    One product computes the queries, keys and values of all heads, another combines the heads' results. The
     parameters are those of `torch.nn.MultiheadAttention`, in its order.
 
     Parameters
@@ -21,7 +21,7 @@ class MultiHeadAttention(Layer):
     features : int
         C of an input (N, T, C).
     heads : int
-        Each has ``features / heads`` of them.
+        Each has ``features / heads`` features.
     causal : bool
         Whether a place sees only itself and those before it.
 
@@ -48,7 +48,7 @@ class MultiHeadAttention(Layer):
         return f"MultiHeadAttention({self.features}, heads={self.heads}, causal={self.causal})"
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the projection to queries, keys and values, and of that of the results."""
+        """Return the shapes of the projection to queries, keys and values, and of the output projection."""
         size = self.features
         return {
             "weight": (3 * size, size),
@@ -66,24 +66,21 @@ class MultiHeadAttention(Layer):
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
-        """Draw normal weights that keep the size of what they multiply; zero the biases."""
+        """Draw normal weights that keep the scale of their inputs; zero the biases."""
         for weight in (self.weight, self.out_weight):
             weight[...] = generator.normal(0, 1 / math.sqrt(self.features), weight.shape)
         self.bias[:], self.out_bias[:] = 0, 0
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients, what lies between the steps, and scratch space."""
-        super().build(input_shape, device, needs_grad_input)
-        batch, length, size = input_shape
+    def allocate(self) -> None:
+        """Allocate what lies between the steps, and scratch space."""
+        batch, length, size = self.input_shape
         rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
         self.ops = with_scratch(self.ops, "attention", heads, heads)
         self.dense = with_scratch(self.backend.ops.dense, "linear", rows, size, 3 * size)
         self.projected, self.split = (self.backend.empty(3 * rows * size) for _ in range(2))
         self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
         self.log_sum_exp = self.backend.empty(heads[:3])
-        # The gradients of what a step has written go where nobody reads it any more, but for these.
+        # The other gradients overwrite intermediate results that nothing reads any more.
         self.grad_split, self.grad_averages = (
             self.backend.empty(3 * rows * size),
             self.backend.empty(rows * size),

@@ -1,28 +1,28 @@
-"""Attention as its definition says it, in float64: the oracle for the other backends.
+"""Attention by its definition, in float64: what the other backends are compared with.
 
-Queries, keys and values have the shape (N, heads, T, head_dim), PyTorch's. The rows that one head compares
-lie together in memory, so that a tile of keys is one piece of it; `split_heads` and `merge_heads` bring what
-a dense layer computes, (N, T, heads * head_dim), into that order and back.
+Queries, keys and values have the shape (N, heads, T, head_dim), as in PyTorch. The rows that one head
+compares are neighbours in memory, so a tile of keys is one piece of it. A dense layer computes
+(N, T, heads * head_dim): `split_heads` and `merge_heads` convert between the two orders.
 
-The backward pass gets no table of T x T weights. It gets one number a row, the logarithm of the sum that the
-softmax divides by, and computes the weights anew: ``exp(score - log_sum_exp)``.
+The backward pass gets no table of T x T weights. It gets one number for each row, the logarithm of the sum
+that the softmax divides by, and computes the weights again: ``exp(score - log_sum_exp)``.
 """
 
 import numpy as np
 
-from cnn_numba.arguments import settings
-from cnn_numba.ops._reference import check_arrays, filled, store
+from cnn_numba.beyond.attention import checks
+from cnn_numba.ops._reference import ANYTHING, put
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
-    """Average the values for each query, weighted by how well their keys fit.
+    """Average the values for each query, weighted by how well their keys fit it.
 
     With ``scores[i, j] = sum over d of q[i, d] * k[j, d] / sqrt(head_dim)`` in each head::
 
         log_sum_exp[i] = log(sum over j of exp(scores[i, j]))
         out[i, d] = sum over j of exp(scores[i, j] - log_sum_exp[i]) * v[j, d]
 
-    Causal attention lets a query see only the keys up to its own place, ``j <= i``.
+    In causal attention a query sees only the keys up to its own place, ``j <= i``.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     k, v : ndarray, shape (N, H, T_k, D), float
         Keys and values.
     causal : bool
-        Needs as many queries as keys.
+        If True, there must be as many queries as keys.
     out : ndarray, shape (N, H, T_q, D), float, optional
         Where to write the result; None allocates float64.
     log_sum_exp : ndarray, shape (N, H, T_q), float, optional
@@ -45,33 +45,31 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     Raises
     ------
     ValueError
-        If an argument is empty, or causal attention gets queries and keys of different number.
+        If attention is causal and the numbers of queries and keys differ.
 
     Notes
     -----
     Vaswani et al., "Attention is all you need" (2017), section 3.2.1, and
-    `torch.nn.functional.scaled_dot_product_attention`. What is kept for the backward is that of Dao, Fu,
-    Ermon, Rudra and Re, "FlashAttention" (2022).
+    `torch.nn.functional.scaled_dot_product_attention`. Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022),
+    keep the same `log_sum_exp` for the backward.
 
     Examples
     --------
-    Both keys fit the query equally well, and it gets the mean of their values:
+    Both keys fit the query equally well, so it gets the mean of their values:
 
     >>> q, k = np.zeros((1, 1, 1, 2)), np.ones((1, 1, 2, 2))
     >>> out, log_sum_exp = attention_forward(q, k, v=np.array([[[[1.0, 0.0], [3.0, 8.0]]]]))
     >>> out.ravel(), log_sum_exp.ravel().round(4)
     (array([2., 4.]), array([0.6931]))
     """
-    check_arrays({"out": out, "log_sum_exp": log_sum_exp}, {"q": q, "k": k, "v": v})
-    q, k, v = _inputs(q, k, v, causal)
+    arrays = q, k, v, out, log_sum_exp
+    q, k, v, out, log_sum_exp = checks.attention_forward(ANYTHING, *arrays, causal=causal)
     scores = _scores(q, k, causal)
     largest = scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores - largest)
     total = exponentials.sum(axis=-1, keepdims=True)
-    return (
-        store("out", out, exponentials / total @ v),
-        store("log_sum_exp", log_sum_exp, (largest + np.log(total))[..., 0]),
-    )
+    out = put(out, exponentials / total @ v)
+    return out, put(log_sum_exp, (largest + np.log(total))[..., 0])
 
 
 def attention_backward(
@@ -79,7 +77,7 @@ def attention_backward(
 ):
     """Send the gradient of the loss back through attention.
 
-    With ``weights[i, j] = exp(scores[i, j] - log_sum_exp[i])``, computed anew::
+    With ``weights[i, j] = exp(scores[i, j] - log_sum_exp[i])``, computed again::
 
         grad_v = weights.T @ grad_output
         grad_weights = grad_output @ v.T
@@ -111,15 +109,10 @@ def attention_backward(
     grad_q : ndarray, shape (N, H, T_q, D)
     grad_k, grad_v : ndarray, shape (N, H, T_k, D)
 
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or causal attention gets queries and keys of different number.
-
     Notes
     -----
     A softmax sends back ``weights * (grad_weights - average of grad_weights, weighted by weights)``. That
-    average is ``sum over d of grad_output * out``: no sum over the keys is needed for it (Dao et al. (2022),
+    average is ``sum over d of grad_output * out``, which needs no sum over the keys (Dao et al. (2022),
     appendix B).
 
     Examples
@@ -130,24 +123,22 @@ def attention_backward(
     >>> grad_q.item(), grad_k.ravel(), grad_v.ravel()
     (0.0, array([0., 0.]), array([0.5, 0.5]))
     """
-    outputs = {"grad_q": grad_q, "grad_k": grad_k, "grad_v": grad_v}
-    inputs = {"grad_output": grad_output, "q": q, "k": k, "v": v, "out": out, "log_sum_exp": log_sum_exp}
-    check_arrays(outputs, inputs)
-    q, k, v = _inputs(q, k, v, causal)
-    grad_output, out = filled("grad_output", grad_output, q.shape), filled("out", out, q.shape)
-    log_sum_exp = filled("log_sum_exp", log_sum_exp, q.shape[:3])
+    arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
+    q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v = checks.attention_backward(
+        ANYTHING, *arrays, causal=causal
+    )
     weights = np.exp(_scores(q, k, causal) - log_sum_exp[..., None])
     average = (grad_output * out).sum(axis=-1, keepdims=True)
     grad_scores = weights * (grad_output @ _transposed(v) - average) / np.sqrt(q.shape[-1])
     return (
-        store("grad_q", grad_q, grad_scores @ k),
-        store("grad_k", grad_k, _transposed(grad_scores) @ q),
-        store("grad_v", grad_v, _transposed(weights) @ grad_output),
+        put(grad_q, grad_scores @ k),
+        put(grad_k, _transposed(grad_scores) @ q),
+        put(grad_v, _transposed(weights) @ grad_output),
     )
 
 
 def attention_weights(q, k, causal=False, out=None):
-    """Compute how much each query takes of each key's value: the table that no other function keeps.
+    """Compute the weight of each key's value for each query: the table that no other function keeps.
 
     ``out[i, j] = exp(scores[i, j]) / sum over j of exp(scores[i, j])`` in each head, with the scores of
     `attention_forward`.
@@ -168,26 +159,20 @@ def attention_weights(q, k, causal=False, out=None):
     ndarray, shape (N, H, T_q, T_k)
         `out`; each row adds up to 1.
 
-    Raises
-    ------
-    TypeError, ValueError
-        As in `attention_forward`.
-
     Examples
     --------
     >>> attention_weights(np.zeros((1, 1, 2, 4)), np.ones((1, 1, 2, 4)), causal=True)[0, 0]
     array([[1. , 0. ],
            [0.5, 0.5]])
     """
-    check_arrays({"out": out}, {"q": q, "k": k})
-    q, k, _ = _inputs(q, k, k, causal)
+    q, k, out = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
     scores = _scores(q, k, causal)
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return store("out", out, exponentials / exponentials.sum(axis=-1, keepdims=True))
+    return put(out, exponentials / exponentials.sum(axis=-1, keepdims=True))
 
 
 def split_heads(x, out=None):
-    """Put what belongs to one head together: from rows of features to heads of rows.
+    """Move each head's features together: from rows of features to heads of rows.
 
     ``out[p, n, h, t, d] = x[n, t, p, h, d]``
 
@@ -203,14 +188,9 @@ def split_heads(x, out=None):
     ndarray, shape (P, N, H, T, D)
         `out`.
 
-    Raises
-    ------
-    ValueError
-        If an argument is empty.
-
     Notes
     -----
-    It is its own gradient, turned round: that with respect to x is `merge_heads` of that of the result.
+    The gradient with respect to x is `merge_heads` of that of the result.
 
     Examples
     --------
@@ -218,12 +198,12 @@ def split_heads(x, out=None):
     array([[0., 1., 4., 5.],
            [2., 3., 6., 7.]])
     """
-    check_arrays({"out": out}, {"x": x})
-    return store("out", out, np.ascontiguousarray(filled("x", x, ndim=5).transpose(2, 0, 3, 1, 4)))
+    x, out = checks.split_heads(ANYTHING, x, out)
+    return put(out, np.ascontiguousarray(x.transpose(2, 0, 3, 1, 4)))
 
 
 def merge_heads(x, out=None):
-    """Put what belongs to one place together again: `split_heads` turned round.
+    """Move each place's features together again: the inverse of `split_heads`.
 
     ``out[n, t, p, h, d] = x[p, n, h, t, d]``
 
@@ -239,35 +219,18 @@ def merge_heads(x, out=None):
     ndarray, shape (N, T, P, H, D)
         `out`.
 
-    Raises
-    ------
-    ValueError
-        If an argument is empty.
-
     Examples
     --------
     >>> x = np.arange(8.0).reshape(1, 2, 2, 1, 2)
     >>> (merge_heads(split_heads(x)) == x).all().item()
     True
     """
-    check_arrays({"out": out}, {"x": x})
-    return store("out", out, np.ascontiguousarray(filled("x", x, ndim=5).transpose(1, 3, 0, 2, 4)))
-
-
-def _inputs(q, k, v, causal):
-    """Return queries, keys and values in float64, once their shapes are checked."""
-    settings(causal=causal)
-    q, k = filled("q", q, ndim=4), filled("k", k, ndim=4)
-    k = filled("k", k, (*q.shape[:2], None, q.shape[3]))
-    if causal and q.shape != k.shape:
-        raise ValueError(
-            f"causal attention needs as many queries as keys, got q with shape {q.shape}, k with {k.shape}"
-        )
-    return q, k, filled("v", v, k.shape)
+    x, out = checks.merge_heads(ANYTHING, x, out)
+    return put(out, np.ascontiguousarray(x.transpose(1, 3, 0, 2, 4)))
 
 
 def _scores(q, k, causal):
-    """Return how well keys fit queries, shape (N, H, T_q, T_k); minus infinity for what is not to be seen."""
+    """Return how well keys fit queries, shape (N, H, T_q, T_k), minus infinity for keys out of sight."""
     scores = q @ _transposed(k) / np.sqrt(q.shape[-1])
     if causal:
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), k=1)] = -np.inf

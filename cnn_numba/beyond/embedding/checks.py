@@ -1,49 +1,47 @@
-"""The checks that the cpu and the gpu backend share: they return the outputs, made if None."""
+"""What embeddings and windows of a text take, declared for all backends: see `cnn_numba.ops.specs`."""
 
 import numpy as np
 
 from cnn_numba.arguments import integer
-from cnn_numba.ops.shapes import HOST, check_memory
+from cnn_numba.ops.specs import Spec
 
-
-def embedding_forward(memory, tokens, weight, positions, out):
-    """Check the arguments of `embedding_forward`."""
-    memory.check("weight", weight, (None, None))
-    _tokens(memory, tokens, weight)
-    memory.check("positions", positions, (tokens.shape[1], weight.shape[1]))
-    inputs = {"tokens": tokens, "weight": weight, "positions": positions}
-    return memory.output("out", out, (*tokens.shape, weight.shape[1]), inputs=inputs)
-
-
-def embedding_backward(memory, grad_output, tokens, grad_weight):
-    """Check the arguments of `embedding_backward`."""
-    memory.check("grad_weight", grad_weight, (None, None), writeable=True)
-    _tokens(memory, tokens, grad_weight)
-    memory.check("grad_output", grad_output, (*tokens.shape, grad_weight.shape[1]))
-    check_memory({"grad_weight": grad_weight}, {"grad_output": grad_output, "tokens": tokens})
+embedding_forward = Spec("tokens:int32[N T], weight[V C], positions[T C] -> out[N T C]", filled="N T V C")
+embedding_backward = Spec("grad_output[N T C], tokens:int32[N T], grad_weight![V C]", filled="N T V C")
+_BATCH = "x!:int32[n T], y!:int32[characters]"
+_WINDOWS = Spec(f"text:uint8[L], indices:int64[n], {_BATCH}")
+_WINDOWS_AT = Spec(f"text:uint8[L], order:int64[M], cursor:int32[1], {_BATCH}")
 
 
 def gather_windows(memory, text, indices, stride, x, y):
     """Check the arguments of `gather_windows` but for the indices; return how many windows there are."""
-    memory.check("text", text, (None,), np.uint8)
-    memory.check("indices", indices, (None,), np.int64)
-    return windows(memory, text, stride, x, y, len(indices), {"indices": indices})
+    _WINDOWS(memory, text, indices, x, y)
+    return _count(text, stride, x, y)
 
 
-def windows(memory, text, stride, x, y, count, others):
-    """Check where `count` windows are written to, and return how many of them the text has."""
-    integer(stride, "stride", minimum=1)
-    memory.check("x", x, (count, None), np.int32, writeable=True)
-    memory.check("y", y, (x.size,), np.int32, writeable=True)
-    check_memory({"x": x, "y": y}, {"text": text, **others})
+def gather_windows_at(memory, text, order, cursor, stride, x, y):
+    """Check the arguments of `gather_windows_at`; return how many windows there are."""
+    _WINDOWS_AT(memory, text, order, cursor, x, y)
+    return _count(text, stride, x, y)
+
+
+def _count(text, stride, x, y):
+    """Return how many windows as long as those of `x` the text has, each with a character behind it."""
+    stride = integer(stride, "stride", minimum=1)
+    if y.shape != (x.size,):
+        raise ValueError(f"y must have shape ({x.size},), got {y.shape}: x has {x.size} characters")
     return max((len(text) - x.shape[1] - 1) // stride + 1, 0)
 
 
-def _tokens(memory, tokens, weight):
-    """Check tokens (N, T), whose values only the host can look at, for vectors (V, C)."""
-    memory.check("tokens", tokens, (None, None), np.int32)
-    if tokens.size == 0 or weight.size == 0:
-        raise ValueError(f"there must be tokens and vectors, got shapes {tokens.shape} and {weight.shape}")
-    if memory is HOST and not (0 <= tokens.min() and tokens.max() < len(weight)):
-        index = tuple(np.argwhere((tokens < 0) | (tokens >= len(weight)))[0].tolist())
-        raise ValueError(f"tokens must lie in 0..{len(weight) - 1}, got {tokens[index]} at index {index}")
+def check_tokens(tokens, kinds):
+    """Insist on tokens between 0 and ``kinds - 1``, where they can be looked at, which is on the host.
+
+    Examples
+    --------
+    >>> check_tokens(np.array([[3, 10]], np.int32), 10)
+    Traceback (most recent call last):
+        ...
+    ValueError: tokens must lie in 0..9, got 10 at index (0, 1)
+    """
+    if not (0 <= tokens.min() and tokens.max() < kinds):
+        index = tuple(np.argwhere((tokens < 0) | (tokens >= kinds))[0].tolist())
+        raise ValueError(f"tokens must lie in 0..{kinds - 1}, got {tokens[index]} at index {index}")

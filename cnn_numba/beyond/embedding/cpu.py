@@ -1,4 +1,4 @@
-"""Embeddings and windows on the CPU: rows copied and added, too few to wake a second core for."""
+"""Embeddings and windows on the CPU: rows are copied and added, too few to be worth a second core."""
 
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops.shapes import HOST
@@ -7,7 +7,8 @@ from cnn_numba.ops.shared.jit import serial_jit
 
 def embedding_forward(tokens, weight, positions, out=None):
     """Look up the vector of each token, and add that of its place; see `reference.embedding_forward`."""
-    out = checks.embedding_forward(HOST, tokens, weight, positions, out)
+    *_, out = checks.embedding_forward(HOST, tokens, weight, positions, out)
+    checks.check_tokens(tokens, len(weight))
     _embedding_forward(tokens, weight, positions, out)
     return out
 
@@ -15,6 +16,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 def embedding_backward(grad_output, tokens, grad_weight):
     """Add up the gradients of the places of each token; see `reference.embedding_backward`."""
     checks.embedding_backward(HOST, grad_output, tokens, grad_weight)
+    checks.check_tokens(tokens, len(grad_weight))
     _embedding_backward(grad_output, tokens, grad_weight)
     return grad_weight
 

@@ -35,7 +35,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 
     The host cannot look at the tokens: one outside ``0 .. V - 1`` gives NaN.
     """
-    out = checks.embedding_forward(DEVICE, tokens, weight, positions, out)
+    *_, out = checks.embedding_forward(DEVICE, tokens, weight, positions, out)
     device.launch_for_each(embedding_forward_kernel, out.size, THREADS, tokens, weight, positions, out)
     return out
 
@@ -168,10 +168,7 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     >>> device.to_host(x).tolist(), device.to_host(y).tolist()
     ([[2, 3, 4]], [3, 4, 5])
     """
-    DEVICE.check("text", text, (None,), np.uint8)
-    DEVICE.check("order", order, (None,), np.int64)
-    DEVICE.check("cursor", cursor, (1,), np.int32)
-    windows = checks.windows(DEVICE, text, stride, x, y, None, {"order": order, "cursor": cursor})
+    windows = checks.gather_windows_at(DEVICE, text, order, cursor, stride, x, y)
     batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
     if batch_size < x.shape[0]:
         raise ValueError(f"batch_size must be at least the {x.shape[0]} windows of x, got {batch_size}")

@@ -11,7 +11,7 @@ from cnn_numba.ops.backends import BackendLike
 
 
 class Embedding(Layer):
-    """A learned vector for each kind of token, added to one for its place; the first layer of a model.
+    """A learned vector for each kind of token, plus one for its place: the first layer of a model.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Embedding(Layer):
     def build(
         self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
-        """Allocate the outputs: numbers of tokens have no gradient."""
+        """Allocate the outputs; tokens are integers and have no gradient."""
         super().build(input_shape, device, needs_grad_input=False)
 
     def forward(self, x: Array, training: bool = True) -> Array:

@@ -1,13 +1,13 @@
-"""Windows of a text and embeddings as defined, in float64: the oracle for the other backends."""
+"""Embeddings and windows of a text by definition, in float64: what the other backends are compared with."""
 
 import numpy as np
 
-from cnn_numba.arguments import integer
-from cnn_numba.ops._reference import check_arrays, filled, kind_of, store
+from cnn_numba.beyond.embedding import checks
+from cnn_numba.ops._reference import ANYTHING, put
 
 
 def embedding_forward(tokens, weight, positions, out=None):
-    """Look up the vector of each token, and add that of its place.
+    """Look up the vector of each token, and add the vector of its place.
 
     ``out[n, t] = weight[tokens[n, t]] + positions[t]``
 
@@ -30,13 +30,13 @@ def embedding_forward(tokens, weight, positions, out=None):
     Raises
     ------
     ValueError
-        If an argument is empty, or a token is out of range.
+        If a token is out of range.
 
     Notes
     -----
-    The product of `weight` with rows that are 1 at the token and 0 elsewhere, without the multiplications by
-    0. `torch.nn.functional.embedding`; positions as in Radford et al., "Improving language understanding by
-    generative pre-training" (2018).
+    It is the product of rows that are 1 at the token and 0 elsewhere with `weight`, without the
+    multiplications by 0. `torch.nn.functional.embedding`; positions as in Radford et al., "Improving language
+    understanding by generative pre-training" (2018).
 
     Examples
     --------
@@ -44,18 +44,16 @@ def embedding_forward(tokens, weight, positions, out=None):
     array([[[7. ],
             [7.5]]])
     """
-    check_arrays({"out": out}, {"tokens": tokens, "weight": weight, "positions": positions})
-    weight = filled("weight", weight, ndim=2)
-    tokens = _tokens(tokens, len(weight))
-    positions = filled("positions", positions, (tokens.shape[1], weight.shape[1]))
-    return store("out", out, weight[tokens] + positions)
+    tokens, weight, positions, out = checks.embedding_forward(ANYTHING, tokens, weight, positions, out)
+    checks.check_tokens(tokens, len(weight))
+    return put(out, weight[tokens] + positions)
 
 
 def embedding_backward(grad_output, tokens, grad_weight):
-    """Add the gradients of all places where a token stands to the gradient of its vector.
+    """Add the gradients of all places of a token to the gradient of its vector.
 
     ``grad_weight[v] = sum of grad_output[n, t] where tokens[n, t] is v``. That of the positions is the sum
-    over the batch: `linear_backward_bias`, with all of a sample in one row.
+    over the batch: `linear_backward_bias`, with each sample as a row.
 
     Parameters
     ----------
@@ -74,11 +72,11 @@ def embedding_backward(grad_output, tokens, grad_weight):
     Raises
     ------
     ValueError
-        If an argument is empty, or a token is out of range.
+        If a token is out of range.
 
     Notes
     -----
-    A sum over an unknown number of places, in their order: the same input gives the same bits everywhere.
+    The places are added in their order, so the same input gives the same bits everywhere.
 
     Examples
     --------
@@ -87,16 +85,11 @@ def embedding_backward(grad_output, tokens, grad_weight):
     array([[0.],
            [5.]])
     """
-    check_arrays({"grad_weight": grad_weight}, {"grad_output": grad_output, "tokens": tokens})
-    grad_output = filled("grad_output", grad_output, ndim=3)
-    if np.ndim(grad_weight) != 2:
-        raise ValueError(f"grad_weight must have 2 axes, got shape {np.shape(grad_weight)}")
-    result = np.zeros((len(grad_weight), grad_output.shape[2]))
-    tokens = _tokens(tokens, len(grad_weight))
-    if tokens.shape != grad_output.shape[:2]:
-        raise ValueError(f"tokens must have shape {grad_output.shape[:2]}, got {tokens.shape}")
+    grad_output, tokens, grad_weight = checks.embedding_backward(ANYTHING, grad_output, tokens, grad_weight)
+    checks.check_tokens(tokens, len(grad_weight))
+    result = np.zeros(grad_weight.shape)
     np.add.at(result, tokens, grad_output)
-    return store("grad_weight", grad_weight, result)
+    return put(grad_weight, result)
 
 
 def gather_windows(text, indices, stride, x, y):
@@ -109,13 +102,13 @@ def gather_windows(text, indices, stride, x, y):
     text : ndarray, shape (L,), uint8
         A whole text, as it is stored: a number for each character.
     indices : ndarray, shape (n,), int64
-        Which windows to pick, and in what order; the last one there is still has a character after it.
+        Which windows to pick, and in what order; there is a character after the last one too.
     stride : int
         How far from one window to the next.
     x : ndarray, shape (n, T), int32
         Where to write the windows.
     y : ndarray, shape (n * T,), int32
-        Where to write the characters to be predicted, one for each in the windows.
+        Where to write the characters to predict, one for each character of the windows.
 
     Returns
     -------
@@ -134,41 +127,10 @@ def gather_windows(text, indices, stride, x, y):
     (array([[2, 3, 4],
            [0, 1, 2]], dtype=int32), array([3, 4, 5, 1, 2, 3], dtype=int32))
     """
-    check_arrays({"x": x, "y": y}, {"text": text, "indices": indices})
-    for name, array, dtype, ndim in (
-        ("text", text, np.uint8, 1),
-        ("indices", indices, np.int64, 1),
-        ("x", x, np.int32, 2),
-        ("y", y, np.int32, 1),
-    ):
-        if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            got = kind_of(array)
-            raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {got}")
-        if array.ndim != ndim:
-            raise ValueError(f"{name} must have {ndim} axes, got shape {array.shape}")
-    stride = integer(stride, "stride", minimum=1)
-    if len(x) != len(indices) or y.shape != (x.size,):
-        raise ValueError(
-            f"x and y must have shapes ({len(indices)}, T) and ({len(indices)} * T,), got {x.shape} and "
-            f"{y.shape}"
-        )
-    windows = max((len(text) - x.shape[1] - 1) // stride + 1, 0)
+    windows = checks.gather_windows(ANYTHING, text, indices, stride, x, y)
     for position, index in enumerate(indices):
         if not 0 <= index < windows:
             raise IndexError(f"indices must lie in 0..{windows - 1}, got {index} at position {position}")
-    characters = indices[:, None] * stride + np.arange(x.shape[1])
+    characters = indices[:, None] * int(stride) + np.arange(x.shape[1])
     x[:], y[:] = text[characters], text[characters + 1].ravel()
     return x, y
-
-
-def _tokens(tokens, kinds):
-    """Return `tokens` once they are checked to be int32, (N, T), each between 0 and ``kinds - 1``."""
-    tokens = np.asarray(tokens)
-    if tokens.dtype != np.int32:
-        raise TypeError(f"tokens must have dtype int32, got {tokens.dtype}")
-    if tokens.ndim != 2 or tokens.size == 0:
-        raise ValueError(f"tokens must have 2 axes and not be empty, got shape {tokens.shape}")
-    for index, token in np.ndenumerate(tokens):
-        if not 0 <= token < kinds:
-            raise ValueError(f"tokens must lie in 0..{kinds - 1}, got {token} at index {index}")
-    return tokens

@@ -1,9 +1,9 @@
 """Normalisation on the CPU: one channel, or one sample, at a time.
 
-Mean and variance are taken in two passes with float64 sums, so that a large mean costs no digits:
-in float32, ``average of x**2 - mean**2`` of numbers around 1000 is noise. A channel or a sample is
-read again while it is still in the cache. Cores share the work by channels, samples or features and
-never add into the same number, so that the result does not depend on how many they are.
+Mean and variance take two passes with float64 sums, so that a large mean costs no digits: in float32,
+``average of x**2 - mean**2`` of numbers around 1000 is noise. The second pass finds a channel or a sample in
+the cache. Cores share the work by channels, samples or features and never add into the same number, so the
+result does not depend on their number.
 """
 
 import math
@@ -33,11 +33,13 @@ def batch_norm2d_forward(
     inv_std=None,
 ):
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`."""
-    settings = running_mean, running_var, training, momentum, eps
-    outputs = checks.batch_norm2d_forward(HOST, x, weight, bias, *settings, out, mean, inv_std)
-    out, mean, inv_std = outputs
-    settings = *settings[:3], float(momentum), float(eps)
-    _batch_norm2d_forward(_flat_planes(x), weight, bias, *settings, _flat_planes(out), mean, inv_std)
+    arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
+    *_, out, mean, inv_std = checks.batch_norm2d_forward(
+        HOST, *arrays, training=training, momentum=momentum, eps=eps
+    )
+    inputs = _flat_planes(x), weight, bias, running_mean, running_var
+    how = training, float(momentum), float(eps)
+    _batch_norm2d_forward(*inputs, *how, _flat_planes(out), mean, inv_std)
     return out, mean, inv_std
 
 
@@ -45,9 +47,8 @@ def batch_norm2d_backward(
     grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
-    inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.batch_norm2d_backward(HOST, *inputs, training, grad_input, grad_weight, grad_bias)
-    grad_input, grad_weight, grad_bias = outputs
+    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(HOST, *arrays, training=training)
     statistics = weight, mean, inv_std, training
     planes = map(_flat_planes, (grad_output, x))
     _batch_norm2d_backward(*planes, *statistics, _flat_planes(grad_input), grad_weight, grad_bias)
@@ -56,7 +57,8 @@ def batch_norm2d_backward(
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    out, mean, inv_std = checks.layer_norm_forward(HOST, x, weight, bias, eps, out, mean, inv_std)
+    arrays = weight, bias, x, out, mean, inv_std
+    *_, out, mean, inv_std = checks.layer_norm_forward(HOST, *arrays, eps=eps)
     rows = (-1, weight.size)
     inputs = x.reshape(rows), weight.reshape(-1), bias.reshape(-1), float(eps)
     _layer_norm_forward(*inputs, out.reshape(rows), mean.reshape(-1), inv_std.reshape(-1))
@@ -67,9 +69,8 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.layer_norm_backward(HOST, *inputs, grad_input, grad_weight, grad_bias)
-    grad_input, grad_weight, grad_bias = outputs
+    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(HOST, *arrays)
     rows = (-1, weight.size)
     samples = grad_output.reshape(rows), x.reshape(rows)
     statistics = mean.reshape(-1), inv_std.reshape(-1)

@@ -158,10 +158,12 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
 
 
 def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
-    """Check the arguments of a forward pass and launch it, the channels `split` into parts or not."""
-    statistics = running_mean, running_var, training, momentum, eps
-    outputs = checks.batch_norm2d_forward(DEVICE, x, weight, bias, *statistics, out, mean, inv_std)
-    out, mean, inv_std = outputs
+    """Launch a forward pass, the channels `split` into parts or not; if that is None, long ones are."""
+    arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
+    *_, out, mean, inv_std = checks.batch_norm2d_forward(
+        DEVICE, *arrays, training=training, momentum=momentum, eps=eps
+    )
+    split = _is_long(x) if split is None else split
     planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
     running = running_mean, running_var, np.float32(momentum), eps
     if training and not split:
@@ -201,7 +203,7 @@ def batch_norm2d_forward(
     Channels of more than `PART` elements are shared out among several blocks.
     """
     statistics = running_mean, running_var, training, momentum, eps
-    return _forward(_is_long(x), x, weight, bias, *statistics, out, mean, inv_std)
+    return _forward(None, x, weight, bias, *statistics, out, mean, inv_std)
 
 
 batch_norm2d_forward_block = _rung(batch_norm2d_forward, _forward, split=False)
@@ -210,7 +212,6 @@ batch_norm2d_forward_split = _rung(batch_norm2d_forward, _forward, split=True)
 
 def _is_long(x):
     """Return whether a channel has more elements than one block shall sum up."""
-    checks.images(DEVICE, x)
     return x.size > PART * x.shape[1]
 
 
@@ -298,10 +299,10 @@ def batch_norm2d_backward_input_kernel(
 
 
 def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
-    """Check the arguments of a backward pass and launch it, the channels `split` into parts or not."""
-    inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.batch_norm2d_backward(DEVICE, *inputs, training, grad_input, grad_weight, grad_bias)
-    grad_input, grad_weight, grad_bias = outputs
+    """Launch a backward pass, the channels `split` into parts or not; if that is None, long ones are."""
+    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
+    split = _is_long(x) if split is None else split
     gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
@@ -330,7 +331,7 @@ def batch_norm2d_backward(
     Channels of more than `PART` elements are shared out among several blocks.
     """
     outputs = grad_input, grad_weight, grad_bias
-    return _backward(_is_long(x), grad_output, x, weight, mean, inv_std, training, *outputs)
+    return _backward(None, grad_output, x, weight, mean, inv_std, training, *outputs)
 
 
 batch_norm2d_backward_block = _rung(batch_norm2d_backward, _backward, split=False)

@@ -35,7 +35,8 @@ def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
 
 def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=None):
     """Normalise the features of each sample; see `reference.layer_norm_forward`."""
-    out, mean, inv_std = checks.layer_norm_forward(DEVICE, x, weight, bias, eps, out, mean, inv_std)
+    arrays = weight, bias, x, out, mean, inv_std
+    *_, out, mean, inv_std = checks.layer_norm_forward(DEVICE, *arrays, eps=eps)
     samples = x.size // weight.size
     shape = (1, samples, weight.size)
     arguments = x.reshape(shape), weight.ravel(), bias.ravel(), np.float32(eps), out.reshape(shape)
@@ -103,9 +104,8 @@ def layer_norm_backward(
     grad_output, x, weight, mean, inv_std, grad_input=None, grad_weight=None, grad_bias=None
 ):
     """Send the gradient back through a layer normalisation; see `reference.layer_norm_backward`."""
-    inputs = grad_output, x, weight, mean, inv_std
-    outputs = checks.layer_norm_backward(DEVICE, *inputs, grad_input, grad_weight, grad_bias)
-    grad_input, grad_weight, grad_bias = outputs
+    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(DEVICE, *arrays)
     features, samples = weight.size, x.size // weight.size
     rows = grad_output.reshape(samples, features), x.reshape(samples, features)
     statistics = mean.ravel(), inv_std.ravel()

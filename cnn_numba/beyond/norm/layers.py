@@ -7,7 +7,6 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown, sizes
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
-from cnn_numba.ops.backends import BackendLike
 
 
 class BatchNorm2d(Layer):
@@ -26,7 +25,7 @@ class BatchNorm2d(Layer):
     kind = "batch_norm"
     operation = "norm"
     running_mean = running_var = None
-    sync = None  # what does this instead in training where several workers share a batch
+    sync = None  # what replaces it in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -57,13 +56,10 @@ class BatchNorm2d(Layer):
         self.weight[:], self.bias[:] = 1, 0
         self.running_mean[:], self.running_var[:] = 0, 1
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the statistics of a batch."""
-        # The gradient of the input is computed in any case, so it gets its place.
-        super().build(input_shape, device, needs_grad_input=True)
-        self.needs_grad_input = needs_grad_input
+    def allocate(self) -> None:
+        """Allocate the statistics of a batch, and the gradient of the input, which is always computed."""
+        if not self.needs_grad_input:
+            self.grad_input = self.backend.empty(self.input_shape)
         self.mean = self.backend.empty(self.num_features)
         self.inv_std = self.backend.empty(self.num_features)
 
@@ -147,12 +143,10 @@ class LayerNorm(Layer):
         """Begin with the identity."""
         self.weight[:], self.bias[:] = 1, 0
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gradients and the statistics of each sample."""
-        super().build(input_shape, device, needs_grad_input=True)
-        self.needs_grad_input = needs_grad_input
+    def allocate(self) -> None:
+        """Allocate the statistics of each sample, and the gradient of the input, which is always computed."""
+        if not self.needs_grad_input:
+            self.grad_input = self.backend.empty(self.input_shape)
         leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
         self.mean, self.inv_std = self.backend.empty(leading), self.backend.empty(leading)
 

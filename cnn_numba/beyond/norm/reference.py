@@ -1,21 +1,21 @@
-"""Normalisation as its definitions say it, in float64: the oracle for the other backends.
+"""Normalisation by its definition, in float64: what the other backends are compared with.
 
-Both kinds bring numbers to mean 0 and variance 1, then stretch and shift them by learned weights.
-They differ in what they average over: batch normalisation over all pixels of a channel in the whole
-batch, layer normalisation over the features of one sample, so that a sample never sees the others.
+Both kinds bring numbers to mean 0 and variance 1, then scale and shift them by learned weights. Batch
+normalisation averages over all pixels of a channel in the whole batch, layer normalisation over the features
+of one sample, so that a sample never sees the others.
 
-The gradients of both follow from one formula. With ``x_hat = (x - mean) * inv_std`` and ``g`` the
-gradient with respect to x_hat, and averages over the same axes as the statistics::
+The gradients of both follow from one formula. With ``x_hat = (x - mean) * inv_std``, ``g`` the gradient with
+respect to x_hat, and averages over the same axes as the statistics::
 
     grad_input = inv_std * (g - average of g - x_hat * average of (g * x_hat))
 
-The two averages are what flows back through the mean and through the variance.
+The two averages flow back through the mean and through the variance.
 """
 
 import numpy as np
 
-from cnn_numba.arguments import settings
-from cnn_numba.ops._reference import check_arrays, filled, store
+from cnn_numba.beyond.norm import checks
+from cnn_numba.ops._reference import ANYTHING, put
 
 
 def batch_norm2d_forward(
@@ -33,8 +33,7 @@ def batch_norm2d_forward(
 ):
     """Normalise each channel of a batch of images.
 
-    With mean and variance over all N * H * W pixels of a channel (in training; the running ones
-    otherwise)::
+    With mean and variance over all N * H * W pixels of a channel, or the running ones outside training::
 
         inv_std[c] = 1 / sqrt(variance[c] + eps)
         out[n, c, h, w] = weight[c] * (x[n, c, h, w] - mean[c]) * inv_std[c] + bias[c]
@@ -48,11 +47,11 @@ def batch_norm2d_forward(
     x : ndarray, shape (N, C, H, W), float
         The images.
     weight, bias : ndarray, shape (C,), float
-        Learned stretch and shift of each channel.
+        Learned scale and shift of each channel.
     running_mean, running_var : ndarray, shape (C,), float
         Estimates for use outside training; updated in place when `training`.
     training : bool
-        True normalises with the statistics of this batch, False with the running ones.
+        Whether to normalise with the statistics of this batch, or with the running ones.
     momentum : float
         Share of the new batch in the running statistics.
     eps : float
@@ -70,7 +69,7 @@ def batch_norm2d_forward(
     Raises
     ------
     ValueError
-        If training gets a single value per channel, which has no variance.
+        If there is a single value per channel to train with: it has no variance.
 
     Notes
     -----
@@ -87,30 +86,20 @@ def batch_norm2d_forward(
     >>> out.ravel(), mean, running_mean, running_var
     (array([-1.,  1.]), array([2.]), array([0.2]), array([1.1]))
     """
-    training, momentum, eps = settings(training=training, momentum=momentum, eps=eps)
-    running = {"running_mean": running_mean, "running_var": running_var}
-    outputs = {"out": out, "mean": mean, "inv_std": inv_std} | (running if training else {})
-    check_arrays(outputs, {"x": x, "weight": weight, "bias": bias} | running)
-    x = filled("x", x, ndim=4)
-    channels = (x.shape[1],)
-    weight, bias = filled("weight", weight, channels), filled("bias", bias, channels)
-    old_mean = filled("running_mean", running_mean, channels)
-    old_var = filled("running_var", running_var, channels)
-    if training and x.size == x.shape[1]:
-        raise ValueError(f"training needs more than 1 value per channel, got x with shape {x.shape}")
-    if training:
-        centre, variance = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
-        store("running_mean", running_mean, (1.0 - momentum) * old_mean + momentum * centre)
-        store("running_var", running_var, (1.0 - momentum) * old_var + momentum * _unbiased(variance, x))
-    else:
-        centre, variance = old_mean.copy(), old_var
-    spread = 1.0 / np.sqrt(variance + eps)
-    x_hat = (x - _per_channel(centre)) * _per_channel(spread)
-    return (
-        store("out", out, _per_channel(weight) * x_hat + _per_channel(bias)),
-        store("mean", mean, centre),
-        store("inv_std", inv_std, spread),
+    arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
+    x, weight, bias, running_mean, running_var, out, mean, inv_std = checks.batch_norm2d_forward(
+        ANYTHING, *arrays, training=training, momentum=momentum, eps=eps
     )
+    centre, variance = running_mean.astype(np.float64), running_var.astype(np.float64)
+    if training:
+        old_mean, old_var, momentum = centre, variance, float(momentum)
+        centre, variance = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
+        running_mean[...] = (1.0 - momentum) * old_mean + momentum * centre
+        running_var[...] = (1.0 - momentum) * old_var + momentum * _unbiased(variance, x)
+    spread = 1.0 / np.sqrt(variance + float(eps))
+    x_hat = (x - _per_channel(centre)) * _per_channel(spread)
+    out = put(out, _per_channel(weight) * x_hat + _per_channel(bias))
+    return out, put(mean, centre), put(inv_std, spread)
 
 
 def batch_norm2d_backward(
@@ -134,7 +123,7 @@ def batch_norm2d_backward(
     x : ndarray, shape (N, C, H, W), float
         The images of the forward pass.
     weight : ndarray, shape (C,), float
-        The stretch of the forward pass.
+        The scale of the forward pass.
     mean, inv_std : ndarray, shape (C,), float
         What the forward pass returned.
     training : bool
@@ -142,8 +131,7 @@ def batch_norm2d_backward(
     grad_input : ndarray, shape (N, C, H, W), float, optional
         Where to write the gradient with respect to x; None allocates float64.
     grad_weight, grad_bias : ndarray, shape (C,), float, optional
-        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not
-        added to.
+        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not added to.
 
     Returns
     -------
@@ -165,25 +153,20 @@ def batch_norm2d_backward(
     >>> grad_input.ravel(), grad_weight, grad_bias
     (array([0., 0.]), array([0.]), array([2.]))
     """
-    settings(training=training)
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_arrays(outputs, inputs)
-    x = filled("x", x, ndim=4)
-    channels = (x.shape[1],)
-    grad_output = filled("grad_output", grad_output, x.shape)
-    weight = _per_channel(filled("weight", weight, channels))
-    mean = _per_channel(filled("mean", mean, channels))
-    inv_std = _per_channel(filled("inv_std", inv_std, channels))
+    arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(
+        ANYTHING, *arrays, training=training
+    )
+    weight, mean, inv_std = map(_per_channel, (weight, mean, inv_std))
     x_hat = (x - mean) * inv_std
     if training:
         result = _through_statistics(grad_output * weight, x_hat, inv_std, axes=(0, 2, 3))
     else:
         result = grad_output * weight * inv_std
     return (
-        store("grad_input", grad_input, result),
-        store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=(0, 2, 3))),
-        store("grad_bias", grad_bias, grad_output.sum(axis=(0, 2, 3))),
+        put(grad_input, result),
+        put(grad_weight, (grad_output * x_hat).sum(axis=(0, 2, 3))),
+        put(grad_bias, grad_output.sum(axis=(0, 2, 3))),
     )
 
 
@@ -200,7 +183,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     x : ndarray, shape (..., features), float
         The samples.
     weight, bias : ndarray, shape features, float
-        Learned stretch and shift of each feature.
+        Learned scale and shift of each feature.
     eps : float
         Keeps the quotient finite where all features are equal.
     out : ndarray, shape of `x`, float, optional
@@ -212,11 +195,6 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     -------
     out : ndarray, shape of `x`
     mean, inv_std : ndarray, the leading shape of `x`
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty.
 
     Notes
     -----
@@ -230,18 +208,13 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     (array([[-1.,  1.],
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
-    (eps,) = settings(eps=eps)
-    check_arrays({"out": out, "mean": mean, "inv_std": inv_std}, {"x": x, "weight": weight, "bias": bias})
-    x, weight = filled("x", x), filled("weight", weight)
-    bias = filled("bias", bias, weight.shape)
-    leading, features = _split_axes(x, weight)
+    arrays = weight, bias, x, out, mean, inv_std
+    weight, bias, x, out, mean, inv_std = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
+    features = _last_axes(weight.ndim)
     centre = x.mean(axis=features, keepdims=True)
-    spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + eps)
-    return (
-        store("out", out, weight * (x - centre) * spread + bias),
-        store("mean", mean, centre.reshape(leading)),
-        store("inv_std", inv_std, spread.reshape(leading)),
-    )
+    spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + float(eps))
+    out = put(out, weight * (x - centre) * spread + bias)
+    return out, put(mean, centre.squeeze(features)), put(inv_std, spread.squeeze(features))
 
 
 def layer_norm_backward(
@@ -263,24 +236,18 @@ def layer_norm_backward(
     x : ndarray, shape (..., features), float
         The samples of the forward pass.
     weight : ndarray, shape features, float
-        The stretch of the forward pass.
+        The scale of the forward pass.
     mean, inv_std : ndarray, the leading shape of `x`, float
         What the forward pass returned.
     grad_input : ndarray, shape of `x`, float, optional
         Where to write the gradient with respect to x; None allocates float64.
     grad_weight, grad_bias : ndarray, shape features, float, optional
-        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not
-        added to.
+        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not added to.
 
     Returns
     -------
     grad_input : ndarray, shape of `x`
     grad_weight, grad_bias : ndarray, shape features
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty.
 
     Notes
     -----
@@ -295,44 +262,38 @@ def layer_norm_backward(
     >>> grad_input, grad_weight, grad_bias
     (array([[0., 0.]]), array([-1.,  2.]), array([1., 2.]))
     """
-    outputs = {"grad_input": grad_input, "grad_weight": grad_weight, "grad_bias": grad_bias}
-    inputs = {"grad_output": grad_output, "x": x, "weight": weight, "mean": mean, "inv_std": inv_std}
-    check_arrays(outputs, inputs)
-    x, weight = filled("x", x), filled("weight", weight)
-    leading, features = _split_axes(x, weight)
-    grad_output = filled("grad_output", grad_output, x.shape)
-    mean = np.expand_dims(filled("mean", mean, leading), features)
-    inv_std = np.expand_dims(filled("inv_std", inv_std, leading), features)
+    arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
+    weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(
+        ANYTHING, *arrays
+    )
+    features, samples = _last_axes(weight.ndim), tuple(range(mean.ndim))
+    mean, inv_std = np.expand_dims(mean, features), np.expand_dims(inv_std, features)
     x_hat = (x - mean) * inv_std
-    samples = tuple(range(len(leading)))
     return (
-        store("grad_input", grad_input, _through_statistics(grad_output * weight, x_hat, inv_std, features)),
-        store("grad_weight", grad_weight, (grad_output * x_hat).sum(axis=samples)),
-        store("grad_bias", grad_bias, grad_output.sum(axis=samples)),
+        put(grad_input, _through_statistics(grad_output * weight, x_hat, inv_std, features)),
+        put(grad_weight, (grad_output * x_hat).sum(axis=samples)),
+        put(grad_bias, grad_output.sum(axis=samples)),
     )
 
 
 def _through_statistics(g, x_hat, inv_std, axes):
-    """Send the gradient with respect to x_hat back to x: directly, through the mean, the variance."""
+    """Send the gradient with respect to x_hat back to x: directly, through the mean and the variance."""
     through_mean = g.mean(axis=axes, keepdims=True)
     through_variance = x_hat * (g * x_hat).mean(axis=axes, keepdims=True)
     return inv_std * (g - through_mean - through_variance)
 
 
 def _unbiased(variance, x):
-    """Let the variance over N * H * W values divide by one less, as an estimate must."""
+    """Return the variance of N * H * W values as an estimate, which divides by one less."""
     count = x.size // x.shape[1]
     return variance * count / (count - 1)
 
 
 def _per_channel(values):
-    """Give values of shape (C,) the axes to meet images of shape (N, C, H, W)."""
+    """View values (C,) as (C, 1, 1), for arithmetic with images (N, C, H, W)."""
     return values[:, None, None]
 
 
-def _split_axes(x, weight):
-    """Return the leading shape of `x`, and the trailing axes that `weight` names."""
-    first = x.ndim - weight.ndim
-    if weight.ndim == 0 or first < 0 or x.shape[first:] != weight.shape:
-        raise ValueError(f"x must end in the axes of weight, {weight.shape}, got {x.shape}")
-    return x.shape[:first], tuple(range(first, x.ndim))
+def _last_axes(count):
+    """Return the last axes of an array, so many of them."""
+    return tuple(range(-count, 0))

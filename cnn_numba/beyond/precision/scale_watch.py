@@ -9,12 +9,7 @@ from cnn_numba.train.run import Run
 
 
 class ScaleWatch(Callback):
-    """Notes the scale and the skipped steps of each epoch; gives up where no scale helps.
-
-    Parameters
-    ----------
-    scaler : LossScaler
-    """
+    """Notes the scale and the skipped steps of each epoch; gives up where no scale helps."""
 
     def __init__(self, scaler: Any) -> None:
         self.scaler = scaler

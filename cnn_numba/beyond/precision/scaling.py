@@ -40,13 +40,6 @@ class LossScaler(Scaler):
     minimum : float
         Below it, it has collapsed: the gradients are not finite at any scale.
 
-    Attributes
-    ----------
-    state : dict of str to ndarray
-        What the next step depends on: ``scale``, ``good_steps`` and ``skipped``, each of shape (1,).
-    settings : dict of str to float
-        The arguments above.
-
     Notes
     -----
     A skipped step is no step of the optimiser's: Adam's moments stay as they are, and so must the number that
@@ -128,10 +121,7 @@ class LossScaler(Scaler):
     def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
         """Divide the gradients by the scale, update the parameters unless one is not finite, adapt the scale.
 
-        Returns
-        -------
-        bool
-            Whether the parameters were updated. On the GPU this waits for it.
+        Return whether they were updated, which on the GPU waits for it.
         """
         self._unscale()
         finite = not to_host(self.found_inf)[0]

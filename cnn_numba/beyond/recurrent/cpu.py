@@ -1,10 +1,10 @@
-"""The LSTM on the CPU: cores share the batch, and each goes through time on its own.
+"""The LSTM on the CPU: the cores share the batch, and each takes its samples through all steps.
 
-The samples of a batch do not see one another before the weights' gradients, so a core takes its samples
-through all steps without waiting for the others. Input and hidden state lie side by side in one row, and so
-do their weights: a step is one product, whose sums are still in the cache when the cell reads them. (One
-product over all steps for the inputs, as on the GPU, would write the gates to memory and read them again.)
-The weights are packed into panels once, for all steps. Their gradients are one product over all steps.
+The samples of a batch do not depend on each other before the weights' gradients, so no core waits for
+another. Input and hidden state are neighbours in one row, and so are their weights: a step is one product,
+whose sums are still in the cache when the cell reads them. (One product over all steps for the inputs, as on
+the GPU, would write the gates to memory and read them again.) The weights are packed into panels once, for
+all steps. Their gradients are one product over all steps.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,8 @@ from cnn_numba.ops.shapes import HOST, check_array
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
-#: Rows of the gates whose products are summed up at a time, for the weights' gradients: so few that they stay
-#: in the caches, and the pages of memory that they lie in with the processor's table of pages.
+#: Rows of the gates whose products are added up at a time, for the weights' gradients: few enough to stay in
+#: the caches, and their pages in the processor's table of pages.
 DEPTH = 128
 
 
@@ -146,9 +146,8 @@ def lstm_forward(
 
     `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
     """
-    weights, outputs = (weight_ih, weight_hh), (out, h_n, c_n, cells, gates)
-    outputs = checks.lstm_forward(HOST, x, weights, (bias_ih, bias_hh), (h0, c0), outputs)
-    out, h_n, c_n, cells, gates = outputs
+    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    *_, out, h_n, c_n, cells, gates = checks.lstm_forward(HOST, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     h_n[...] = 0 if h0 is None else h0
     c_n[...] = 0 if c0 is None else c0
@@ -261,14 +260,13 @@ def lstm_backward(
     scratch=None,
 ):
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
-    states, outputs = (c0, grad_h_n, grad_c_n), (grad_gates, grad_h0, grad_c0)
-    outputs = checks.lstm_backward(HOST, grad_output, weight_hh, cells, gates, states, outputs)
-    grad_gates, grad_h0, grad_c0 = outputs
+    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
+    *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(HOST, *inputs, grad_gates, grad_h0, grad_c0)
     batch_size, steps, hidden = cells.shape
     scratch = _checked_scratch(scratch, batch_size, steps, None, hidden)
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
-    # One branch a step in the place of two kernels: an empty array stands for zeros.
+    # An empty array stands for zeros: one branch a step, and one kernel instead of two.
     grad_output = _NOTHING.reshape(0, 0, 0) if grad_output is None else grad_output
     c0 = _NOTHING.reshape(0, 0) if c0 is None else c0
     arrays = cells, gates, c0, grad_gates, grad_h0, grad_c0
@@ -323,7 +321,7 @@ def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
 
 def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
-    grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
+    *_, grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
     _backward_input(_rows(grad_gates), weight_ih, scratch.panels, scratch.tile, _rows(grad_input))
     return grad_input
@@ -346,8 +344,8 @@ def lstm_backward_weight(
     grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
 ):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
-    outputs = grad_weight_ih, grad_weight_hh
-    grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, grad_gates, x, out, h0, outputs)
+    arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
+    *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(HOST, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     inputs, joined, grad_joined = x.shape[2], scratch.joined, scratch.grad_joined
     joined[:, :, :inputs] = x
@@ -385,8 +383,8 @@ def _backward_weight(grad_gates, joined, panels, tiles, out):
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    outputs = checks.lstm_backward_bias(HOST, grad_gates, (grad_bias_ih, grad_bias_hh))
-    grad_bias_ih, grad_bias_hh = outputs
+    arrays = grad_gates, grad_bias_ih, grad_bias_hh
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, *arrays)
     linear_backward_bias(_rows(grad_gates), grad_bias_ih)
     grad_bias_hh[...] = grad_bias_ih
     return grad_bias_ih, grad_bias_hh

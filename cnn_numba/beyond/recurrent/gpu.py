@@ -165,9 +165,8 @@ def lstm_forward(
     >>> device.to_host(gates).tolist()
     [[[0.5, 0.5, 0.0, 0.5], [0.5, 0.5, 0.0, 0.5]]]
     """
-    weights, outputs = (weight_ih, weight_hh), (out, h_n, c_n, cells, gates)
-    outputs = checks.lstm_forward(DEVICE, x, weights, (bias_ih, bias_hh), (h0, c0), outputs)
-    out, h_n, c_n, cells, gates = outputs
+    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
@@ -235,9 +234,8 @@ def lstm_backward(
     scratch=None,
 ):
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
-    states, outputs = (c0, grad_h_n, grad_c_n), (grad_gates, grad_h0, grad_c0)
-    outputs = checks.lstm_backward(DEVICE, grad_output, weight_hh, cells, gates, states, outputs)
-    grad_gates, grad_h0, grad_c0 = outputs
+    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
+    *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(DEVICE, *inputs, grad_gates, grad_h0, grad_c0)
     batch_size, steps, hidden = cells.shape
     scratch = _checked_scratch(scratch, batch_size, steps, 1, hidden)
     _start(grad_h_n, grad_c_n, grad_h0, grad_c0)
@@ -252,7 +250,7 @@ def lstm_backward(
 
 def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
-    grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
+    *_, grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
     linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch=scratch.linear)
     return grad_input
@@ -277,8 +275,8 @@ def lstm_backward_weight(
     grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None, *, scratch=None
 ):
     """Compute the gradients of both weights; see `reference.lstm_backward_weight`."""
-    outputs = grad_weight_ih, grad_weight_hh
-    grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, grad_gates, x, out, h0, outputs)
+    arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
+    *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
     first = _given(h0, _rows(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
@@ -289,7 +287,8 @@ def lstm_backward_weight(
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    outputs = checks.lstm_backward_bias(DEVICE, grad_gates, (grad_bias_ih, grad_bias_hh))
-    for gradient in outputs:
+    arrays = grad_gates, grad_bias_ih, grad_bias_hh
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, *arrays)
+    for gradient in (grad_bias_ih, grad_bias_hh):
         linear_backward_bias(_rows(grad_gates), gradient)
-    return tuple(outputs)
+    return grad_bias_ih, grad_bias_hh

@@ -7,13 +7,13 @@ import numpy as np
 from cnn_numba.arguments import integer, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, View, head
-from cnn_numba.ops.backends import BackendLike, with_scratch
+from cnn_numba.ops.backends import with_scratch
 
 
 class Rows(View):
     """Read each image as a sequence of its rows, from top to bottom.
 
-    Of several channels, one follows the other.
+    Several channels follow one another.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Rows(View):
 
 
 class LSTM(Layer):
-    """Long short-term memory over sequences (N, T, input_size), which begins with states of zero.
+    """Long short-term memory over sequences (N, T, input_size), from states of zero.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ class LSTM(Layer):
     def initialise(self, generator: np.random.Generator) -> None:
         """Draw weights evenly from -k to k, k = 1 / sqrt(hidden_size), as PyTorch does; open the forget gate.
 
-        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of what it has until
-        training tells it otherwise: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
+        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of its content until
+        training changes that: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
         Zaremba and Sutskever, "An empirical exploration of recurrent network architectures" (2015).
         """
         bound = 1 / math.sqrt(self.hidden_size)
@@ -104,11 +104,8 @@ class LSTM(Layer):
         self.bias_ih[:], self.bias_hh[:] = 0, 0
         self.bias_ih[self.hidden_size : 2 * self.hidden_size] = 1
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
-        """Allocate outputs, gates, cells, gradients and the scratch space."""
-        super().build(input_shape, device, needs_grad_input)
+    def allocate(self) -> None:
+        """Allocate gates, cells, their gradients and the scratch space."""
         batch_size, steps, _ = self.input_shape
         sequence, state = (batch_size, steps, self.hidden_size), (batch_size, self.hidden_size)
         self.all_states = self.out if self.return_sequences else self.backend.empty(sequence)

@@ -1,16 +1,17 @@
-"""The LSTM as its definition says it, step after step, in float64: the oracle for the other backends.
+"""The LSTM by its definition, step by step, in float64: what the other backends are compared with.
 
-Indices are named: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
+Indices: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
 
-The batch is the first axis of every array and the steps are the second, ``(N, T, features)``: what PyTorch
-calls ``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence
-of its rows without a copy, and a sample's sequence lies in one piece. There is no switch: an array that is
-laid out otherwise has to be turned first, and cannot be read wrongly.
+In every array the batch is the first axis and the steps are the second, ``(N, T, features)``: PyTorch's
+``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence of
+its rows without a copy, and a sample's sequence is one piece of memory. There is no option for another order,
+so no array can be misread: one with the steps first must be transposed before.
 """
 
 import numpy as np
 
-from cnn_numba.ops._reference import check_arrays, check_output, filled, real, store
+from cnn_numba.beyond.recurrent import checks
+from cnn_numba.ops._reference import ANYTHING, put
 
 
 def lstm_forward(
@@ -29,7 +30,7 @@ def lstm_forward(
 ):
     """Run an LSTM over a batch of sequences.
 
-    With h and c the hidden state and the cell after the step before, and * element by element::
+    With h and c the hidden state and the cell after the previous step, and * element by element::
 
         a = weight_ih @ x[n, t] + bias_ih + weight_hh @ h + bias_hh
         i, f, g, o = sigmoid(a[:H]), sigmoid(a[H:2H]), tanh(a[2H:3H]), sigmoid(a[3H:])
@@ -39,12 +40,12 @@ def lstm_forward(
     Parameters
     ----------
     x : ndarray, shape (N, T, I), float
-        T steps of each sequence; nothing may be empty.
+        T steps of each sequence.
     weight_ih : ndarray, shape (4H, I), float
-        What the gates make of the input; H rows each for the gates i (input), f (forget), g (the new content)
-        and o (output).
+        The weights of the input; H rows each for the gates i (input), f (forget), g (the new content) and o
+        (output).
     weight_hh : ndarray, shape (4H, H), float
-        What they make of the hidden state of the step before.
+        The weights of the hidden state after the previous step.
     bias_ih, bias_hh : ndarray, shape (4H,), float, optional
         Both are added; None adds nothing.
     h0, c0 : ndarray, shape (N, H), float, optional
@@ -72,7 +73,7 @@ def lstm_forward(
 
     Examples
     --------
-    With weights of zero every sigmoid is 1/2, and the tanh of the bias comes in:
+    With weights of zero every sigmoid is 1/2, and only the bias of g counts:
 
     >>> bias = np.array([0.0, 0.0, 100.0, 0.0])
     >>> weights = np.zeros((4, 2)), np.zeros((4, 1))
@@ -82,23 +83,15 @@ def lstm_forward(
     >>> gates[0, 0]
     array([0.5, 0.5, 1. , 0.5])
     """
-    check_arrays(
-        {"out": out, "h_n": h_n, "c_n": c_n, "cells": cells, "gates": gates},
-        {
-            **{"x": x, "weight_ih": weight_ih, "weight_hh": weight_hh},
-            **{"bias_ih": bias_ih, "bias_hh": bias_hh, "h0": h0, "c0": c0},
-        },
+    arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
+    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates = checks.lstm_forward(
+        ANYTHING, *arrays
     )
-    x = filled("x", x, ndim=3)
-    (batch_size, steps, input_size), hidden_size = x.shape, _hidden_size(weight_hh)
-    weight_ih = real("weight_ih", weight_ih, (4 * hidden_size, input_size))
-    weight_hh = real("weight_hh", weight_hh, (4 * hidden_size, hidden_size))
-    bias = sum(
-        _or_zeros(name, b, (4 * hidden_size,)) for name, b in (("bias_ih", bias_ih), ("bias_hh", bias_hh))
-    )
-    h, c = (_or_zeros(name, state, (batch_size, hidden_size)) for name, state in (("h0", h0), ("c0", c0)))
+    (batch_size, steps, _), (rows, hidden_size) = x.shape, weight_hh.shape
+    bias = _or_zeros(bias_ih, (rows,)) + _or_zeros(bias_hh, (rows,))
+    h, c = _or_zeros(h0, (batch_size, hidden_size)), _or_zeros(c0, (batch_size, hidden_size))
     all_h, all_c = np.empty((2, batch_size, steps, hidden_size))
-    all_gates = np.empty((batch_size, steps, 4 * hidden_size))
+    all_gates = np.empty((batch_size, steps, rows))
     for t in range(steps):
         a = np.einsum("ni,ji->nj", x[:, t], weight_ih) + np.einsum("nk,jk->nj", h, weight_hh) + bias
         i, f, g, o = np.split(a, 4, axis=1)
@@ -106,8 +99,7 @@ def lstm_forward(
         c = f * c + i * g
         h = o * np.tanh(c)
         all_h[:, t], all_c[:, t], all_gates[:, t] = h, c, np.concatenate([i, f, g, o], axis=1)
-    results = {"out": (out, all_h), "h_n": (h_n, h), "c_n": (c_n, c), "cells": (cells, all_c)}
-    return _stored(results | {"gates": (gates, all_gates)})
+    return put(out, all_h), put(h_n, h), put(c_n, c), put(cells, all_c), put(gates, all_gates)
 
 
 def lstm_backward(
@@ -124,10 +116,10 @@ def lstm_backward(
 ):
     """Send the gradient of the loss back through time, from the last step to the first.
 
-    What comes out is the gradient with respect to ``a``, that is before the sigmoids and tanh; those of
-    input, weights and biases are products of it, over all steps at once (`lstm_backward_input`,
-    `lstm_backward_weight`, `lstm_backward_bias`). From the last step to the first, with c_before the cell
-    after the step before, ``dh = grad_h_n`` and ``dc = grad_c_n`` to begin with::
+    The result is the gradient with respect to ``a``, before the sigmoids and tanh. Those of input, weights
+    and biases are products of it over all steps at once (`lstm_backward_input`, `lstm_backward_weight`,
+    `lstm_backward_bias`). With c_before the cell after the previous step, and ``dh = grad_h_n`` and
+    ``dc = grad_c_n`` at the start, each step computes::
 
         dh = dh + grad_output[n, t]
         dc = dc + dh * o * (1 - tanh(c) ** 2)
@@ -172,21 +164,13 @@ def lstm_backward(
     >>> grad_gates.round(4), grad_c0.round(4)
     (array([[[0.0983, 0.    , 0.    , 0.1155]]]), array([[0.1966]]))
     """
-    check_arrays(
-        {"grad_gates": grad_gates, "grad_h0": grad_h0, "grad_c0": grad_c0},
-        {
-            **{"grad_output": grad_output, "weight_hh": weight_hh, "cells": cells, "gates": gates, "c0": c0},
-            **{"grad_h_n": grad_h_n, "grad_c_n": grad_c_n},
-        },
-    )
-    cells = filled("cells", cells, ndim=3)
+    inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
+    arrays = *inputs, grad_gates, grad_h0, grad_c0
+    cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n, *_ = checks.lstm_backward(ANYTHING, *arrays)
     batch_size, steps, hidden_size = cells.shape
-    gates = real("gates", gates, (batch_size, steps, 4 * hidden_size))
-    weight_hh = real("weight_hh", weight_hh, (4 * hidden_size, hidden_size))
-    grad_output = _or_zeros("grad_output", grad_output, cells.shape)
     state = batch_size, hidden_size
-    c_before = _shifted(cells, _or_zeros("c0", c0, state))
-    dh, dc = _or_zeros("grad_h_n", grad_h_n, state), _or_zeros("grad_c_n", grad_c_n, state)
+    grad_output, c_before = _or_zeros(grad_output, cells.shape), _shifted(cells, _or_zeros(c0, state))
+    dh, dc = _or_zeros(grad_h_n, state), _or_zeros(grad_c_n, state)
     result = np.empty(gates.shape)
     for t in reversed(range(steps)):
         i, f, g, o = np.split(gates[:, t], 4, axis=1)
@@ -198,7 +182,7 @@ def lstm_backward(
         result[:, t] = np.concatenate(da, axis=1)
         dc = dc * f
         dh = np.einsum("nj,jk->nk", result[:, t], weight_hh)
-    return _stored({"grad_gates": (grad_gates, result), "grad_h0": (grad_h0, dh), "grad_c0": (grad_c0, dc)})
+    return put(grad_gates, result), put(grad_h0, dh), put(grad_c0, dc)
 
 
 def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
@@ -225,17 +209,16 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     >>> lstm_backward_input(np.array([[[1.0, 10.0, 0.0, 0.0]]]), np.array([[1.0], [2.0], [3.0], [4.0]]))
     array([[[21.]]])
     """
-    check_arrays({"grad_input": grad_input}, {"grad_gates": grad_gates, "weight_ih": weight_ih})
-    grad_gates, _ = _gate_gradients(grad_gates)
-    weight_ih = real("weight_ih", weight_ih, (grad_gates.shape[2], None))
-    return store("grad_input", grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
+    arrays = grad_gates, weight_ih, grad_input
+    grad_gates, weight_ih, grad_input = checks.lstm_backward_input(ANYTHING, *arrays)
+    return put(grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
 
 
 def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_weight_hh=None):
     """Compute the gradients of the loss with respect to both weights of an LSTM.
 
-    Every step uses the same weights, so the steps are summed over like samples; before[n, t] is the hidden
-    state that step t began with, ``out[n, t - 1]``, or ``h0[n]`` for the first::
+    Every step uses the same weights, so the steps add up like samples. ``before[n, t]`` is the hidden state
+    that step t started with, ``out[n, t - 1]``, or ``h0[n]`` for the first::
 
         grad_weight_ih[j, i] = sum over n, t of grad_gates[n, t, j] * x[n, t, i]
         grad_weight_hh[j, k] = sum over n, t of grad_gates[n, t, j] * before[n, t, k]
@@ -266,20 +249,13 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     >>> grad_ih[0], grad_hh[0]
     (array([32.]), array([50.]))
     """
-    check_arrays(
-        {"grad_weight_ih": grad_weight_ih, "grad_weight_hh": grad_weight_hh},
-        {"grad_gates": grad_gates, "x": x, "out": out, "h0": h0},
+    arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
+    grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(ANYTHING, *arrays)
+    before = _shifted(out, _or_zeros(h0, (out.shape[0], out.shape[2])))
+    return (
+        put(grad_weight_ih, np.einsum("ntj,nti->ji", grad_gates, x)),
+        put(grad_weight_hh, np.einsum("ntj,ntk->jk", grad_gates, before)),
     )
-    grad_gates, hidden_size = _gate_gradients(grad_gates)
-    batch_size, steps, _ = grad_gates.shape
-    x = real("x", x, (batch_size, steps, None))
-    out = real("out", out, (batch_size, steps, hidden_size))
-    before = _shifted(out, _or_zeros("h0", h0, (batch_size, hidden_size)))
-    results = {
-        "grad_weight_ih": (grad_weight_ih, np.einsum("ntj,nti->ji", grad_gates, x)),
-        "grad_weight_hh": (grad_weight_hh, np.einsum("ntj,ntk->jk", grad_gates, before)),
-    }
-    return _stored(results)
 
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
@@ -304,9 +280,10 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     >>> grad_bias_ih
     array([6., 6., 6., 6.])
     """
-    check_arrays({"grad_bias_ih": grad_bias_ih, "grad_bias_hh": grad_bias_hh}, {"grad_gates": grad_gates})
-    total = _gate_gradients(grad_gates)[0].sum(axis=(0, 1))
-    return _stored({"grad_bias_ih": (grad_bias_ih, total), "grad_bias_hh": (grad_bias_hh, total.copy())})
+    arrays = grad_gates, grad_bias_ih, grad_bias_hh
+    grad_gates, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(ANYTHING, *arrays)
+    total = grad_gates.sum(axis=(0, 1))
+    return put(grad_bias_ih, total), put(grad_bias_hh, total.copy())
 
 
 def _sigmoid(x):
@@ -315,33 +292,10 @@ def _sigmoid(x):
     return np.where(x < 0, small, 1) / (1 + small)
 
 
-def _hidden_size(weight_hh):
-    """Return H, of weights that are 4H x H."""
-    rows, columns = filled("weight_hh", weight_hh, ndim=2).shape
-    if rows != 4 * columns:
-        raise ValueError(f"weight_hh must have shape (4H, H), got {(rows, columns)}")
-    return columns
-
-
-def _gate_gradients(grad_gates):
-    """Return the gradients of the gates, checked, and H."""
-    grad_gates = filled("grad_gates", grad_gates, ndim=3)
-    if grad_gates.shape[2] % 4:
-        raise ValueError(f"grad_gates must have shape (N, T, 4H), got {grad_gates.shape}")
-    return grad_gates, grad_gates.shape[2] // 4
-
-
-def _or_zeros(name, array, shape):
-    return np.zeros(shape) if array is None else real(name, array, shape)
+def _or_zeros(array, shape):
+    return np.zeros(shape) if array is None else array
 
 
 def _shifted(states, first):
-    """Return what each step began with: `first`, then all states but the last."""
+    """Return the states that the steps started with: `first`, then all but the last."""
     return np.concatenate([first[:, None], states[:, :-1]], axis=1)
-
-
-def _stored(results):
-    """Write each result into its output, once it is known that all of them can be."""
-    for name, (out, result) in results.items():
-        check_output(name, out, result)
-    return tuple(store(name, out, result) for name, (out, result) in results.items())

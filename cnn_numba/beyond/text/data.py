@@ -10,7 +10,8 @@ from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import instance, integer, shown
 from cnn_numba.data.datasets import Dataset
-from cnn_numba.data.files import CHECKOUT, DataError
+from cnn_numba.data.sources import DataError
+from cnn_numba.extras import CHECKOUT
 
 #: The data set's name, as ``cnn-numba train --dataset`` knows it.
 TEXT = "course-text"
@@ -27,13 +28,8 @@ _NUMBERS = {character: number for number, character in enumerate(VOCABULARY)}
 class Windows:
     """The windows of a text, in the place of a data set's images, and of its labels: what comes next.
 
-    Attributes
-    ----------
-    text : ndarray, shape (L,), uint8
-    length : int
-        Characters of a window.
-    stride : int
-        From one window to the next.
+    `text` are the numbers of its characters, shape (L,), uint8; `length` is that of a window, `stride` the
+    distance from one to the next.
 
     Examples
     --------
@@ -50,7 +46,7 @@ class Windows:
         return max((len(self.text) - self.length - 1) // self.stride + 1, 0)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        """Return the text: what tells two sets of windows apart."""
+        """Return the text: it distinguishes two sets of windows."""
         return np.array(self.text, dtype=dtype)
 
     @property
@@ -60,12 +56,7 @@ class Windows:
 
 
 def encode(text: str) -> np.ndarray:
-    """Return the number of each character, uint8.
-
-    Raises
-    ------
-    ValueError
-        If there is one that `VOCABULARY` does not have.
+    """Return the number of each character, uint8; ValueError if one is not in `VOCABULARY`.
 
     Examples
     --------
@@ -97,11 +88,6 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     -------
     train, test : Windows
         Those of the test do not overlap: it takes every character once.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, it is not plain ASCII, or too short.
 
     Examples
     --------

@@ -35,11 +35,6 @@ def generate(
     str
         The prompt and what follows it.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If the model predicts no characters, the prompt is empty or has others, or a number is out of range.
-
     Examples
     --------
     >>> from cnn_numba.beyond.models import text_transformer

@@ -16,12 +16,7 @@ SHARED = ("epoch", "step", "history", "seconds", "first_loss", "resumed", "saved
 
 
 class Agreement(Callback):
-    """Keeps the workers of a training alike: all begin, go on and leave with the same numbers.
-
-    Parameters
-    ----------
-    workers : Workers
-    """
+    """Keeps the workers of a training alike: all begin, go on and leave with the same numbers."""
 
     def __init__(self, workers: Any) -> None:
         self.workers = workers
@@ -43,14 +38,9 @@ class Agreement(Callback):
         arrays = [array for state in states for _, array in sorted(state.items())]
         for array in (run.model.parameters, run.model.buffers, *arrays):
             self.workers.broadcast(array)
-        totals = run.steps.totals.tolist()  # each worker has to ask
-        values, order, totals = self.workers.from_first(
-            lambda: (
-                {name: getattr(run, name) for name in SHARED},
-                run.generator.bit_generator.state,
-                totals,
-            )
-        )
+        mine = run.generator.bit_generator.state, run.steps.totals.tolist()  # each worker has to ask
+        shared = {name: getattr(run, name) for name in SHARED}
+        values, order, totals = self.workers.from_first(lambda: (shared, *mine))
         vars(run).update(values)
         run.generator.bit_generator.state = order
         run.steps.totals = np.array(totals)
@@ -72,7 +62,7 @@ def _naming_the_checkpoint(run) -> Iterator[None]:
     try:
         yield
     except WorkersError as error:
-        raise WorkersError(f"{error}; {what_is_saved(run)}", error.reason) from None
+        raise WorkersError(f"{error}; {what_is_saved(run)}", error.reason, run.saved is not None) from None
 
 
 def what_is_saved(run: Run) -> str:

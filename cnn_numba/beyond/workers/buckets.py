@@ -1,6 +1,7 @@
 """Gradients that are added up in a few pieces, while the rest of the backward pass runs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cnn_numba.nn.models import Sequential
@@ -14,21 +15,8 @@ BUCKET_BYTES = 2**18
 class Buckets:
     """The gradients in a few contiguous pieces, each added up as soon as its layers have gone back.
 
-    Parameters
-    ----------
-    model : Sequential
-    workers : Workers
-    timeline : Untimed
-    most : int
-        A bucket takes whole layers, from the last one backwards, until it has as many bytes; else
-        `BUCKET_BYTES`.
-
-    Attributes
-    ----------
-    layers : list of list of str
-        Of each bucket.
-    slices : list of slice
-        Where its gradients lie in the model's.
+    A bucket takes whole layers, from the last one backwards, until it has `most` bytes, else `BUCKET_BYTES`:
+    `layers` are their names, `slices` where their gradients lie in the model's.
     """
 
     def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
@@ -37,12 +25,8 @@ class Buckets:
         self.waiting = []
 
     def after(self) -> dict[str, Callable[[], None]]:
-        """Return what is to be done after which phase of a step."""
-
-        def begin(number):
-            return lambda: self.start(number)
-
-        return {f"backward {names[-1]}": begin(number) for number, names in enumerate(self.layers)}
+        """Return by phase of a step what has to be done after it."""
+        return {f"backward {names[-1]}": partial(self.start, i) for i, names in enumerate(self.layers)}
 
     def about(self) -> list[dict[str, Any]]:
         """Return layers and bytes of each bucket."""

@@ -1,4 +1,4 @@
-"""Who the workers are: torchrun's environment, read and checked, and what becomes of a worker that ends."""
+"""Joining the workers: torchrun's environment, read and checked, and what happens when a worker ends."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
     Yields
     ------
     Workers
-        Without such an environment a worker on its own, which needs no torch.
+        Without such an environment a single worker, which needs no torch.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
 
 
 def _alone(place):
-    """Return a worker on its own, which torchrun may have started nevertheless."""
+    """Return a single worker, which torchrun may have started nevertheless."""
     workers = Workers()
     if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
         # Its parent is torchrun, which outlives the restarts.
@@ -67,7 +67,7 @@ def _alone(place):
 
 
 def _reason(workers, error):
-    """Return what the others are to read about why a worker ends; nothing if nothing is wrong."""
+    """Return what the others will read about why a worker ends; nothing if nothing is wrong."""
     if isinstance(error, WorkersError):
         return error.reason
     if any(isinstance(each, (KeyboardInterrupt, SystemExit)) for each in (error, error.__context__)):
@@ -99,18 +99,9 @@ def _asked_to_end(workers):
 
 
 class Place:
-    """Where a worker is among the others, as torchrun's environment says it.
+    """Where a worker is among the others, and among those on this machine, as torchrun's environment says it.
 
-    Attributes
-    ----------
-    rank, size : int
-        Among all workers.
-    local_rank, local_size : int
-        Among those on this machine.
-    address, port : str, int
-        Where they meet.
-    restarts : int
-        How often they have been started again.
+    They meet at `address` and `port`, and have been started again `restarts` times.
     """
 
     def __init__(self, values: dict[str, str]) -> None:
@@ -137,11 +128,6 @@ class Place:
 
 def environment(values: dict[str, str] | None = None) -> Place | None:
     """Return the place that torchrun's environment variables name, None without them.
-
-    Raises
-    ------
-    WorkersError
-        If they contradict each other, or are no numbers.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """What carries numbers and words between workers: torch.distributed, watched.
 
 Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and a dead or stopped one takes for ever. So every worker gives a sign of life once a
-second, and who waits looks at those of the others: a busy worker is waited for, a silent one is named.
+the slowest worker, and for a dead or stopped one for ever. So every worker gives a sign of life once a
+second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
 
 torch is imported when a `ProcessGroup` is made: one worker needs none.
 """
@@ -12,6 +12,7 @@ import ipaddress
 import json
 import math
 import os
+import platform
 import socket
 import sys
 import threading
@@ -31,37 +32,37 @@ ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user. The others read `reason`."""
-
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason or message
-
-
-class ProcessGroup:
-    """One worker's connection to the others: torch's process group, with an eye on who is still there.
-
-    Parameters
-    ----------
-    place : joining.Place
-    timeout : float
-        Seconds without a sign of life after which a worker is given up.
+    """Why the workers cannot begin, or cannot go on: a line for the user.
 
     Attributes
     ----------
-    run : str
-        The same for all workers and restarts of one start.
+    reason : str
+        What the other workers read.
+    saved : bool
+        Whether there is a checkpoint of this training to go on from.
+    """
+
+    def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.saved = reason or message, saved
+
+
+class ProcessGroup:
+    """One worker's connection to the others: torch's process group, and a watch for those that end.
+
+    `run` is the same for all workers and restarts of one start. After `timeout` seconds without a sign of
+    life a worker is given up.
     """
 
     def __init__(self, place, timeout):
-        # What torch has to say of a lost connection is a page, and here it becomes a line.
+        # torch's message about a lost connection is a page, and here it becomes a line.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
 
         self.torch, self.dist = torch, torch.distributed
         self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
         if place.local_size == place.size and sys.platform == "linux":
-            # All on this machine: no name need be looked up, and no firewall is in the way.
+            # All are on this machine: no name has to be looked up, and no firewall is in the way.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         whole = self._open_store()
         # Kept by torchrun through its restarts, in which the first worker finds it.
@@ -78,8 +79,7 @@ class ProcessGroup:
     # --- Meeting -------------------------------------------------------------------------------------------
 
     def _connect(self, master=False):
-        limit = timedelta(seconds=max(self.timeout, ARRIVAL))
-        where = self.place.address, self.place.port
+        where, limit = (self.place.address, self.place.port), timedelta(seconds=max(self.timeout, ARRIVAL))
         listening = self._listening() if master else None
         return self.dist.TCPStore(
             *where, None, master, limit, wait_for_workers=False, master_listen_fd=listening
@@ -87,12 +87,22 @@ class ProcessGroup:
 
     def _listening(self):
         """Return a socket that this machine alone reaches, if the others are on it; None for torch's own."""
-        family, *_, where = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)[
-            0
-        ]
+        family, where = self._family_and_address()
         if not ipaddress.ip_address(where[0]).is_loopback:
             return None
         return socket.create_server(where[:2], family=family).detach()
+
+    def _family_and_address(self):
+        found = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)
+        return found[0][0], found[0][4]
+
+    def _port_is_taken(self):
+        """Return whether another program listens at the port on this machine."""
+        try:
+            socket.create_server(("", self.place.port), family=self._family_and_address()[0]).close()
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+        return False
 
     def _part(self, store):
         """Return what of a store belongs to this start of the workers, and to none before."""
@@ -102,10 +112,11 @@ class ProcessGroup:
         """Open the store: torchrun's, or the first worker's own."""
         where = f"{self.place.address}:{self.place.port}"
         self._await_name(where)
+        master = self.rank == 0 and not self.place.store_there
         try:
-            return self._connect(master=self.rank == 0 and not self.place.store_there)
+            return self._connect(master)
         except (OSError, RuntimeError, ValueError) as error:
-            if "EADDRINUSE" in str(error) or getattr(error, "errno", None) == errno.EADDRINUSE:
+            if master and self._port_is_taken():  # torch's own error says so in its text only
                 raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
             reason = str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
@@ -124,7 +135,7 @@ class ProcessGroup:
             time.sleep(0.5)
 
     def _arrive(self, store):
-        """Tell the others of this worker, and wait for all; return what each says of itself."""
+        """Introduce this worker to the others, and wait for all; return what each says of itself."""
         about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
         limit, missing = max(self.timeout, ARRIVAL), range(self.size)
         deadline = time.monotonic() + limit
@@ -165,11 +176,9 @@ class ProcessGroup:
         )
 
     def versions(self):
-        """Return what has to be the same wherever a worker is."""
-        return {
-            "Python": sys.version.split()[0],
-            **{name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")},
-        }
+        """Return what has to be the same for all workers."""
+        installed = {name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")}
+        return {"Python": platform.python_version(), **installed}
 
     def _start_group(self, store):
         backend = "gloo"
@@ -255,7 +264,7 @@ class ProcessGroup:
                 work.wait(timedelta(seconds=1))
                 return
             except RuntimeError:
-                # A second is over, or the collective has failed: then `work` is completed, and says so again.
+                # A second is over, or the collective has failed: then `work` is completed, and fails again.
                 if over:
                     raise self._lost() from None
             self.look()
@@ -265,7 +274,7 @@ class ProcessGroup:
                     "alive: they hang, or need a longer --timeout"
                 )
 
-    # --- Who is still there --------------------------------------------------------------------------------
+    # --- Which workers are alive ---------------------------------------------------------------------------
 
     def look(self):
         """Raise WorkersError if a worker has ended, or is silent for too long."""
@@ -277,7 +286,7 @@ class ProcessGroup:
         found, deadline = None, time.monotonic() + 6
         while not found and time.monotonic() < deadline:
             self.watch.refresh()
-            # Not yet who is only silent: on a busy machine a process that was killed takes a while to end.
+            # Not yet a silent one: on a busy machine a process that was killed takes a while to end.
             found = self._culprit(silence=math.inf)
             time.sleep(0.1)
         found = found or self._culprit(silence=4)
@@ -289,7 +298,7 @@ class ProcessGroup:
         gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
         self.watch.ask()
         if gone or self.watch.silence() > silence:
-            self.watch.refresh()  # what they had to say
+            self.watch.refresh()  # why they ended
         for why in filter(None, self.watch.left.values()):
             return why
         for rank in gone:
@@ -321,7 +330,7 @@ class ProcessGroup:
 
 
 def _runs(pid):
-    """Return whether a process of this machine runs: one that has ended may still have its number."""
+    """Return whether a process of this machine runs: after its end it may still have its number."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

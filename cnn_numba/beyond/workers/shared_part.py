@@ -19,21 +19,7 @@ from cnn_numba.train.scaler import Scaler
 
 
 class SharedPart(Part):
-    """The part of each batch that one of several workers takes; its model is built for that part.
-
-    Parameters
-    ----------
-    model : Sequential
-    workers : Workers
-    scaler : Scaler
-    timeline : Untimed
-
-    Attributes
-    ----------
-    pieces : Buckets
-    norms : dict of BatchNorm2d to SyncBatchNorm
-        The normalisations, which take the statistics of the whole batch.
-    """
+    """The part of each batch that one of several workers takes; its model is built for that part."""
 
     def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
         super().__init__(scaler, timeline, workers)
@@ -41,7 +27,8 @@ class SharedPart(Part):
         self.pieces = Buckets(model, workers, timeline)
         self.between = self.pieces.after()
         norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
-        # In this order they add their sums up, whether this worker has images of a batch or not.
+        # They take the statistics of the whole batch. In this order they add their sums up, whether this
+        # worker has images of a batch or not.
         self.norms = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms}
         self.scalers, self.nothing = {}, None
 

@@ -1,4 +1,4 @@
-"""What a worker did when, in a few steps of a training: the phases of a step, and what ran beside them."""
+"""A timeline of a few steps of a training: the phases of each step, and what ran beside them."""
 
 import json
 import socket
@@ -19,23 +19,12 @@ STEPS = 3
 
 
 class Timeline(Untimed):
-    """Records the phases of a few steps of a training, and writes them to a file.
-
-    Parameters
-    ----------
-    path : path
-        For the JSON that the first worker writes.
-
-    Attributes
-    ----------
-    steps : range
-        The steps to record, counted from 1 over all epochs.
-    events : list of tuple (step, what, start, end)
-    """
+    """Records the phases of a few steps of a training; the first worker writes them to a file, as JSON."""
 
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)
-        self.steps, self.events = range(0), []
+        self.steps = range(0)  # to record, counted from 1 over all epochs
+        self.events = []  # (step, what, start, end)
         self.step, self.mark = None, 0.0
 
     @property

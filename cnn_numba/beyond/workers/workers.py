@@ -28,10 +28,8 @@ class Workers(Alone):
     ----------
     rank, size : int
         Which it is, and how many there are.
-    group : object, optional
-        What carries numbers and words between several: ``start(array, done)`` adds an array of the host up in
-        place and returns a function that waits for it, ``broadcast(array)`` gives all the first one's values,
-        and ``exchange(text)`` returns what everybody says.
+    group : ProcessGroup, optional
+        Carries numbers and words between several: its methods `start`, `broadcast` and `exchange`.
 
     Examples
     --------
@@ -49,10 +47,7 @@ class Workers(Alone):
         return slice(first, first + each + (self.rank < more))
 
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
-        """Begin to add an array up over all workers, in place; return what waits for the sum.
-
-        Until then the array must not be touched. `done` is called when the sum is there.
-        """
+        """Begin to add an array up over all workers, in place; return what waits for the sum."""
         if not self.many:
             return super().start(array, done)
         if not device.is_device_array(array):
@@ -77,7 +72,7 @@ class Workers(Alone):
             device.copy(array, here)
 
     def exchange(self, value: Any) -> list:
-        """Return what every worker says here, as JSON carries it, by rank."""
+        """Return what each worker passes here, by rank, as JSON carries it."""
         if not self.many:
             return [value]
         return [json.loads(text) for text in self.group.exchange(json.dumps(value))]

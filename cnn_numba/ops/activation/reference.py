@@ -1,7 +1,7 @@
 """Activations as their definitions say it, in float64: the oracle for the other backends.
 
-The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives can be told
-from it, and so the layer need not keep its input. That of GELU cannot, and takes the input.
+The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives follow from
+it, and so the layer need not keep its input. That of GELU does not, and its backward takes the input.
 """
 
 import math
@@ -20,14 +20,8 @@ def relu_forward(x, out=None):
     Parameters
     ----------
     x : ndarray, any shape, float
-        The values that enter.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64. May be `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `x`
-        `out`.
+        May be `x` itself.
 
     Notes
     -----
@@ -51,17 +45,9 @@ def relu_backward(grad_output, out, grad_input=None):
     Parameters
     ----------
     grad_output : ndarray, any shape, float
-        Gradient of the loss with respect to the output.
     out : ndarray, shape of `grad_output`, float
-        The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float, optional
-        Where to write the result; None allocates float64. May be `grad_output` or
-        `out` itself.
-
-    Returns
-    -------
-    ndarray, shape of `grad_output`
-        `grad_input`.
+        May be `grad_output` or `out` itself.
 
     Notes
     -----
@@ -89,12 +75,7 @@ def bias_relu_forward(x, bias, out=None):
     bias : ndarray, shape (C,), float
         What is added to each channel.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64. May be `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `x`
-        `out`.
+        May be `x` itself.
 
     Notes
     -----
@@ -118,14 +99,8 @@ def sigmoid_forward(x, out=None):
     Parameters
     ----------
     x : ndarray, any shape, float
-        The values that enter.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64. May be `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `x`
-        `out`.
+        May be `x` itself.
 
     Notes
     -----
@@ -150,21 +125,13 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     Parameters
     ----------
     grad_output : ndarray, any shape, float
-        Gradient of the loss with respect to the output.
     out : ndarray, shape of `grad_output`, float
-        The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float, optional
-        Where to write the result; None allocates float64. May be `grad_output` or
-        `out` itself.
-
-    Returns
-    -------
-    ndarray, shape of `grad_output`
-        `grad_input`.
+        May be `grad_output` or `out` itself.
 
     Notes
     -----
-    The sigmoid's derivative, written in terms of its own output.
+    The sigmoid's derivative, written in terms of its output.
 
     Examples
     --------
@@ -183,14 +150,8 @@ def tanh_forward(x, out=None):
     Parameters
     ----------
     x : ndarray, any shape, float
-        The values that enter.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64. May be `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `x`
-        `out`.
+        May be `x` itself.
 
     Notes
     -----
@@ -213,21 +174,13 @@ def tanh_backward(grad_output, out, grad_input=None):
     Parameters
     ----------
     grad_output : ndarray, any shape, float
-        Gradient of the loss with respect to the output.
     out : ndarray, shape of `grad_output`, float
-        The output of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float, optional
-        Where to write the result; None allocates float64. May be `grad_output` or
-        `out` itself.
-
-    Returns
-    -------
-    ndarray, shape of `grad_output`
-        `grad_input`.
+        May be `grad_output` or `out` itself.
 
     Notes
     -----
-    The hyperbolic tangent's derivative, written in terms of its own output.
+    The hyperbolic tangent's derivative, written in terms of its output.
 
     Examples
     --------
@@ -247,14 +200,8 @@ def gelu_forward(x, out=None):
     Parameters
     ----------
     x : ndarray, any shape, float
-        The values that enter.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64. May be `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `x`
-        `out`.
+        May be `x` itself.
 
     Notes
     -----
@@ -279,17 +226,10 @@ def gelu_backward(grad_output, x, grad_input=None):
     Parameters
     ----------
     grad_output : ndarray, any shape, float
-        Gradient of the loss with respect to the output.
     x : ndarray, shape of `grad_output`, float
         The *input* of the forward pass.
     grad_input : ndarray, shape of `grad_output`, float, optional
-        Where to write the result; None allocates float64. May be `grad_output` or
-        `x` itself.
-
-    Returns
-    -------
-    ndarray, shape of `grad_output`
-        `grad_input`.
+        May be `grad_output` or `x` itself.
 
     Notes
     -----
@@ -307,7 +247,7 @@ def gelu_backward(grad_output, x, grad_input=None):
 
 
 def add_forward(a, b, out=None):
-    """Add two arrays, such as what goes past a layer and what comes out of it.
+    """Add two arrays, such as the input and the output of a layer in a residual block.
 
     ``out = a + b``. The gradient of either is that of the sum: there is no backward.
 
@@ -316,12 +256,7 @@ def add_forward(a, b, out=None):
     a : ndarray, any shape, float
     b : ndarray, shape of `a`, float
     out : ndarray, shape of `a`, float, optional
-        Where to write the result; None allocates float64. May be `a` or `b` itself.
-
-    Returns
-    -------
-    ndarray, shape of `a`
-        `out`.
+        May be `a` or `b` itself.
 
     Examples
     --------

@@ -2,6 +2,9 @@
 
 from cnn_numba.ops.specs import Spec
 
+conv_cpu = Spec("image[H W], kernel[K_h K_w]", filled="H W K_h K_w")
+correlate_cpu = Spec("signal[n]", filled="n")
+
 _FILLED, _COMPUTED = "C_in H W K_h K_w", "H_out W_out"
 
 conv2d_forward = Spec(

@@ -11,8 +11,8 @@ flipped unless ``flip=True`` asks for it.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cnn_numba.arguments import choice, settings, shown
-from cnn_numba.ops._reference import ANYTHING, check_arrays, filled, put, rounded
+from cnn_numba.arguments import choice, shown
+from cnn_numba.ops._reference import ANYTHING, put, rounded
 from cnn_numba.ops.conv import checks
 
 
@@ -27,15 +27,12 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     Parameters
     ----------
     image : array_like, shape (H, W)
-        Real numbers.
     kernel : array_like, shape (K_h, K_w)
-        Real numbers.
     mode : {"valid", "same", "full"}
-        ``"valid"`` keeps the positions where the kernel lies wholly on the image.
-        ``"full"`` keeps every position where the two overlap, the image continued with zeros:
-        (H + K_h - 1, W + K_w - 1) outputs. ``"same"`` keeps as many outputs as the image has pixels:
-        output (i, j) is the one with the kernel's entry ((K_h - 1) // 2, (K_w - 1) // 2) on pixel
-        (i, j). In an odd kernel that is the middle; in an even one, the entry before it.
+        ``"valid"`` keeps the positions where the kernel lies wholly on the image. ``"full"`` keeps every
+        position where the two overlap, the image continued with zeros: (H + K_h - 1, W + K_w - 1) outputs.
+        ``"same"`` keeps as many outputs as the image has pixels: output (i, j) is the one with the kernel's
+        entry ((K_h - 1) // 2, (K_w - 1) // 2), in an odd kernel the middle, on pixel (i, j).
     flip : bool
         True turns the kernel by 180 degrees first: the mathematician's convolution.
 
@@ -45,18 +42,14 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
 
     Raises
     ------
-    TypeError
-        If `image` or `kernel` does not hold real numbers.
     ValueError
-        If one of them is empty or not two-dimensional, if `mode` is none of the three, or if in
-        ``"valid"`` mode the kernel is larger than the image.
+        If `mode` is none of the three, or if in ``"valid"`` mode the kernel is larger than the image.
 
     Notes
     -----
-    The names and the formula come from the article "GPU-accelerated deep learning: CUDA,
-    OpenCL, XLA, mixed precision", which promises a result of the image's size and a convolution;
-    what it computes is the valid region of a cross-correlation, as here by default. All three modes
-    agree with `scipy.signal.correlate2d`, and with `scipy.signal.convolve2d` when ``flip=True``.
+    Names and formula are those of the article "GPU-accelerated deep learning: CUDA, OpenCL, XLA, mixed
+    precision", which calls the valid region of a cross-correlation a convolution of the image's size. All
+    modes agree with `scipy.signal.correlate2d`, and with `scipy.signal.convolve2d` when ``flip=True``.
 
     Examples
     --------
@@ -70,10 +63,8 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     array([[4., 4.],
            [4., 4.]])
     """
-    settings(flip=flip)
     choice(mode, "mode", ("valid", "same", "full"))
-    check_arrays({}, {"image": image, "kernel": kernel})
-    image, kernel = filled("image", image, ndim=2), filled("kernel", kernel, ndim=2)
+    image, kernel = checks.conv_cpu(ANYTHING, image, kernel, flip=flip)
     if mode == "valid" and (kernel.shape[0] > image.shape[0] or kernel.shape[1] > image.shape[1]):
         raise ValueError(f"kernel {kernel.shape} is larger than image {image.shape}: no valid position")
     image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
@@ -100,10 +91,8 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     Parameters
     ----------
     signal : array_like, shape (n,)
-        Real numbers.
     delay : int, optional
-        The first lag, of any integer type, from -(n - 1) to n - 1. None starts at lag 0, which is
-        the centre of the full autocorrelation (lags -(n - 1) to n - 1).
+        The first lag, from -(n - 1) to n - 1; None is 0, the centre of the full autocorrelation.
 
     Returns
     -------
@@ -113,9 +102,9 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     Raises
     ------
     TypeError
-        If `signal` does not hold real numbers, or `delay` is not an integer (a bool is none).
+        If `delay` is not an integer (a bool is none).
     ValueError
-        If `signal` is empty or not one-dimensional, or `delay` lies outside -(n - 1) to n - 1.
+        If `delay` lies outside -(n - 1) to n - 1.
 
     Notes
     -----
@@ -130,8 +119,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     >>> correlate_cpu([1, 2, 3], delay=-2)
     array([ 3.,  8., 14.,  8.,  3.])
     """
-    check_arrays({}, {"signal": signal})
-    signal = filled("signal", signal, ndim=1)
+    (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
 
@@ -155,26 +143,16 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     Parameters
     ----------
     x : ndarray, shape (N, C_in, H, W), float
-        The images.
     weight : ndarray, shape (C_out, C_in, K_h, K_w), float
         One kernel for each pair of output and input channel.
     bias : ndarray, shape (C_out,), float, optional
-        Added to each output channel; None adds nothing.
     stride, padding : int or pair of ints
         Step of the window and zeros on each side; a pair is (vertical, horizontal).
     out : ndarray, shape (N, C_out, H_out, W_out), float, optional
-        Where to write the result; None allocates float64.
     relu : bool
-        Whether to apply ``max(out, 0)`` to the result, as the layer that usually follows would. The faster
-        backends do so while they write the result: it is not read and written once more.
+        Whether to apply ``max(out, 0)`` to the result, which the faster backends do while they write it.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `x` and `weight` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not, and the bias is not.
-
-    Returns
-    -------
-    ndarray, shape (N, C_out, H_out, W_out)
-        `out`.
+        What `x` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Notes
     -----
@@ -218,23 +196,14 @@ def conv2d_backward_input(
     Parameters
     ----------
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
-        Gradient of the loss with respect to the output.
     weight : ndarray, shape (C_out, C_in, K_h, K_w), float
-        The kernels of the forward pass.
     input_shape : tuple (N, C_in, H, W)
-        Shape of the images; `grad_output` does not tell it when the stride is above 1.
+        `grad_output` does not tell it when the stride is above 1.
     stride, padding : int or pair of ints
         As in the forward pass.
     grad_input : ndarray, shape (N, C_in, H, W), float, optional
-        Where to write the result; None allocates float64.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not.
-
-    Returns
-    -------
-    ndarray, shape (N, C_in, H, W)
-        `grad_input`.
+        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -270,23 +239,14 @@ def conv2d_backward_weight(
     Parameters
     ----------
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
-        Gradient of the loss with respect to the output.
     x : ndarray, shape (N, C_in, H, W), float
-        The images of the forward pass.
     weight_shape : tuple (C_out, C_in, K_h, K_w)
-        Shape of the kernels.
     stride, padding : int or pair of ints
         As in the forward pass.
     grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float, optional
-        Where to write the result; None allocates float64. Overwritten, not added to.
+        Overwritten, not added to.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not.
-
-    Returns
-    -------
-    ndarray, shape (C_out, C_in, K_h, K_w)
-        `grad_weight`.
+        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -315,14 +275,7 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
     Parameters
     ----------
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
-        Gradient of the loss with respect to the output.
     grad_bias : ndarray, shape (C_out,), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (C_out,)
-        `grad_bias`.
 
     Examples
     --------

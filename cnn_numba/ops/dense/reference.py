@@ -12,30 +12,18 @@ from cnn_numba.ops.dense import checks
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32"):
     """Multiply a batch of vectors by a weight matrix: ``y = x W^T + b``.
 
-    ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``
-
-    With `relu`, max(0, ...) of it.
+    ``out[n, o] = bias[o] + sum over i of x[n, i] * weight[o, i]``, with `relu` max(0, ...) of it.
 
     Parameters
     ----------
     x : ndarray, shape (N, in_features), float
-        One vector for each sample.
     weight : ndarray, shape (out_features, in_features), float
-        One row for each output.
     bias : ndarray, shape (out_features,), float, optional
-        Added to each output; None adds nothing.
     out : ndarray, shape (N, out_features), float, optional
-        Where to write the result; None allocates float64.
     relu : bool
         Set negative results to zero; NaN stays.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `x` and `weight` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not, and the bias is not.
-
-    Returns
-    -------
-    ndarray, shape (N, out_features)
-        `out`.
+        What `x` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Notes
     -----
@@ -66,19 +54,10 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     Parameters
     ----------
     grad_output : ndarray, shape (N, out_features), float
-        Gradient of the loss with respect to the output.
     weight : ndarray, shape (out_features, in_features), float
-        The weights of the forward pass.
     grad_input : ndarray, shape (N, in_features), float, optional
-        Where to write the result; None allocates float64.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not.
-
-    Returns
-    -------
-    ndarray, shape (N, in_features)
-        `grad_input`.
+        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -99,19 +78,11 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     Parameters
     ----------
     grad_output : ndarray, shape (N, out_features), float
-        Gradient of the loss with respect to the output.
     x : ndarray, shape (N, in_features), float
-        The vectors of the forward pass.
     grad_weight : ndarray, shape (out_features, in_features), float, optional
-        Where to write the result; None allocates float64. Overwritten, not added to.
+        Overwritten, not added to.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied, by `rounded` in
-        `cnn_numba.ops._reference`. Sums and results are not.
-
-    Returns
-    -------
-    ndarray, shape (out_features, in_features)
-        `grad_weight`.
+        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -132,14 +103,7 @@ def linear_backward_bias(grad_output, grad_bias=None):
     Parameters
     ----------
     grad_output : ndarray, shape (N, out_features), float
-        Gradient of the loss with respect to the output.
     grad_bias : ndarray, shape (out_features,), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (out_features,)
-        `grad_bias`.
 
     Examples
     --------

@@ -21,17 +21,11 @@ def gather_batch(images, indices, mean, std, out=None):
     mean, std : float or C floats
         One for all channels, or one each; what the images are normalised with.
     out : ndarray, shape (n, C, H, W), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (n, C, H, W)
-        `out`.
 
     Raises
     ------
-    TypeError, ValueError
-        If a shape or dtype is wrong, a std is not positive, or the numbers of channels differ.
+    ValueError
+        If `mean` or `std` is for another number of channels.
     IndexError
         If an index is outside ``0 .. N - 1``; negative ones are refused as well.
 
@@ -56,23 +50,13 @@ def gather_labels(labels, indices, out=None):
     Parameters
     ----------
     labels : ndarray, shape (N,), int32
-        The labels of a whole data set.
     indices : ndarray, shape (n,), int64
-        Which labels to pick, and in what order; 0 to N - 1.
     out : ndarray, shape (n,), int32, optional
-        Where to write the result; None allocates.
-
-    Returns
-    -------
-    ndarray, shape (n,), int32
-        `out`.
 
     Raises
     ------
-    TypeError, ValueError
-        If a shape or dtype is wrong.
     IndexError
-        If an index is outside ``0 .. N - 1``.
+        As `gather_batch`.
 
     Examples
     --------
@@ -106,23 +90,17 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     seed, epoch : int
         What the random numbers depend on, beside the image's index; 0 to 2**32 - 1.
     out : ndarray, shape (n, C, H, W), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (n, C, H, W)
-        `out`.
 
     Raises
     ------
-    TypeError, ValueError, IndexError
-        As for `gather_batch`, or if `padding`, `flip`, `seed` or `epoch` are not as above.
+    IndexError
+        As `gather_batch`.
 
     Notes
     -----
     Philox2x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-    (2011). It is a function of a counter and a key and keeps no state: whoever computes an image, in whatever
-    order and in whatever backend, draws the same numbers.
+    (2011). It is a function of a counter and a key and keeps no state: the numbers are the same in any order
+    and in any backend.
 
     Examples
     --------

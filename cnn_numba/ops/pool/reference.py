@@ -29,7 +29,6 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     Parameters
     ----------
     x : ndarray, shape (N, C, H, W), float
-        The images.
     kernel_size : int or pair of ints
         Size of the window; a pair is (vertical, horizontal).
     stride : int or pair of ints, optional
@@ -37,21 +36,9 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     padding : int or pair of ints
         Pixels added on each side, at most half of `kernel_size`.
     out : ndarray, shape (N, C, H_out, W_out), float, optional
-        Where to write the maxima; None allocates float64.
-    argmax : ndarray, shape (N, C, H_out, W_out), integer, optional
-        Where to write the positions; None allocates int32.
-
-    Returns
-    -------
-    out : ndarray, shape (N, C, H_out, W_out)
         The maxima.
-    argmax : ndarray, shape (N, C, H_out, W_out)
-        Where each maximum lies: ``h * W + w``, its index in the flattened H x W plane.
-
-    Raises
-    ------
-    ValueError
-        If the window does not fit.
+    argmax : ndarray, shape (N, C, H_out, W_out), integer, optional
+        Where each maximum lies: ``h * W + w``, its index in the flattened H x W plane. None allocates int32.
 
     Notes
     -----
@@ -88,18 +75,10 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     Parameters
     ----------
     grad_output : ndarray, shape (N, C, H_out, W_out), float
-        Gradient of the loss with respect to the maxima.
     argmax : ndarray, shape (N, C, H_out, W_out), integer
         The positions that the forward pass returned.
     input_shape : tuple (N, C, H, W)
-        Shape of the images.
     grad_input : ndarray, shape (N, C, H, W), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, C, H, W)
-        `grad_input`.
 
     Raises
     ------
@@ -136,26 +115,9 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 
     Parameters
     ----------
-    x : ndarray, shape (N, C, H, W), float
-        The images.
-    kernel_size : int or pair of ints
-        Size of the window; a pair is (vertical, horizontal).
-    stride : int or pair of ints, optional
-        Step of the window; None means `kernel_size`, so that the windows tile the image.
-    padding : int or pair of ints
-        Zeros added on each side, at most half of `kernel_size`.
+    x, kernel_size, stride, padding
+        As for `max_pool2d_forward`, but that zeros are added.
     out : ndarray, shape (N, C, H_out, W_out), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, C, H_out, W_out)
-        `out`.
-
-    Raises
-    ------
-    ValueError
-        If the window does not fit.
 
     Notes
     -----
@@ -182,18 +144,10 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     Parameters
     ----------
     grad_output : ndarray, shape (N, C, H_out, W_out), float
-        Gradient of the loss with respect to the averages.
     input_shape : tuple (N, C, H, W)
-        Shape of the images.
     kernel_size, stride, padding : int or pair of ints
         As in the forward pass.
     grad_input : ndarray, shape (N, C, H, W), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, C, H, W)
-        `grad_input`.
 
     Examples
     --------
@@ -222,7 +176,7 @@ def _on_image(windows):
 
 
 def _int32(argmax):
-    """Return integers of any type as those that the other backends take, and what is none as it is."""
+    """Return integers of any type as the int32 that the other backends take, and anything else unchanged."""
     argmax = np.asanyarray(argmax)
     if argmax.dtype.kind not in "iu" or argmax.dtype == np.int32:
         return argmax

@@ -29,23 +29,16 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     parameters : ndarray, shape (P,), float
         Updated in place.
     gradients : ndarray, shape (P,), float
-        Gradient of the loss with respect to `parameters`.
     velocity : ndarray, shape (P,), float, or None
         The gradients so far, fading; zeros before the first step, updated in place. Without momentum
         it is neither read nor written, and may be None.
     lr : float
-        Learning rate.
     momentum : float
         Share of the velocity that survives a step; 0 is plain gradient descent.
     weight_decay : float
         Strength of the pull towards 0.
     nesterov : bool
         True takes the gradient as if one momentum step ahead.
-
-    Returns
-    -------
-    ndarray, shape (P,)
-        `parameters`.
 
     Raises
     ------
@@ -98,29 +91,17 @@ def adam_update(
     parameters : ndarray, shape (P,), float
         Updated in place.
     gradients : ndarray, shape (P,), float
-        Gradient of the loss with respect to `parameters`.
     exp_avg, exp_avg_sq : ndarray, shape (P,), float
         The running means m and v; zeros before the first step, updated in place.
     step : int
         The number of this step, counted from 1.
     lr : float
-        Learning rate.
     beta1, beta2 : float
         Share of the running means that survives a step.
     eps : float
         Keeps the quotient finite where all gradients were 0.
     weight_decay : float
         Strength of the pull towards 0, added to the gradient.
-
-    Returns
-    -------
-    ndarray, shape (P,)
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `step` is not an integer from 1 on.
 
     Notes
     -----
@@ -156,16 +137,9 @@ def scale_gradient(gradient, scale, out=None):
     Parameters
     ----------
     gradient : ndarray, any shape, float
-        Gradient of the loss with respect to the logits.
     scale : ndarray, shape (1,), float
-        The loss scale.
     out : ndarray, shape of `gradient`, float, optional
-        Where to write the result; None allocates float64. May be `gradient` itself.
-
-    Returns
-    -------
-    ndarray, shape of `gradient`
-        `out`.
+        May be `gradient` itself.
 
     Notes
     -----
@@ -190,16 +164,10 @@ def unscale_gradients(gradients, scale, found_inf):
     Parameters
     ----------
     gradients : ndarray, shape (P,), float
-        As the backward pass left them; updated in place.
+        Updated in place.
     scale : ndarray, shape (1,), float
-        The loss scale that they hold.
     found_inf : ndarray, shape (1,), int32
         Whether the step must be skipped; updated in place.
-
-    Returns
-    -------
-    ndarray, shape (P,)
-        `gradients`.
 
     Notes
     -----
@@ -228,7 +196,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
         scale = scale * backoff,    good_steps = 0,    skipped = skipped + 1
 
     Otherwise it was a good one: ``good_steps = good_steps + 1``, and once that is `interval`, it begins from
-    0 again with ``scale = scale * growth``, unless that were infinite. In the end ``found_inf = 0``, for the
+    0 again with ``scale = scale * growth``, unless that were infinite. At the end ``found_inf = 0``, for the
     next step.
 
     Parameters
@@ -245,16 +213,6 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
         The factors, one above 1 and one between 0 and 1.
     interval : int
         So many good steps in a row make the scale larger.
-
-    Returns
-    -------
-    ndarray, shape (1,)
-        `scale`.
-
-    Raises
-    ------
-    ValueError
-        If a setting is out of range.
 
     Notes
     -----

@@ -8,7 +8,7 @@ from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.run import Run
 
 #: Seconds in which the terminal and torchrun pass on the same Ctrl-C.
-TOLD_TWICE = 3.0
+SAME_SIGNAL = 3.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -28,7 +28,7 @@ class Interrupted(KeyboardInterrupt):
 class Interrupts(Callback):
     """Turns Ctrl-C into a note that is read between two steps; a second one interrupts at once.
 
-    Each of several workers gets it from the terminal and from torchrun: what follows soon is no second one.
+    Each of several workers gets it from the terminal and from torchrun: two within `SAME_SIGNAL` are one.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Interrupts(Callback):
 
         def note(number, frame):
             self.times.append(time.monotonic())
-            if self.times[-1] - self.times[0] > TOLD_TWICE:
+            if self.times[-1] - self.times[0] > SAME_SIGNAL:
                 raise KeyboardInterrupt
             if not run.workers.many:
                 signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""What a training says, line by line: each epoch, and what is slow, too short, or did not learn."""
+"""The lines that a training logs: each epoch, and what is slow, too short, or did not learn."""
 
 import math
 import threading

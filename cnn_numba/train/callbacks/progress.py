@@ -10,12 +10,7 @@ from cnn_numba.train.run import Run
 
 
 class Progress(Callback):
-    """A bar for each epoch, with the mean loss and the accuracy so far.
-
-    Parameters
-    ----------
-    shown : bool
-    """
+    """A bar for each epoch, with the mean loss and the accuracy so far."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown

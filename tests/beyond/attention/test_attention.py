@@ -178,8 +178,8 @@ def test_scratch_of_more_keys_will_do_and_of_fewer_will_not():
 
 
 WRONG = [
-    ({"k": (2, 1, 5, 3)}, r"k must have shape \(2, 3, any, 4\), got \(2, 1, 5, 3\)"),
-    ({"v": (2, 3, 6, 4)}, r"v must have shape \(2, 3, 5, 4\), got \(2, 3, 6, 4\)"),
+    ({"k": (2, 1, 5, 3)}, r"k must have shape \(2, 3, T_k, 4\), got \(2, 1, 5, 3\): q has H = 3 and D = 4"),
+    ({"v": (2, 3, 6, 4)}, r"v must have shape \(2, 3, 5, 4\), got \(2, 3, 6, 4\): k has T_k = 5"),
     ({"q": (2, 3, 5)}, "q must have "),
     ({"q": (2, 3, 0, 4)}, r"q must .*\(2, 3, 0, 4\)"),
     ({"out": (2, 3, 5, 3)}, r"out must have shape \(2, 3, 5, 4\), got \(2, 3, 5, 3\)"),

@@ -96,6 +96,22 @@ def test_what_does_not_fit_is_refused(ops, change, match):
         ops.embedding_forward(np.zeros((1, 2), np.int32), **arrays)
 
 
+@backends("embedding", gpu=True)
+@pytest.mark.parametrize(
+    ("x", "y", "match"),
+    [
+        ((2, 4), 8, r"x must have shape \(3, T\), got \(2, 4\): indices has n = 3"),
+        ((3, 4), 11, r"y must have shape \(12,\), got \(11,\): x has 12 characters"),
+    ],
+)
+def test_windows_that_do_not_fit_are_refused(ops, x, y, match):
+    text, indices = np.zeros(9, np.uint8), np.zeros(3, np.int64)
+    x, y = poisoned(x, np.int32), poisoned(y, np.int32)
+    with pytest.raises(ValueError, match=match):
+        ops.gather_windows(text, indices, 1, x, y)
+    assert (x == np.iinfo(np.int32).min).all()
+
+
 def test_backends_have_the_same_functions():
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu).items() >= signatures(reference).items()

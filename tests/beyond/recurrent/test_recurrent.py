@@ -356,9 +356,7 @@ def test_shapes_that_do_not_fit_are_refused(ops, name, parameter):
     others = [] if name == "lstm_backward_bias" else [(shape[0] + 1, *shape[1:])]
     for wrong in (*others, (*shape[:-1], shape[-1] + 1), shape[1:], (*shape, 1)):
         spoiled = arguments | {parameter: ones(*wrong)}
-        with pytest.raises(
-            ValueError, match=r"\w+ must have (shape|3 axes|2 axes|some axes).*got .*\(\d*.*\)"
-        ):
+        with pytest.raises(ValueError, match=r"\w+ must have shape \(.*\), got \(\d*.*\)"):
             getattr(ops, name)(**spoiled)
 
 
@@ -382,7 +380,7 @@ def test_time_first_data_are_refused_where_they_can_be(ops):
     """The article's mistake: with T steps first, N states do not fit, unless N equals T."""
     arrays = inputs((2, 3, 4, 5))
     turned = np.ascontiguousarray(arrays["x"].transpose(1, 0, 2))
-    with pytest.raises(ValueError, match=re.escape("h0 must have shape (3, 5), got (2, 5)")):
+    with pytest.raises(ValueError, match=re.escape("h0 must have shape (3, 5), got (2, 5): x has N = 3")):
         ops.lstm_forward(**arrays | {"x": turned})
 
 

@@ -1,0 +1,131 @@
+"""Data sets that are not here: MNIST comes from its mirrors, torchvision downloads two sets, one is drawn."""
+
+import errno
+import hashlib
+import http.client
+import socket
+import threading
+import urllib.error
+import urllib.request
+import zlib
+
+from cnn_numba import extras
+from cnn_numba.data.files import convert, find_files, unpacked, working_folder
+from cnn_numba.data.sources import IDX_STEMS, SOURCES, DataError
+
+_NETWORK_SECONDS = 4.0
+# What a disk says, and a network never does.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+
+
+def download(name, cache, log):
+    """Draw or download a data set; return what `convert` does, or say why that cannot be.
+
+    The files themselves lie in the folder `cache` until they are converted, and are not kept.
+    """
+    source = SOURCES[name]
+    if source.mirrors:
+        return _from_mirrors(name, cache, log)
+    if source.write:
+        log(f"Drawing {source.title} (once) ...")
+        with working_folder(cache) as working:
+            source.write(working)
+            return convert(name, find_files(name, working), log)
+    if not source.url:
+        fix = f"name the folder with {source.folder} in it: --data-dir FOLDER"
+        raise DataError(f"{source.title} is not here", fix)
+    _need_torchvision(f"Downloading {source.title}")
+    fix = (
+        "connect to the network once, or copy the data set from elsewhere and name its folder "
+        f"(the one with {source.folder} in it): --data-dir FOLDER"
+    )
+    log(f"Downloading {source.title} (once) ...")
+    if problem := _network_problem(source.url):
+        raise DataError(f"cannot download {source.title} from {source.url}: {problem}", fix)
+    from torchvision import datasets
+
+    kind = datasets.CIFAR10 if name == "cifar10" else datasets.FashionMNIST
+    timeout = socket.getdefaulttimeout()
+    with working_folder(cache) as working:
+        socket.setdefaulttimeout(5 * _NETWORK_SECONDS)
+        try:
+            kind(working, download=True)
+        except (OSError, RuntimeError) as error:
+            if getattr(error, "errno", None) in _DISK_ERRORS:
+                raise
+            reason = " ".join(str(error).split())
+            problem = f"the download of {source.title} from {source.url} failed: {reason}"
+            raise DataError(problem, fix) from None
+        finally:
+            socket.setdefaulttimeout(timeout)
+        return convert(name, find_files(name, working), log)
+
+
+def _from_mirrors(name, cache, log):
+    """Download four packed files, each from the first mirror that has the right one."""
+    source = SOURCES[name]
+    log(f"Downloading {source.title} (once, 12 MB) ...")
+    mirrors, problems = list(source.mirrors), {}
+    with working_folder(cache) as working:
+        for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True):
+            content = None
+            while mirrors and content is None:
+                try:
+                    content = _fetched(mirrors[0] + f"{stem}.gz", digest)
+                except _Unreachable as error:  # what has failed once is not asked again
+                    problems[mirrors.pop(0)] = error
+            if content is None:
+                answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
+                raise DataError(
+                    f"{source.title} is not here and cannot be downloaded ({answers})",
+                    "connect to the network once, or name a folder with its four files, such as data/mnist "
+                    "of a clone of the repository, by --data-dir or the environment variable CNN_NUMBA_DATA",
+                )
+            (working / stem).write_bytes(content)
+        return convert(name, find_files(name, working), log)
+
+
+class _Unreachable(Exception):
+    """Why a mirror does not give the file that it should."""
+
+
+def _fetched(url, digest):
+    """Return the unpacked content of `url`, which has this SHA-256."""
+    if problem := _network_problem(url):
+        raise _Unreachable(problem)
+    try:
+        with urllib.request.urlopen(url, timeout=5 * _NETWORK_SECONDS) as answer:
+            content = unpacked(answer.read())
+    except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
+        raise _Unreachable(getattr(error, "reason", None) or error) from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise _Unreachable(f"{url.rpartition('/')[2]} there is another file, by its SHA-256")
+    return content
+
+
+def _need_torchvision(purpose):
+    try:
+        extras.need("torchvision", purpose)
+    except extras.MissingPackage as error:
+        raise DataError(str(error), "a folder with its files, --data-dir FOLDER, needs none") from None
+
+
+def _network_problem(url):
+    """Return why `url` does not answer within a few seconds, or None if it does."""
+    outcome = [f"no answer within {_NETWORK_SECONDS:.0f} seconds"]
+
+    def probe():
+        try:
+            request = urllib.request.Request(url, method="HEAD")
+            urllib.request.urlopen(request, timeout=_NETWORK_SECONDS).close()
+            outcome[0] = None
+        except urllib.error.HTTPError:
+            outcome[0] = None  # It answers, if only to this question with a no: torchvision finds out more.
+        except OSError as error:
+            outcome[0] = str(getattr(error, "reason", error))
+
+    # In a thread, because a name lookup knows no timeout: a daemon that hangs does not hold up the exit.
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    thread.join(_NETWORK_SECONDS + 0.5)
+    return outcome[0]

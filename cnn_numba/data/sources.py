@@ -1,0 +1,125 @@
+"""What each data set is made of: its files, their checksums, and where they come from."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cnn_numba.arguments import shown
+from cnn_numba.data import cifar, pictures
+
+ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
+#: The four files of a set in MNIST's format, which may be packed.
+IDX_STEMS = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_labels": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_labels": "t10k-labels-idx1-ubyte",
+}
+
+
+class DataError(ValueError):
+    """A data set that is missing or not what it should be: `problem` names the file, `fix` what to do."""
+
+    def __init__(self, problem: str, fix: str = "") -> None:
+        super().__init__(f"{problem}; {fix}" if fix else problem)
+        self.problem, self.fix = problem, fix
+
+
+class Source(NamedTuple):
+    """What a data set is made of.
+
+    `url` is where torchvision downloads it from, `mirrors` are folders of the four packed files; `digests`
+    are the SHA-256 of its unpacked files, which they must have, or which distinguish it from sets with the
+    same file names. `versions` are those of a set in CIFAR-10's format; `write` makes the files of one that
+    is drawn.
+    """
+
+    title: str
+    folder: str
+    image_shape: tuple
+    mean: float
+    std: float
+    classes: tuple
+    url: str | None = None
+    mirrors: tuple = ()
+    digests: tuple = ()
+    versions: tuple = ()
+    write: Callable | None = None
+
+
+SOURCES = {
+    "mnist": Source(
+        title="MNIST",
+        folder="MNIST/raw",
+        image_shape=(1, 28, 28),
+        mean=0.0,
+        std=1.0,
+        classes=tuple("0123456789"),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+            "https://raw.githubusercontent.com/cnn-numba/cnn-numba/main/data/mnist/",
+        ),
+        digests=(
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+    ),
+    "fashion-mnist": Source(
+        title="Fashion-MNIST",
+        folder="FashionMNIST/raw",
+        image_shape=(1, 28, 28),
+        mean=0.0,
+        std=1.0,
+        classes=(
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        ),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
+        digests=(
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+    ),
+    "cifar10": Source(
+        title="CIFAR-10",
+        folder="cifar-10-batches-py",
+        image_shape=(3, 32, 32),
+        mean=0.5,
+        std=0.5,
+        classes=(
+            *("airplane", "automobile", "bird", "cat", "deer"),
+            *("dog", "frog", "horse", "ship", "truck"),
+        ),
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        versions=(cifar.PYTHON, cifar.BINARY),
+    ),
+    "made-pictures": Source(
+        title="the made pictures",
+        folder="made-pictures",
+        image_shape=cifar.SHAPE,
+        mean=0.5,
+        std=0.5,
+        classes=pictures.KINDS,
+        digests=(
+            "90ff435d3fce2cd8633b8c8f94816c647c60cf6f6ba14171cb479d4a3396f4e9",
+            "5275bc2db43548a415684ddfda2ab218a0c20b6966648d7fc26d2d3b10bad2ff",
+            "a8ef3696f3db71904c58c9fac9e779a9d161ff5ac0821cc14f54ac2cb42926c3",
+            "14940c32b321969e6a40c0b5a3d6c0e52b5bc19f9b1e3c6406d93b6440899579",
+            "832713d0d892b5d4589127cd6643981c9897d1de1c970db4d9c9a88d82878b95",
+            "0287252af0dd384317b6e2d72ef1d38bee8a601702c3f0c8de1e41d1c136cdfc",
+        ),
+        versions=(cifar.Version("made-pictures", None, ".bin", pictures.BATCH),),
+        write=pictures.write,
+    ),
+}
+
+
+def source_of(name):
+    """Return what the data set `name` is made of; an unknown name is a ValueError."""
+    if not isinstance(name, str) or name not in SOURCES:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
+    return SOURCES[name]
