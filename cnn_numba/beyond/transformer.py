@@ -42,9 +42,14 @@ class TokenLinear(Linear):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        grad_input = self._grad_input_like(grad_output) if self.needs_grad_input else None
-        rows = None if grad_input is None else token_rows(grad_input)
-        self._write_gradients(token_rows(grad_output), rows)
+        gradient = token_rows(grad_output)
+        if not self.needs_grad_input:
+            self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
+            self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
+            return None
+        grad_input = self._grad_input_like(grad_output)
+        gradients = token_rows(grad_input), self.grad_weight, self.grad_bias
+        self.ops.linear_backward(gradient, self.x, self.weight, *gradients, **self._rounding)
         return grad_input
 
 

@@ -23,9 +23,7 @@ Size2d = int | tuple[int, int]
 
 def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
-    if array.shape[0] == n:
-        return array
-    part: Any = array[:n]
+    part: Any = array if array.shape[0] == n else array[:n]
     return part
 
 
@@ -59,7 +57,9 @@ class Layer:
     precisions: tuple[str, ...] = PRECISIONS
     input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
-    # None until a model gives them, or there is an output.
+    # None until a model gives them, or there is an input or an output.
+    x: Array = None  # type: ignore[assignment]
+    grad_output: Array = None  # type: ignore[assignment]
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
@@ -338,9 +338,6 @@ class AvgPool2d(_Pool2d):
 class View(Layer):
     """A batch in another shape, that of `output_shape`; nothing moves."""
 
-    x: Array = None  # type: ignore[assignment]
-    grad_output: Array = None  # type: ignore[assignment]
-
     def build(
         self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
     ) -> None:
@@ -349,17 +346,15 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        # The same view for the same array: operations check arrays that they have seen before faster.
-        if x is not self.x:
+        if x is not self.x:  # the same view for the same array: operations check it faster, see `ops.seen`
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Return the gradient in the shape of the input."""
         if grad_output is not self.grad_output:
-            samples = grad_output.size // math.prod(self.input_shape[1:])
-            self.grad_output = grad_output
-            self.grad_input = grad_output.reshape(samples, *self.input_shape[1:])
+            shape = grad_output.size // math.prod(self.input_shape[1:]), *self.input_shape[1:]
+            self.grad_output, self.grad_input = grad_output, grad_output.reshape(shape)
         return self.grad_input
 
 
@@ -403,9 +398,8 @@ class Linear(_Weighted):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.in_features}), got {shown(input_shape)}"
-            )
+            takes = f"{self!r} takes inputs of shape (N, {self.in_features})"
+            raise ValueError(f"{takes}, got {shown(input_shape)}")
         return (input_shape[0], self.out_features)
 
     def allocate(self) -> None:
@@ -424,20 +418,12 @@ class Linear(_Weighted):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        grad_input = self._grad_input_like(grad_output) if self.needs_grad_input else None
-        self._write_gradients(grad_output, grad_input)
-        return grad_input
-
-    def _write_gradients(self, grad_output, grad_input):
-        """Write the gradients of weight and bias, and that of the input if an array is given for it."""
-        of_bias, options = {"grad_bias": self.grad_bias}, {"grad_weight": self.grad_weight, **self._rounding}
-        if grad_input is None:
-            self.ops.linear_backward_weight(grad_output, self.x, **options)
-            self.ops.linear_backward_bias(grad_output, **of_bias)
-        else:
-            self.ops.linear_backward(
-                grad_output, self.x, self.weight, grad_input=grad_input, **of_bias, **options
-            )
+        if not self.needs_grad_input:
+            self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, **self._rounding)
+            self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
+            return None
+        gradients = self._grad_input_like(grad_output), self.grad_weight, self.grad_bias
+        return self.ops.linear_backward(grad_output, self.x, self.weight, *gradients, **self._rounding)[0]
 
 
 class _Activation(Layer):
