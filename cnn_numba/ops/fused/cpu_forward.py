@@ -32,13 +32,14 @@ def _find_starts(stage, position, starts):
 @serial_jit
 def _forward_image(stage, image, starts, codes, out, first, pitch):
     """Take one image through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
-    row = stage.kernel_w * stage.channels
-    window, panel = (stage.kernel_h, stage.pitch, row), (stage.kernel_h * row + 1) * TILE_COLUMNS
+    kernel_h, pitch_in, row = stage.kernel_h, stage.pitch, stage.kernel_w * stage.channels
+    size = (kernel_h * row + 1) * TILE_COLUMNS
     sums = vectors(SUMS)
     for position in range(0, stage.out_h * stage.out_w, WINDOWS if stage.pooled else PIXELS):
         _find_starts(stage, position, starts)
         for channel in range(0, stage.out_channels, TILE_COLUMNS):
-            convolve(image, starts, *window, stage.columns, channel // TILE_COLUMNS * panel, sums)
+            panel = channel // TILE_COLUMNS * size
+            convolve(image, starts, kernel_h, pitch_in, row, stage.columns, panel, sums)
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = largest(sums, i // 2 * 8 + i % 2, 2)

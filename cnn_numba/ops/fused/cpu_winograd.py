@@ -12,10 +12,10 @@ from cnn_numba.ops.shared.jit import inline_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
-    element,
     filled,
     load,
     multiply_add,
+    number,
     store,
     subtract,
     vectors,
@@ -99,7 +99,7 @@ def _multiply(stage, k, transformed, products):
                 sums[i] = filled(0)
             for ic in range(stage.channels):
                 for row in range(WINDOWS):
-                    value = element(transformed, x + row * stage.channels + ic)
+                    value = number(transformed, x + row * stage.channels + ic)
                     for c in range(COLUMN_VECTORS):
                         at = weight + ic * PANEL + c * WIDTH
                         sums[row * COLUMN_VECTORS + c] = multiply_add(
