@@ -10,13 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 from benchmarks.pytorch import TorchTraining, need_pytorch
-from benchmarks.recipes import PLAIN_RECIPE, dataset
+from benchmarks.recipes import dataset
 from benchmarks.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.device import threads
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
+from cnn_numba.train.recipes import PLAIN
 
 
 def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None):
@@ -79,7 +80,7 @@ def _medians_and_ratio(samples):
 
 def _time_epochs(model, data, batch_size, repeats):
     """Return the seconds of our epochs and of PyTorch's, taken in turn, and those of processor time."""
-    recipe = PLAIN_RECIPE | {"batch_size": batch_size}
+    recipe = PLAIN | {"batch_size": batch_size}
     network = MODELS[model](batch_size=batch_size)
     optimizer = Adam(network, lr=recipe["lr"])
     samples, processor = {"ours": [], "pytorch": []}, {"ours": [], "pytorch": []}

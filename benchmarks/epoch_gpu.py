@@ -12,12 +12,13 @@ import time
 import numpy as np
 
 from benchmarks.pytorch import Captured, Compiled, Eager, need_pytorch
-from benchmarks.recipes import PLAIN_RECIPE, dataset
+from benchmarks.recipes import dataset
 from benchmarks.records import new_record
 from cnn_numba.data import batches
 from cnn_numba.nn.models import MODELS
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
+from cnn_numba.train.recipes import PLAIN
 
 #: The contenders, in the order in which they take their turns.
 CONTENDERS = ("ours, graph", "ours, launches", "PyTorch", "PyTorch, compiled", "PyTorch, graph")
@@ -28,7 +29,7 @@ class _Ours:
 
     def __init__(self, model, batch_size, data, graph):
         self.model = MODELS[model](batch_size=batch_size, device="gpu")
-        self.optimizer = Adam(self.model, lr=PLAIN_RECIPE["lr"])
+        self.optimizer = Adam(self.model, lr=PLAIN["lr"])
         self.data, self.graph, self.history = data, graph, []
 
     def __call__(self, seed):
@@ -58,7 +59,7 @@ class _Theirs:
     """PyTorch's training."""
 
     def __init__(self, kind, model, batch_size, data):
-        recipe = PLAIN_RECIPE | {"batch_size": batch_size}
+        recipe = PLAIN | {"batch_size": batch_size}
         # A model on the CPU has the same weights in the beginning.
         self.training = kind(MODELS[model](batch_size=batch_size), data, recipe)
         self.accuracy = self.training.accuracy

@@ -109,7 +109,8 @@ class TorchTraining:
 
     def make_optimizer(self, **options):
         """Return Adam for the network's parameters."""
-        return self.torch.optim.Adam(self.network.parameters(), lr=self.recipe["lr"], **options)
+        betas = self.recipe["beta1"], self.recipe["beta2"]
+        return self.torch.optim.Adam(self.network.parameters(), self.recipe["lr"], betas, **options)
 
     def logits(self, images):
         """Normalise images, shape (n, C, H, W), uint8, and return what the network makes of them."""
@@ -120,7 +121,8 @@ class TorchTraining:
 
     def loss(self, images, labels):
         """Return the mean loss of a batch."""
-        return self.torch.nn.functional.cross_entropy(self.logits(images), labels)
+        share = self.recipe["label_smoothing"]
+        return self.torch.nn.functional.cross_entropy(self.logits(images), labels, label_smoothing=share)
 
     def step(self, indices):
         """Take one step on the images at `indices`, a tensor."""

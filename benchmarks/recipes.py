@@ -3,12 +3,9 @@
 from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import image_shape, load
 from cnn_numba.nn.models import MODELS
+from cnn_numba.train.recipes import DEFAULT, FAST, PLAIN
 
-DEFAULT_RECIPE = {"lr": 3e-3, "schedule": "one-cycle", "epochs": 3, "batch_size": 64}
-
-
-#: The source articles': nothing but Adam's default learning rate.
-PLAIN_RECIPE = {"lr": 1e-3, "schedule": "constant", "epochs": 5, "batch_size": 64}
+RECIPES = {"default": DEFAULT, "fast": FAST, "plain": PLAIN}
 
 
 def dataset(model):

@@ -255,6 +255,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "beta1": _SHARE,
     "beta2": _SHARE,
     "betas": _SHARE,
+    "label_smoothing": _SHARE,
     "growth": functools.partial(number, low=1.0, without=(1.0,)),
     "backoff": functools.partial(number, high=1.0, without=(0.0, 1.0)),
     "mean": functools.partial(number, low=-LARGEST),

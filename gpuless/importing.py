@@ -13,13 +13,6 @@ def after_import(name, function):
 
     Importing `numba.cuda` takes half a second, so nothing here does it on its own account.
 
-    Parameters
-    ----------
-    name : str
-    function : callable
-
-    Examples
-    --------
     >>> after_import("sys", lambda module: print(module.__name__))
     sys
     """

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WARP = 32
+SECTOR = 32  # bytes that global memory moves at once
 #: Threads of a block, and each axis of a block and of a grid.
 THREADS_LIMIT = 1024
 BLOCK_LIMITS = (1024, 1024, 64)
@@ -33,10 +34,6 @@ def check_launch(
     grid, block : int or sequence of one to three int
     shared : int
         Bytes of dynamic shared memory.
-
-    Returns
-    -------
-    grid, block : tuple of (int, int, int)
 
     Raises
     ------

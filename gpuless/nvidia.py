@@ -73,10 +73,6 @@ def driver_is_played(by: str) -> None:
 def driver() -> Driver:
     """Ask the NVIDIA driver for its version and its GPUs, once per process and without numba.
 
-    Returns
-    -------
-    Driver
-
     Examples
     --------
     >>> found = driver()
@@ -188,14 +184,6 @@ def _major_minor(text: str) -> tuple[int, int]:
 def installed(package: str) -> str | None:
     """Return the version of an installed package, None if it is not installed.
 
-    Parameters
-    ----------
-    package : str
-
-    Returns
-    -------
-    str or None
-
     Examples
     --------
     >>> installed("no-such-package") is None
@@ -223,10 +211,6 @@ class Version(NamedTuple):
 def versions() -> list[Version]:
     """Hold the versions of Python and NumPy against those that work.
 
-    Returns
-    -------
-    list of Version
-
     Examples
     --------
     >>> [(version.name, version.working) for version in versions()]
@@ -246,14 +230,6 @@ def versions() -> list[Version]:
 
 def dotted(version: tuple[int, ...]) -> str:
     """Return a version as text.
-
-    Parameters
-    ----------
-    version : tuple of int
-
-    Returns
-    -------
-    str
 
     Examples
     --------

@@ -19,14 +19,7 @@ _STARTUP = str(Path(__file__).parent / "startup")
 def inherit(gpu: str | None = None) -> Selection:
     """Select a GPU for this process, and for those that it starts.
 
-    Parameters
-    ----------
-    gpu : str, optional
-        "hardware", "emulator" or "simulator": what ``GPULESS`` is to be.
-
-    Returns
-    -------
-    Selection
+    `gpu`: "hardware", "emulator" or "simulator": what ``GPULESS`` is to be.
     """
     if gpu:
         os.environ["GPULESS"] = gpu
@@ -39,11 +32,7 @@ def inherit(gpu: str | None = None) -> Selection:
 def run_script(path: str, arguments: list[str]):
     """Run a file as ``python path arguments`` does.
 
-    Parameters
-    ----------
-    path : str
-        A file, or a folder or archive with a ``__main__.py``; "-" for what comes from standard input.
-    arguments : list of str
+    `path`: a file, or a folder or archive with a ``__main__.py``; "-" for what comes from standard input.
     """
     if path == "-":
         _run_input(arguments)

@@ -52,10 +52,6 @@ def select(package: str = "gpuless") -> Selection:
     package : str
         Whose import calls it, for the messages.
 
-    Returns
-    -------
-    Selection
-
     Raises
     ------
     ValueError

@@ -12,10 +12,6 @@ def doubt(state: os.stat_result) -> str:
     ----------
     state : os.stat_result
         Of the file or the folder.
-
-    Returns
-    -------
-    str
     """
     if not hasattr(os, "geteuid"):  # Windows, where a mode says nothing of that
         return ""
@@ -25,16 +21,7 @@ def doubt(state: os.stat_result) -> str:
 
 
 def doubt_folder(path: Path | str) -> str:
-    """Return why another user may have put files into a folder, or another folder in its place; else "".
-
-    Parameters
-    ----------
-    path : Path or str
-
-    Returns
-    -------
-    str
-    """
+    """Return why another user may have put files into a folder, or another folder in its place; else ""."""
     path = Path(os.path.realpath(path))
     for parent in path.parents:
         # In a folder for all, such as /tmp, only the owner of what is in it may put something else there.

@@ -30,3 +30,15 @@ def wrapped(text, width=WIDTH, first="", rest=""):
         break_on_hyphens=False,
     )
     return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+def aligned(rows, texts=1):
+    """Return rows as lines, with columns: `texts` of them to the left, then numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if i < texts else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

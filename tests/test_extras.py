@@ -131,7 +131,8 @@ def test_the_command_line_says_it_in_one_line(no_torch, monkeypatch, tmp_path, c
 
 
 def test_our_accuracy_alone_needs_no_pytorch(no_torch, monkeypatch):
-    monkeypatch.setattr(accuracy, "_our_accuracies", lambda *arguments: [0.5])
+    history = [{"test_accuracy": 0.5, "seconds": 1.0}]
+    monkeypatch.setattr(accuracy, "_our_history", lambda *arguments: history)
     assert accuracy.bench_accuracy(seeds=1)["means"] == {"ours": [0.5]}
     with pytest.raises(MissingPackage):
         pytorch.need_pytorch()

@@ -96,7 +96,7 @@ CALLS = {
         )(network())
         for name in (
             *("epochs", "schedule", "seed", "resume", "progress", "log", "on_step", "graph", "augment"),
-            *("workers", "scaler"),
+            *("workers", "scaler", "label_smoothing"),
         )
     },
     "evaluate model": lambda value: evaluate(value, IMAGES, LABELS),

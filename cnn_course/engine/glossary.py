@@ -1,7 +1,7 @@
 """The glossary in ``notebooks/README.md``, and links to it from where a notebook first uses a term.
 
 A term is a heading of the fourth level there. `link` is part of what
-``python -m cnn_course.engine.notebooks`` does to a notebook, so nobody sets these links by hand.
+``python -m cnn_course.engine.notebooks`` does to a notebook, so these links need no work by hand.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Ladders of kernels: what each rung would have a GPU do, counted at full size, beside its time here.
 
-Without a GPU no time of one can be had. But the emulated GPU runs the compiled kernels, and counts meanwhile
-(`gpuless.counting`): that is what a `Ladder` compares. The seconds in its last column are those of whatever
-the kernels run on, and the heading says what that is.
+Without a GPU, its times cannot be measured. But the emulated GPU runs the compiled kernels and counts what
+they do (`gpuless.counting`): a `Ladder` compares these counts. The last column has the seconds of the machine
+that the kernels run on; its heading names it.
 """
 
 import html

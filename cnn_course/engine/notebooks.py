@@ -223,7 +223,7 @@ def main(arguments=None):
                 own = dict.fromkeys(("CNN_NUMBA_WORKBOOK", "CNN_NUMBA_TRUST_WORKBOOK"), workbook)
                 execute(notebook, path.parent, environment | own)
         text = canonical(notebook)
-        # The preflight report names a place or two; those of this machine are nobody else's.
+        # The preflight report names a place or two; those of this machine concern no reader.
         text = text.replace(sys.prefix, ".venv").replace(str(path.resolve().parents[1]), ".")
         with written_whole(path) as file:
             file.write(text.encode())

@@ -63,7 +63,7 @@ class Picture:
 
 @dataclass(frozen=True, repr=False)
 class Film(Picture):
-    """A picture that moves, with one below it that does not, for print and for who wants to look longer.
+    """A picture that moves, with a still one below it: for print, and to look at for longer.
 
     Parameters
     ----------

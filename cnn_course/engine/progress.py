@@ -51,7 +51,7 @@ class Progress:
     own : set of str
         The kernels of the network that the workbook has.
     needed : int
-        How many it wants.
+        How many to show.
     """
 
     def __init__(self, chapters, own, needed):

@@ -1,4 +1,4 @@
-"""Writing a function down with all that it uses, so that it can stand in a file of its own."""
+"""Writing a function down with all that it uses, so that a file with it runs alone."""
 
 import ast
 import builtins
@@ -15,7 +15,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 class NotStandalone(ValueError):
-    """Why a function cannot stand in a file of its own."""
+    """Why a file with this function would not run alone."""
 
 
 def standalone(function: FunctionType) -> str:
@@ -44,7 +44,7 @@ def standalone(function: FunctionType) -> str:
 
 
 class _Needs:
-    """What a function uses of the names around it, as lines of Python; whoever is used comes first."""
+    """What a function uses of the names around it, as lines of Python; what is used comes first."""
 
     def __init__(self, namespace):
         self.namespace = namespace

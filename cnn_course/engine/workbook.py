@@ -1,4 +1,4 @@
-"""The reader's workbook: every answer that a check has found right, as a Python file of its own.
+"""The reader's workbook: every answer that a check has found right, each in a Python file.
 
 A check that turns green keeps the answer: its source, and what that uses of its notebook (imports, constants,
 functions beside it). So the kernels of one notebook can be called from a later one, and notebook 08 builds a
@@ -6,7 +6,7 @@ network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere
 was started), or what ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
 
 To use an answer is to run its file. In the checkout's folder every answer is run, like the checkout's other
-files; elsewhere only those that a check has kept for this account. The others are somebody else's code, and
+files; elsewhere only those that a check has kept for this account. The others may be anyone's code, and
 run only if ``CNN_NUMBA_TRUST_WORKBOOK`` names their folder, or one that it is in. Only `answer` runs any.
 """
 
@@ -26,7 +26,7 @@ from cnn_numba.train.checkpoint import written_whole
 
 
 class NotTrusted(ValueError):
-    """An answer is somebody else's code, and nobody has said that it may run; the message says how."""
+    """An answer may be anyone's code, and you have not allowed it to run; the message says how."""
 
 
 def folder() -> Path:
@@ -93,13 +93,13 @@ def told_of_earlier(exercise, attempt) -> str:
 
 
 def is_solved(notebook, name: str) -> bool:
-    """Tell whether the workbook says that an exercise of a notebook (of `outline`) is solved."""
+    """Return whether the workbook says that an exercise of a notebook (of `outline`) is solved."""
     return (folder() / f"{notebook.number}_{name}.py").is_file()
 
 
 def has_source(topic: str, name: str) -> bool:
-    """Tell whether the workbook has the source of an answer; it is read and not run."""
-    # The last two are what Python's parser answers where somebody has nested too deep.
+    """Return whether the workbook has the source of an answer; it is read and not run."""
+    # The last two are what Python's parser raises if code is nested too deep.
     with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         module = ast.parse(_path(topic, name).read_bytes())
         return any(isinstance(node, ast.FunctionDef) and node.name == name for node in module.body)
@@ -125,7 +125,7 @@ def answer(topic: str, name: str, otherwise: object = None) -> object:
     Raises
     ------
     NotTrusted
-        If the answer is somebody else's, and ``CNN_NUMBA_TRUST_WORKBOOK`` does not name its folder.
+        If no check of yours kept the answer, and ``CNN_NUMBA_TRUST_WORKBOOK`` does not name its folder.
 
     Examples
     --------
@@ -151,11 +151,11 @@ def _record_of(content):
 
 
 def _imported(path):
-    """Run a file of the workbook as a module of its own."""
+    """Run a file of the workbook as a new module."""
     content = path.read_bytes()
     if not _is_trusted_folder() and not _record_of(content).exists():
         raise NotTrusted(
-            f"{path} was not kept by a check of yours: it is somebody else's code, and was not run. If it may"
+            f"{path} was not kept by a check of yours, so it may be anyone's code and was not run. If it may"
             f" run, say so by the environment variable CNN_NUMBA_TRUST_WORKBOOK={path.parent}, best in a "
             "container (docs/teaching.md); else delete it"
         )

@@ -158,10 +158,13 @@ def bench_epoch(
 @commands.command("accuracy", short_help="Train from several seeds; print each accuracy.")
 def bench_accuracy(
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
-    seeds: Annotated[int, count("How many trainings, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[
+        int | None, count("How many trainings, with seeds 0, 1, ...; else 3, with --fast 10.")
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
     ] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="The recipe of cnn-numba train --fast.")] = False,
     pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
@@ -172,13 +175,19 @@ def bench_accuracy(
     Examples:
       cnn-numba bench accuracy
       cnn-numba bench accuracy --device gpu
+      cnn-numba bench accuracy --fast --pytorch
       cnn-numba bench accuracy --model mnist_cnn_deep --plain --pytorch --json accuracy.json
     """
     _find_benchmarks()
     from benchmarks import accuracy as benchmarks
 
-    options = {"seeds": seeds, "plain": plain, "pytorch": pytorch, "device": _measured(device)}
-    _record(json_file, benchmarks.bench_accuracy, model=model.value, **options)
+    if plain and fast:
+        raise typer.BadParameter(
+            "--plain is another recipe: leave one of the two out.", param_hint="'--fast'"
+        )
+    recipe = "plain" if plain else "fast" if fast else "default"
+    options = {"seeds": seeds or (10 if fast else 3), "recipe": recipe, "pytorch": pytorch}
+    _record(json_file, benchmarks.bench_accuracy, model=model.value, device=_measured(device), **options)
 
 
 @commands.command("startup", short_help="Time the start of training, the very first and later.")

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from cnn_numba.arguments import shown
-from cnn_numba.cli.shared import CHOICES, CliError
+from cnn_numba.cli.shared import CHOICES, CliError, as_options
+from cnn_numba.train.recipes import DEFAULT
 
 
 def held_by(path, options, given):
@@ -20,8 +21,9 @@ def held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    # What older files lack.
-    older = {"device": "auto", "precision": "float32", "weight_decay": 0.0, "augment": "none"}
+    # What older files lack, and those of a training without Adam.
+    lacking = ("weight_decay", "label_smoothing", "augment", "beta1", "beta2")
+    older = {"device": "auto", "precision": "float32", **{name: DEFAULT[name] for name in lacking}}
     recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
@@ -39,8 +41,7 @@ def held_by(path, options, given):
     contradicting = [name for name in options if name in given - free and options[name] != held[name]]
     if contradicting:
         before, now = (
-            " ".join(f"--{name.replace('_', '-')} {values[name]}" for name in contradicting)
-            for values in (held, options)
+            as_options({name: values[name] for name in contradicting}) for values in (held, options)
         )
         raise CliError(
             f"{path} was trained with {before}, not {now}: leave that out to go on with it, or train anew "

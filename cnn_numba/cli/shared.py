@@ -73,6 +73,13 @@ def not_negative(value):
     return value
 
 
+def below_1(value):
+    """Refuse a number that is not at least 0 and below 1."""
+    if not 0 <= value < 1:
+        raise typer.BadParameter(f"{value} is not a number of at least 0 and below 1.")
+    return value
+
+
 def _too_large(value):
     return f" and at most {LARGEST:g}" if LARGEST < value < math.inf else ""
 
@@ -90,6 +97,11 @@ def backend_for(device, without_gpu, timed=False):
         return choose(device, timed)
     except NoGpu as error:
         raise typer.BadParameter(f"gpu: {without_gpu.format(error)}.", param_hint="'--device'") from None
+
+
+def as_options(values):
+    """Return values by their names as a command line has them."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
 
 def count(what):

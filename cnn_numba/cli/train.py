@@ -19,7 +19,9 @@ from cnn_numba.cli.shared import (
     OptimizerName,
     Precision,
     ScheduleName,
+    as_options,
     backend_for,
+    below_1,
     count,
     countable,
     not_negative,
@@ -29,6 +31,7 @@ from cnn_numba.data import classes, image_shape, load
 from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.device import place_of
 from cnn_numba.nn.models import MODELS
+from cnn_numba.train.recipes import DEFAULT, FAST, differing
 
 commands = typer.Typer(**OPTIONS)
 
@@ -49,13 +52,39 @@ _DataDir = Annotated[
 _Epochs = Annotated[
     int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
 ]
+_Optimizer = Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")]
 _Lr = Annotated[float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")]
+_Beta1 = Annotated[
+    float,
+    typer.Option(
+        "--beta1", metavar="SHARE", callback=below_1, help="Of Adam: what stays of the mean gradient."
+    ),
+]
+_Beta2 = Annotated[
+    float, typer.Option("--beta2", metavar="SHARE", callback=below_1, help="Likewise, of the mean square.")
+]
+_Schedule = Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")]
 _WeightDecay = Annotated[
     float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
+]
+_LabelSmoothing = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        callback=below_1,
+        help="Share of the target that all classes get alike; the test loss is measured without.",
+    ),
 ]
 _Augment = Annotated[
     AugmentName,
     typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+]
+_Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help=f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise.",
+    ),
 ]
 _Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")]
 _Precision = Annotated[
@@ -95,6 +124,9 @@ _Timeout = Annotated[
     ),
 ]
 
+#: The options that say what is trained and how; a checkpoint holds them.
+_HELD = ("model", "dataset", *DEFAULT, "seed", "device", "precision")
+
 
 class _Files(NamedTuple):
     """What a training reads and writes."""
@@ -106,18 +138,22 @@ class _Files(NamedTuple):
 
 
 @commands.command()
-def train(
+def train(  # noqa: PLR0913 (its options are the training's)
     context: typer.Context,
     model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
     dataset: _Dataset = None,
     data_dir: _DataDir = None,
-    epochs: _Epochs = 3,
-    batch_size: Annotated[int, count("Images per step.")] = 64,
-    optimizer: Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")] = "adam",
-    lr: _Lr = 3e-3,
-    schedule: Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")] = "one-cycle",
-    weight_decay: _WeightDecay = 0.0,
-    augment: _Augment = "none",
+    fast: _Fast = False,
+    epochs: _Epochs = DEFAULT["epochs"],
+    batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
+    optimizer: _Optimizer = DEFAULT["optimizer"],
+    lr: _Lr = DEFAULT["lr"],
+    beta1: _Beta1 = DEFAULT["beta1"],
+    beta2: _Beta2 = DEFAULT["beta2"],
+    schedule: _Schedule = DEFAULT["schedule"],
+    weight_decay: _WeightDecay = DEFAULT["weight_decay"],
+    label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
+    augment: _Augment = DEFAULT["augment"],
     seed: _Seed = 0,
     device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
     precision: _Precision = "float32",
@@ -134,6 +170,7 @@ def train(
     \b
     Examples:
       cnn-numba train
+      cnn-numba train --fast
       cnn-numba train --model mnist_cnn_deep --epochs 5 --lr 1e-3 --schedule constant
       cnn-numba train --model cifar_convnet --optimizer sgd --lr 0.02 --epochs 10
       cnn-numba train --model cifar_convnet_bn --dataset made-pictures --augment crop-flip --epochs 10
@@ -146,22 +183,24 @@ def train(
       cnn-numba train --resume --out runs/slow
       torchrun --nproc-per-node 2 -m cnn_numba train
     """
-    options = {
-        "model": model.value,
-        "dataset": dataset and dataset.value,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "optimizer": optimizer.value,
-        "lr": lr,
-        "schedule": schedule.value,
-        "weight_decay": weight_decay,
-        "augment": augment.value,
-        "seed": seed,
-        "device": device.value,
-        "precision": precision.value,
-    }
-    given = {name for name in options if context.get_parameter_source(name).name == "COMMANDLINE"}
+    values = locals()  # each option under its name
+    options = {name: getattr(values[name], "value", values[name]) for name in _HELD}
+    given = {name for name in _HELD if context.get_parameter_source(name).name == "COMMANDLINE"}
+    _check_of_adam(options, given, fast)
+    if fast:
+        options |= {name: value for name, value in differing(FAST).items() if name not in given}
+        given |= differing(FAST).keys()  # a checkpoint to go on with must be of this recipe too
     _train_together(options, given, _Files(data_dir, out, resume, timeline), timeout)
+
+
+def _check_of_adam(options, given, fast):
+    """Refuse what only Adam has if another optimiser is asked for."""
+    if options["optimizer"] != "adam":
+        for name in [*["fast"] * fast, *sorted(given & {"beta1", "beta2"})]:
+            raise typer.BadParameter(
+                f"it is for adam, and the optimizer is {options['optimizer']}: leave one of the two out.",
+                param_hint=f"'--{name}'",
+            )
 
 
 def _train_together(options, given, files, timeout):
@@ -200,16 +239,17 @@ def _train(options, files, workers):
     out = files.out or _default_folder(network, data)
     if isinstance(data.train_images, Windows) and options["augment"] != "none":
         raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
-    momentum = {"momentum": 0.9} if options["optimizer"] == "sgd" else {}
-    rates = {"lr": options["lr"], "weight_decay": options["weight_decay"], **momentum}
+    means = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
+    rates = {"lr": options["lr"], "weight_decay": options["weight_decay"], **means[options["optimizer"]]}
     optimizer = OPTIMIZERS[options["optimizer"]](network, **rates)
     log(_what_is_trained(network, data, backend, workers))
+    log(f"recipe: {as_options(_worth_a_line(options))}")
     with _errors_in_a_line(out, files, workers):
         history = fit(
             network,
             data,
             optimizer,
-            **{name: options[name] for name in ("epochs", "schedule", "augment", "seed")},
+            **{name: options[name] for name in ("epochs", "schedule", "augment", "label_smoothing", "seed")},
             out=out,
             resume=files.resume,
             # A bar in a log file is a long line of control characters; the line per epoch says enough.
@@ -243,6 +283,13 @@ def _what_is_trained(network, data, backend, workers):
         f"{data.name}, {place_of(backend)}, {network.precision}"
         + (f", {workers.size} workers" if workers.many else "")
     )
+
+
+def _worth_a_line(options):
+    """Return the options that a training names when it begins: the main ones, and any without its default."""
+    recipe = {name: options[name] for name in DEFAULT}
+    names = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
+    return {name: value for name, value in recipe.items() if name in names}
 
 
 @contextlib.contextmanager

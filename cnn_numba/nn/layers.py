@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cnn_numba.arguments import integer, pair, shown
+from cnn_numba.arguments import integer, pair, settings, shown
 from cnn_numba.device import Array
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
@@ -29,6 +29,24 @@ def head(array: _Either, n: int) -> _Either:
 
 class UnsupportedPrecision(ValueError):
     """A layer cannot compute in the precision that is asked for."""
+
+
+class Saved:
+    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layer: Any, owner: type) -> Any:
+        if layer is None:
+            return self
+        if layer.pending is not None:
+            layer.pending.unfold()
+        return vars(layer).get(self.name)
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        layer.pending = None
+        vars(layer)[self.name] = value
 
 
 class Layer:
@@ -58,13 +76,13 @@ class Layer:
     input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
     # None until a model gives them, or there is an input or an output.
-    x: Array = None  # type: ignore[assignment]
-    grad_output: Array = None  # type: ignore[assignment]
+    x = grad_output = None  # type: Any
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
-    output: Array = None  # type: ignore[assignment]
+    output: Any = Saved()
+    pending: Any = None  # the chain that has computed the layer's output with those of others
 
     def __init__(self) -> None:
         self.name = self.kind
@@ -182,6 +200,7 @@ class Conv2d(_Weighted):
 
     kind = "conv"
     operation = "conv"
+    x: Any = Saved()
 
     def __init__(
         self,
@@ -275,6 +294,7 @@ class MaxPool2d(_Pool2d):
     """
 
     kind = "pool"
+    argmax: Any = Saved()
 
     def allocate(self) -> None:
         """Allocate the positions of the maxima."""
@@ -400,7 +420,7 @@ class Linear(_Weighted):
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             takes = f"{self!r} takes inputs of shape (N, {self.in_features})"
             raise ValueError(f"{takes}, got {shown(input_shape)}")
-        return (input_shape[0], self.out_features)
+        return input_shape[0], self.out_features
 
     def allocate(self) -> None:
         """Allocate the scratch space of the products."""
@@ -409,8 +429,7 @@ class Linear(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
-        self.x = x
-        out = head(self.out, x.shape[0])
+        self.x, out = x, head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(
             x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
         )
@@ -494,6 +513,8 @@ class CrossEntropyLoss:
     batch_size, classes : int
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
+    label_smoothing : float
+        The share of the target that all classes get alike; the losses are those of the smoothed target.
 
     Examples
     --------
@@ -505,20 +526,20 @@ class CrossEntropyLoss:
     [[-0.375, 0.125, 0.125, 0.125], [0.125, 0.125, 0.125, -0.375]]
     """
 
-    def __init__(self, batch_size: int, classes: int, device: BackendLike = "cpu") -> None:
-        batch_size = integer(batch_size, "batch_size", minimum=1)
-        classes = integer(classes, "classes", minimum=1)
+    def __init__(
+        self, batch_size: int, classes: int, device: BackendLike = "cpu", label_smoothing: float = 0.0
+    ) -> None:
+        shape = integer(batch_size, "batch_size", minimum=1), integer(classes, "classes", minimum=1)
+        (self.label_smoothing,) = settings(label_smoothing=label_smoothing)
         self.backend = backend(device)
         self.ops = self.backend.ops.loss
-        self.losses = self.backend.empty(batch_size)
-        self.grad_logits = self.backend.empty((batch_size, classes))
+        self.losses, self.grad_logits = self.backend.empty(shape[0]), self.backend.empty(shape)
 
     def forward(self, logits: Array, labels: Array) -> Array:
         """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
-        n = logits.shape[0]
-        losses, self.gradient = self.ops.cross_entropy_forward_backward(
-            logits, labels, losses=head(self.losses, n), grad_logits=head(self.grad_logits, n)
-        )
+        n, how = logits.shape[0], {"label_smoothing": self.label_smoothing}
+        out = {"losses": head(self.losses, n), "grad_logits": head(self.grad_logits, n)}
+        losses, self.gradient = self.ops.cross_entropy_forward_backward(logits, labels, **out, **how)
         return losses
 
     def backward(self) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cnn_numba.arguments import MOST_ELEMENTS, integer, settings, shown, sizes
 from cnn_numba.device import Array, to_host
+from cnn_numba.nn.chains import ConvChain, chained
 from cnn_numba.nn.layers import (
     Conv2d,
     Flatten,
@@ -109,6 +110,7 @@ class Sequential:
             layer.build(shape, self.backend, needs_grad_input=index > first)
         for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
             self._fuse(layers)
+        self.steps = chained(self.layers, self.backend)
 
     def _set_precision(self, precision):
         self.precision = precision
@@ -200,8 +202,8 @@ class Sequential:
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
-        for layer in self.layers:
-            x = layer.forward(x, training)
+        for step in self.steps:
+            x = step.forward(x, training)
         return x
 
     def backward(self, grad_logits: Array) -> None:
@@ -218,9 +220,9 @@ class Sequential:
     def backward_by_layer(self, grad_logits: Array) -> Iterator[Layer]:
         """Run `backward` a layer at a time, and yield each layer when its gradients are there."""
         gradient = grad_logits
-        for layer in reversed(self.layers):
-            grad_input = layer.backward(gradient)
-            yield layer
+        for step in reversed(self.steps):
+            grad_input = step.backward(gradient)
+            yield from reversed(step.layers) if isinstance(step, ConvChain) else [step]
             if grad_input is None:
                 break
             gradient = grad_input

@@ -176,13 +176,21 @@ def _cpu():
     from cnn_numba.ops.activation import cpu as activation
     from cnn_numba.ops.conv import cpu as conv
     from cnn_numba.ops.dense import cpu as dense
+    from cnn_numba.ops.fused import cpu as fused
     from cnn_numba.ops.gather import cpu as gather
     from cnn_numba.ops.loss import cpu as loss
     from cnn_numba.ops.pool import cpu as pool
     from cnn_numba.ops.update import cpu as update
 
     return dict(
-        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
+        activation=activation,
+        conv=conv,
+        dense=dense,
+        fused=fused,
+        gather=gather,
+        loss=loss,
+        pool=pool,
+        update=update,
     )
 
 

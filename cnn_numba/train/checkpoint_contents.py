@@ -77,6 +77,10 @@ def _is_not_negative(value):
     return _is_number(value) and value >= 0
 
 
+def _is_share(value):
+    return _is_number(value) and 0 <= value < 1
+
+
 def _are_totals(value):
     return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
 
@@ -134,6 +138,7 @@ _RECIPE = {
     "lr": (_is_positive, "a positive number"),
     "weight_decay": _DURATION,
     "augment": _one_of(AUGMENTATIONS),
+    **dict.fromkeys(("label_smoothing", "beta1", "beta2"), (_is_share, "a number of at least 0 and below 1")),
     "epochs": _SIZE,
     "seed": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
     "device": (_is_name, "a name"),

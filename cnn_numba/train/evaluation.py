@@ -18,7 +18,7 @@ def evaluate(
     std: float | tuple[float, ...] = 1.0,
     workers: Alone = ALONE,
 ) -> tuple[float, float]:
-    """Measure the mean loss and the accuracy, between 0 and 1, on labelled images.
+    """Measure the mean loss, without label smoothing, and the accuracy, between 0 and 1, on labelled images.
 
     Parameters
     ----------

@@ -39,6 +39,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     graph: bool = True,
     scaler: Scaler | bool | None = None,
     augment: str = "none",
+    label_smoothing: float = 0.0,
     workers: Alone = ALONE,
     timeline: str | PathLike | None = None,
 ) -> list[dict[str, float]]:
@@ -49,10 +50,9 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     model, dataset
     optimizer : Optimizer
         Its `lr` is the schedule's peak.
-    epochs : int
+    epochs, seed : int
+        The seed orders the training images.
     schedule : {"one-cycle", "cosine", "constant"}
-    seed : int
-        Orders the training images.
     out : path, optional
         A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
         ``curves.png`` (at the end). The files of an earlier run are moved to ``earlier-1`` in the folder, or
@@ -66,16 +66,16 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         Called with a line of text for each epoch, and before something slow. A line that begins with
         "warning: " says that the training is too short or did not learn.
     on_step : callable, optional
-        Called as ``on_step(step, loss)`` after each step, counted from 1 over all epochs. On the GPU
-        every such call waits for the loss, which costs most of its speed.
+        Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
     graph : bool
         On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
     scaler : LossScaler or bool, optional
-        Scales the gradients, and skips a step whose gradients are not finite. True makes one, None makes one
-        for a model in float16 only, and False trains without.
+        Scales the gradients, and skips a step whose gradients are not finite. True makes one, False trains
+        without, None makes one for a model in float16 only.
     augment : {"none", "crop", "crop-flip"}
-        Random changes of the training images, new in each epoch: moved by up to an eighth of their size, or
-        moved and mirrored.
+        Random changes of the training images, new in each epoch: moved by up to an eighth, or mirrored too.
+    label_smoothing : float
+        The share of the target that all classes get alike. The training loss has it, the test loss does not.
     workers : Workers, optional
         What `beyond.workers.joining.join` yields. Each calls this with a model built for its share of a
         batch, ``workers.count(batch_size)``. Only the first one logs, reads and writes.
@@ -108,7 +108,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     settings(resume=resume, progress=progress, graph=graph)
     if not workers.first:
         progress, log = False, None
-    plan = Plan(epochs, schedule, seed, augment, graph, out, resume)
+    plan = Plan(epochs, schedule, seed, augment, label_smoothing, graph, out, resume)
     times = Untimed() if timeline is None else extension("timeline")(timeline)
     run = Run(model, dataset, optimizer, plan, workers, scaler, times, log)
     callbacks = Callbacks(

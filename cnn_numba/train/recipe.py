@@ -22,6 +22,7 @@ class Plan(NamedTuple):
     schedule: str
     seed: int
     augment: str
+    label_smoothing: float
     graph: bool
     out: str | PathLike | None
     resume: bool
@@ -64,6 +65,7 @@ def recipe_of(
         "lr": optimizer.lr,
         "schedule": plan.schedule,
         "augment": plan.augment,
+        "label_smoothing": plan.label_smoothing,
         "epochs": plan.epochs,
         "seed": plan.seed,
     }
@@ -72,7 +74,8 @@ def recipe_of(
 def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
     """Refuse to resume a training with another recipe: the ValueError names each entry that differs."""
     # What older files lack.
-    saved = {"precision": "float32", "loss_scaling": None, "augment": "none", **saved}
+    older = {"precision": "float32", "loss_scaling": None, "augment": "none", "label_smoothing": 0.0}
+    saved = {**older, **saved}
     free = {"train_crc32", "test_crc32"} - saved.keys()
     # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for the
     # last digits only, unless one of the two is the reference in float64.

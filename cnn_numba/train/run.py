@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import choice, integer
+from cnn_numba.arguments import choice, integer, settings
 from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
@@ -61,7 +61,9 @@ class Run:
         log: Callable[[str], object] | None,
     ) -> None:
         plan = plan._replace(
-            epochs=integer(plan.epochs, "epochs", minimum=1), seed=integer(plan.seed, "seed", maximum=None)
+            epochs=integer(plan.epochs, "epochs", minimum=1),
+            seed=integer(plan.seed, "seed", maximum=None),
+            label_smoothing=settings(label_smoothing=plan.label_smoothing)[0],
         )
         _check_fit_together(model, dataset, optimizer)
         choice(plan.schedule, "schedule", SCHEDULES)
@@ -71,7 +73,7 @@ class Run:
         self.scaler = scaler_for(model, scaler)
         self.out = None if plan.out is None else Path(plan.out)
         batch_size, classes = model.shapes[-1]
-        loss = CrossEntropyLoss(batch_size, classes, model.backend)
+        loss = CrossEntropyLoss(batch_size, classes, model.backend, plan.label_smoothing)
         how = augmentation(plan.augment, dataset.image_shape, plan.seed)
         part = workers.part(model, self.scaler, timeline)
         self.steps = steps_of(model, loss, optimizer, dataset, self.log, plan.graph, how, part)

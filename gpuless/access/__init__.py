@@ -1,11 +1,12 @@
 """Who touches what: every access of a launch as columns of numbers, what it costs, and pictures of it."""
 
 from gpuless.access.explorer import explore_access
-from gpuless.access.map import BANKS, SECTOR, AccessMap, access_map
+from gpuless.access.map import AccessMap, access_map
 from gpuless.access.plot import plot_access
 from gpuless.access.recording import record
+from gpuless.access.requests import BANKS
 from gpuless.access.trace import ATOMIC, READ, WRITE, Trace
-from gpuless.limits import WARP
+from gpuless.limits import SECTOR, WARP
 
 __all__ = [
     "ATOMIC",

@@ -28,7 +28,6 @@ counted.
 from __future__ import annotations
 
 import functools
-import html
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,13 +35,13 @@ from typing import Any, overload
 
 import numpy as np
 
+from gpuless.access import tables
 from gpuless.access.recording import traced
-from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, combine, distinct
-from gpuless.limits import WARP
-from gpuless.positions import describe_launch
+from gpuless.access.requests import Requests, requests_of
+from gpuless.access.trace import ATOMIC, READ, WRITE, Trace, combine
+from gpuless.limits import SECTOR
 from gpuless.simulator.kernel import Observed
 
-SECTOR, BANKS, WORD = 32, 32, 4
 _KIND_NAMES = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
@@ -82,48 +81,6 @@ def access_map(kernel: Any) -> AccessMap | Observed[AccessMap]:
     if isinstance(kernel, Trace):
         return AccessMap(kernel)
     return Observed(kernel, lambda launch, arguments: AccessMap(traced(launch, arguments)))
-
-
-@dataclass(frozen=True)
-class Requests:
-    """The warps' requests as columns of equal length, in the order in which they began.
-
-    Each column is an array, so that masks choose: ``requests.sectors[requests.block == 0]``.
-
-    Attributes
-    ----------
-    array, kind, site, block, warp, interval, occurrence : ndarray of int
-        As in `gpuless.access.trace`: `array` is a number in ``trace.arrays``, `site` one in
-        ``trace.sites``, `kind` is READ, WRITE or ATOMIC; `warp` is the number of the warp in its block.
-    lanes : ndarray of int
-        How many threads took part.
-    bytes_asked : ndarray of int
-        Distinct bytes that they asked for.
-    sectors : ndarray of int
-        Sectors of 32 bytes moved; 0 if the array is not global.
-    degree, wavefronts : ndarray of int
-        Bank conflicts; 0 if the array is not shared.
-    serialised : ndarray of int
-        How many lanes an atomic has wait for each other at one word: 1 if none; 0 if it is no atomic on
-        a shared array.
-    """
-
-    array: np.ndarray
-    kind: np.ndarray
-    site: np.ndarray
-    block: np.ndarray
-    warp: np.ndarray
-    interval: np.ndarray
-    occurrence: np.ndarray
-    lanes: np.ndarray
-    bytes_asked: np.ndarray
-    sectors: np.ndarray
-    degree: np.ndarray
-    wavefronts: np.ndarray
-    serialised: np.ndarray
-
-    def __len__(self):
-        return len(self.array)
 
 
 @dataclass(frozen=True)
@@ -187,12 +144,7 @@ class Traffic:
 
 
 class AccessMap:
-    """What the accesses of one launch cost; the module says how it is counted.
-
-    Parameters
-    ----------
-    trace : Trace
-    """
+    """What the accesses of one launch cost; the module says how it is counted."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -200,7 +152,7 @@ class AccessMap:
     @functools.cached_property
     def requests(self) -> Requests:
         """All requests to global and shared arrays: `Requests`."""
-        return _requests(self.trace)
+        return requests_of(self.trace)
 
     @functools.cached_property
     def arrays(self) -> list[Traffic]:
@@ -223,10 +175,6 @@ class AccessMap:
             Name, or number in ``trace.arrays``.
         access : {"read", "write", "atomic"}, optional
             Only this; all by default.
-
-        Returns
-        -------
-        Traffic
 
         Raises
         ------
@@ -278,10 +226,6 @@ class AccessMap:
         ----------
         array : str or int
             Name or number.
-
-        Returns
-        -------
-        int
 
         Raises
         ------
@@ -373,191 +317,8 @@ class AccessMap:
         """How many lanes of a warp update one shared word atomically, at worst; 0 without such atomics."""
         return int(self.requests.serialised.max(initial=0))
 
-    def _tables(self):
-        """Return the tables as (heading, columns, rows)."""
-        tables = []
-        for heading, traffics in (("", self.arrays), (" by line", self.lines)):
-            for space, columns, cells in (
-                ("global", _GLOBAL_COLUMNS, _global_cells),
-                ("shared", _SHARED_COLUMNS, _shared_cells),
-            ):
-                rows = [_what(each) + cells(each) for each in traffics if each.space == space]
-                if rows:
-                    tables.append((f"{space} memory{heading}", ("", "", *columns), rows))
-        return tables
-
-    @property
-    def _title(self):
-        launch = describe_launch(self.trace.kernel, self.trace.grid, self.trace.block_shape)
-        parts = []
-        if self.sectors:
-            parts.append(
-                f"{_bytes(self.bytes_moved)} moved, {self.bytes_moved / self.minimum:.1f} times the minimum, "
-                f"{100 * self.efficiency:.3g}% of it asked for"
-            )
-        if self.degree:
-            parts.append(
-                "no bank conflicts" if self.degree == 1 else f"bank conflicts up to {self.degree}-way"
-            )
-        if self.serialised > 1:
-            parts.append(f"atomics serialised, up to {self.serialised} lanes at one word")
-        return f"{launch}: {'; '.join(parts) or 'no traffic'}"
-
     def __str__(self):
-        lines = [self._title]
-        for heading, columns, rows in self._tables():
-            lines += ["", heading, *_aligned([columns, *rows])]
-        return "\n".join(lines)
+        return tables.text(self)
 
     def _repr_html_(self):
-        # Colours come from the page, so that it reads well on light and on dark.
-        parts = [f"<p><b>{html.escape(self._title)}</b></p>"]
-        for heading, columns, rows in self._tables():
-            head = "".join(_html_cell("th", text, i) for i, text in enumerate(columns))
-            body = "".join(
-                f"<tr>{''.join(_html_cell('td', text, i) for i, text in enumerate(row))}</tr>" for row in rows
-            )
-            parts.append(
-                f"<p style='margin-bottom:0.2em'>{heading}</p>"
-                f"<table style='border-collapse:collapse'><tr>{head}</tr>{body}</table>"
-            )
-        return f"<div>{''.join(parts)}</div>"
-
-
-_GLOBAL_COLUMNS = ("requests", "sectors", "per request", "efficiency", "moved", "minimum")
-_SHARED_COLUMNS = ("requests", "wavefronts", "per request", "conflicts")
-
-
-def _what(traffic):
-    if traffic.site is None:
-        return (traffic.array, traffic.access)
-    return (f"{traffic.site.line}: {traffic.site.expression or traffic.array}", traffic.access)
-
-
-def _global_cells(traffic):
-    return (
-        str(traffic.requests),
-        str(traffic.sectors),
-        f"{traffic.sectors_per_request:.1f}",
-        f"{100 * traffic.efficiency:.3g}%",
-        _bytes(traffic.bytes_moved),
-        _bytes(traffic.minimum),
-    )
-
-
-def _shared_cells(traffic):
-    conflicts = "none" if traffic.degree <= 1 else f"{traffic.degree}-way"
-    if traffic.serialised > 1:
-        conflicts += f", {traffic.serialised} lanes serialised"
-    each = traffic.wavefronts / traffic.requests
-    return str(traffic.requests), str(traffic.wavefronts), f"{each:.1f}", conflicts
-
-
-def _bytes(count):
-    for unit, size in (("MB", 2**20), ("KB", 2**10)):
-        if count >= 10 * size:
-            return f"{count / size:.0f} {unit}"
-    return f"{count} B"
-
-
-def _aligned(rows):
-    """Return the rows as lines with columns below each other: text to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            text.ljust(width) if i < 2 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-
-
-def _html_cell(tag, text, column):
-    side = "left" if column < 2 else "right"
-    style = f"text-align:{side};padding:0.2em 0.7em;border-top:1px solid currentColor"
-    text = html.escape(text)
-    return f"<{tag} style='{style}'>{f'<code>{text}</code>' if text and column == 0 else text}</{tag}>"
-
-
-# --- Counting ----------------------------------------------------------------------------------------------
-
-
-def _requests(trace):
-    """Group the trace's rows into the warps' requests."""
-    counted = np.array([info.space in ("global", "shared") for info in trace.arrays] + [False])
-    rows = np.flatnonzero(counted[trace.array] & (trace.kind != FENCE))
-    columns = {name: getattr(trace, name)[rows].astype(np.int64) for name in _KEY if name != "warp"}
-    columns["warp"] = trace.thread[rows] // WARP
-    _, first, group = np.unique(
-        combine(*(columns[name] for name in _KEY)), return_index=True, return_inverse=True
-    )
-    # In the order of their first access.
-    order = np.argsort(first, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    group, first = rank[group], first[order]
-    count = len(first)
-
-    address, size = trace.address[rows], trace.itemsize[rows]
-    space = np.array([info.space for info in trace.arrays] + [""])[trace.array[rows]]
-    elements = np.unique(combine(group, address), return_index=True)[1]
-    bytes_asked = np.bincount(group[elements], weights=size[elements], minlength=count).astype(np.int64)
-    shared = space == "shared"
-    degree, _ = _conflicts(trace, rows, group, count, shared, apart=False)
-    _, wavefronts = _conflicts(trace, rows, group, count, shared, apart=True)
-    return Requests(
-        **{name: columns[name][first] for name in _KEY},
-        lanes=np.bincount(group, minlength=count),
-        bytes_asked=bytes_asked,
-        sectors=_sectors(group, address, size, count, space == "global"),
-        degree=degree,
-        wavefronts=wavefronts,
-        serialised=_serialised(trace, rows, group, count, shared),
-    )
-
-
-_KEY = ("array", "kind", "site", "block", "warp", "interval", "occurrence")
-
-
-def _sectors(group, address, size, count, chosen):
-    """Return how many distinct sectors each request touches."""
-    group, address, size = group[chosen], address[chosen], size[chosen]
-    # An element that is not aligned, a field of a record say, can lie in two of them.
-    sectors = np.concatenate([address // SECTOR, (address + size - 1) // SECTOR])
-    requests, _ = distinct(np.concatenate([group, group]), sectors).columns
-    return np.bincount(requests, minlength=count)
-
-
-def _conflicts(trace, rows, group, count, chosen, apart):
-    """Return the degree of each request's bank conflicts, and its wavefronts.
-
-    With `apart`, the lanes of an atomic count as if each wanted a word of its own.
-    """
-    rows, group = rows[chosen], group[chosen]
-    size, lane = trace.itemsize[rows], trace.thread[rows] % WARP
-    words = np.maximum(size // WORD, 1)
-    part = lane * words // WARP  # of the warp: halves for 8 bytes, quarters for 16
-    own = np.where(trace.kind[rows] == ATOMIC, lane + 1, 0) * apart
-    expanded = np.repeat(np.arange(len(rows)), words)
-    within = np.arange(len(expanded)) - np.repeat(np.cumsum(words) - words, words)
-    word = trace.address[rows][expanded] // WORD + within
-    wanted = distinct(group[expanded], part[expanded], word % BANKS, word, own[expanded]).columns
-    banks = distinct(*wanted[:3])
-    parts = distinct(*banks.columns[:2])
-    worst = np.zeros(len(parts.first), np.int64)
-    np.maximum.at(worst, parts.which, banks.counts)
-    degree = np.zeros(count, np.int64)
-    request = parts.columns[0]
-    np.maximum.at(degree, request, worst)
-    return degree, np.bincount(request, weights=worst, minlength=count).astype(np.int64)
-
-
-def _serialised(trace, rows, group, count, chosen):
-    """Return how many lanes of each atomic request want one word, at worst."""
-    chosen = chosen & (trace.kind[rows] == ATOMIC)
-    rows, group = rows[chosen], group[chosen]
-    words = distinct(group, trace.address[rows] // WORD)
-    serialised = np.zeros(count, np.int64)
-    np.maximum.at(serialised, words.columns[0], words.counts)
-    return serialised
+        return tables.as_html(self)

@@ -115,30 +115,12 @@ class Trace:
         return occurrence
 
     def index(self, row: int) -> tuple[int, ...]:
-        """Return the index that a row's access had in its array.
-
-        Parameters
-        ----------
-        row : int
-
-        Returns
-        -------
-        tuple of int
-        """
+        """Return the index that a row's access had in its array."""
         shape = self.arrays[self.array[row]].shape
         return tuple(int(i) for i in np.unravel_index(self.element[row], shape))
 
     def name(self, row: int) -> str:
-        """Return what a row's access is called in the source, with numbers: ``tile[3, 4]``.
-
-        Parameters
-        ----------
-        row : int
-
-        Returns
-        -------
-        str
-        """
+        """Return what a row's access is called in the source, with numbers: ``tile[3, 4]``."""
         return f"{self.arrays[self.array[row]].name}[{', '.join(map(str, self.index(row)))}]"
 
 

@@ -21,10 +21,7 @@ __all__ = ["CLASSES", "count_launches", "install", "problem"]
 def count_launches():
     """Count the launches that this thread makes.
 
-    Returns
-    -------
-    context manager
-        Of a list that gets a `gpuless.emulator.run.counting.Tally` of each.
+    Returns a context manager of a list that gets a `gpuless.emulator.run.counting.Tally` of each.
     """
     from gpuless.emulator.run import counting  # with all that translates
 
@@ -35,10 +32,6 @@ def problem() -> str:
     """Return why there can be no emulated GPU here, "" if there can be one.
 
     NVIDIA's compiler is there where its files are: a program that launches no kernel does not load it.
-
-    Returns
-    -------
-    str
     """
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"it runs on Linux, on x86-64 and ARM of 64 bits, not on {sys.platform} ({platform.machine()})"

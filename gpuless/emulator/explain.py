@@ -32,16 +32,8 @@ class NothingToShow(Exception):
 def explain(tally, full=False):
     """Describe a kernel at each stage.
 
-    Parameters
-    ----------
-    tally : Tally
-        Of a launch, as `gpuless.emulator.count_launches` gives it.
-    full : bool
-        Whether long stages are shown to their end.
-
-    Returns
-    -------
-    str
+    `tally`: of a launch, as `gpuless.emulator.count_launches` gives it; `full`: whether long stages are shown
+    to their end.
     """
     launched = tally.launched
     translation = _Translation(launched)
@@ -99,12 +91,7 @@ def _ptx(kernel):
 
 
 class _Translation:
-    """What becomes of a kernel: what is known of it, and its IR, as LLVM has optimised it.
-
-    Parameters
-    ----------
-    launched : Launched
-    """
+    """What becomes of a kernel: what is known of it, and its IR, as LLVM has optimised it."""
 
     def __init__(self, launched):
         kernel = launched.kernel
@@ -208,16 +195,8 @@ def _run(counted):
 def launches_of(path, arguments=()):
     """Run a program on the emulated GPU.
 
-    Parameters
-    ----------
-    path : str
-    arguments : list of str
-        Of the program.
-
-    Returns
-    -------
-    list of Tally
-        Of what it has launched. What it prints goes to the standard error.
+    Return the `Tally` of each launch. What the program, with its `arguments`, prints goes to the
+    standard error.
     """
     with emulator.count_launches() as tallies, contextlib.redirect_stdout(sys.stderr):
         try:
@@ -229,12 +208,7 @@ def launches_of(path, arguments=()):
 
 
 def chosen(tallies, path, name=None):
-    """Return the first launch of a kernel, of any if no name is given.
-
-    Raises
-    ------
-    NothingToShow
-    """
+    """Return the first launch of a kernel, of any if no name is given."""
     names = list(dict.fromkeys(tally.launched.name for tally in tallies))
     if not names:
         raise NothingToShow(f"{path} launches no kernel: call one, as in kernel[1, 32](x)")

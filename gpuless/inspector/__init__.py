@@ -1,10 +1,10 @@
 """What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
 
 from gpuless.compiler.jobs import InspectionError, NoCompiler
-from gpuless.inspector.advice import Float64Cause, float64_causes
 from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for
 from gpuless.inspector.assembly import read_ptx
 from gpuless.inspector.beginnings import float64_beginnings
+from gpuless.inspector.float64 import Float64Cause, float64_causes
 from gpuless.inspector.inspect import find_kernel, inspect_kernel, inspect_kernels
 from gpuless.limits import WARP
 

@@ -67,10 +67,6 @@ def capability(cc: str | tuple[int, int]) -> tuple[int, int]:
     cc : tuple of (int, int) or str
         (9, 0) or "9.0".
 
-    Returns
-    -------
-    tuple of (int, int)
-
     Raises
     ------
     ValueError
@@ -106,10 +102,6 @@ def occupancy(
     shared : int
         Bytes per block, static and dynamic together.
 
-    Returns
-    -------
-    Occupancy
-
     Raises
     ------
     ValueError
@@ -140,12 +132,6 @@ def occupancy(
 
 def registers_for(cc: str | tuple[int, int], threads_per_block: int, blocks: int) -> int:
     """Return the most registers a thread may have so that the SM has room for `blocks` blocks.
-
-    Parameters
-    ----------
-    cc : tuple of (int, int) or str
-    threads_per_block : int
-    blocks : int
 
     Returns
     -------

@@ -124,10 +124,6 @@ def sass_kind(opcode, operands=""):
 def read_ptx(text: str) -> list[Instruction]:
     """Read the PTX of one kernel as a list of `Instruction`.
 
-    Parameters
-    ----------
-    text : str
-
     Examples
     --------
     >>> [one.text for one in read_ptx(".visible .entry f() { add.f32 %f1, %f1, %f2; ret; }")]

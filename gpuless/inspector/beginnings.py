@@ -1,14 +1,12 @@
 """Where the float64 numbers of a kernel begin, by the types that Numba has inferred.
 
-`gpuless.inspector.advice` guesses by the source alone. Here every value has its type, and is followed from
+`gpuless.inspector.float64` guesses by the source alone. Here every value has its type, and is followed from
 the instruction that computes in float64 to where it is made: through variables, branches and calls of device
 functions. What is advised leaves no float64 among these instructions.
 """
 
 import ast
 import functools
-import itertools
-import linecache
 import operator
 import os
 import re
@@ -16,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from gpuless.inspector.advice import Float64Cause
+from gpuless.inspector.float64 import Float64Cause
+from gpuless.inspector.snippets import around, merged, text
 from gpuless.source.branches import path, syntax
 
 _COMPUTING = ("call", "binop", "inplace_binop", "unary")
-_SNIPPETS = (ast.BinOp, ast.Call, ast.Compare, ast.IfExp, ast.stmt)
 
 
 def float64_beginnings(compiled: Any, lines: set) -> list[Float64Cause]:
@@ -376,59 +374,9 @@ class _Search:
             if node is None:
                 found.append(Float64Cause(function.file, 0, kind, name, "", lines))
             else:
-                parts.setdefault(function, []).append((_around(function.tree, node), kind, node))
+                parts.setdefault(function, []).append((around(function.tree, node), kind, node))
         for function, changes in parts.items():
-            for around, kind, nodes in _merged(changes):
-                texts = _text(function, around), _text(function, around, nodes)
-                found.append(Float64Cause(function.file, around.lineno, kind, *texts, lines))
+            for piece, kind, nodes in merged(changes):
+                texts = text(function, piece), text(function, piece, nodes)
+                found.append(Float64Cause(function.file, piece.lineno, kind, *texts, lines))
         return sorted(found, key=lambda cause: (cause.file, cause.line))
-
-
-def _around(function, node):
-    """Return the smallest piece of code around an expression that shows what it meets."""
-    inside = [
-        each
-        for each in ast.walk(function)
-        if each is not node and isinstance(each, _SNIPPETS) and not isinstance(each, ast.FunctionDef)
-        if any(part is node for part in ast.walk(each))
-    ]
-    return min(inside, key=lambda each: sum(1 for _ in ast.walk(each)), default=node)
-
-
-def _merged(parts):
-    """Yield pieces of code that do not overlap, each with a kind and all the nodes to change in it."""
-    outer = []
-    for around, _, _ in sorted(parts, key=lambda part: -sum(1 for _ in ast.walk(part[0]))):
-        if not any(any(each is around for each in ast.walk(other)) for other in outer):
-            outer.append(around)
-    for around in outer:
-        inside = {id(each) for each in ast.walk(around)}
-        mine = [(kind, node) for _, kind, node in parts if id(node) in inside]
-        yield around, mine[0][0], [(node, kind) for kind, node in mine]
-
-
-def _text(function, around, changes=()):
-    """Return a piece of code as it is written, some expressions in it as float32."""
-    lines = [line.encode() for line in linecache.getlines(function.code.co_filename)]
-    begins = [0, *itertools.accumulate(map(len, lines))]
-
-    def place(line, column):
-        return begins[line - 1] + column
-
-    text, begin = b"".join(lines), place(around.lineno, around.col_offset)
-    end = place(around.end_lineno, around.end_col_offset)
-    written = "float32" if "float32" in function.outside else "np.float32"
-    for node, kind in sorted(changes, key=lambda change: -place(change[0].lineno, change[0].col_offset)):
-        first, last = place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
-        new = written if kind == "type" else f"{written}({_short(text[first:last].decode())})"
-        text, end = text[:first] + new.encode() + text[last:], end + len(new) - (last - first)
-    return " ".join(text[begin:end].decode().split())
-
-
-def _short(text):
-    """Return a number without the point that float32 makes needless, 0 for 0.0."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return f"{number:g}" if float(f"{number:g}") == number else text

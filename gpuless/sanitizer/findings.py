@@ -158,25 +158,12 @@ class Finding:
             Of the longest line, unless that is source text.
         prefix : str
             What to begin with.
-
-        Returns
-        -------
-        list of str
         """
         lines = wrapped(f"{prefix}{self.kind}: {self.message}", width)
         return lines + [f"    {line}" for line in self.details(width - 4)]
 
     def details(self, width: int = WIDTH) -> list[str]:
-        """Return as lines of text where it is, how often, and what follows from it.
-
-        Parameters
-        ----------
-        width : int
-
-        Returns
-        -------
-        list of str
-        """
+        """Return as lines of text where it is, how often, and what follows from it."""
         sites = [self.site]
         if self.other_site and self.other_site.line != self.site.line:
             sites.append(self.other_site)

@@ -16,9 +16,8 @@ import types
 import numpy as np
 
 from gpuless.simulator.errors import UnsupportedPython
-from gpuless.simulator.flat import Flat
 
-_MASK = 2**64 - 1
+MASK = 2**64 - 1
 
 
 class Unsigned(int):
@@ -79,17 +78,17 @@ def unsigned(value):
 
 def signed(value):
     """Return what 64 bits keep of an int."""
-    return value if -(2**63) <= value < 2**63 else (value + 2**63 & _MASK) - 2**63
+    return value if -(2**63) <= value < 2**63 else (value + 2**63 & MASK) - 2**63
 
 
 @functools.cache
-def _signed(dtype):
+def signed_type(dtype):
     """Return the function that makes a signed integer of a type: nothing is to be made for 32 and 64 bits."""
     return type("Narrow", (Narrow,), {"__slots__": (), "dtype": dtype}) if dtype.itemsize < 4 else int
 
 
 @functools.cache
-def _narrow(size):
+def small_numbers(size):
     """Return small unsigned numbers of so many bytes, and the function that makes the others.
 
     Only ``-x``, ``~x`` and functions ask how narrow they are.
@@ -109,7 +108,7 @@ def _operator(name):
         if type(other) is int:  # the most frequent, so first
             return value
         if isinstance(other, Unsigned):
-            return _SMALL[value] if 0 <= value < _FEW else unsigned(value & _MASK)
+            return _SMALL[value] if 0 <= value < _FEW else unsigned(value & MASK)
         return value if value is not NotImplemented else of_any(np.float64(self), other)
 
     return method
@@ -136,7 +135,7 @@ def _shift(name):
     of_ints = getattr(int, name)
 
     def method(self, other):
-        return unsigned(of_ints(self, int(other)) & _MASK)
+        return unsigned(of_ints(self, int(other)) & MASK)
 
     return method
 
@@ -188,7 +187,7 @@ def cast(dtype):
         return dtype.type
     size = 2 ** (8 * dtype.itemsize)
     mask, half = size - 1, size // 2
-    truncated, (small, others), narrow = _truncation(dtype), _narrow(dtype.itemsize), _signed(dtype)
+    truncated, (small, others), narrow = _truncation(dtype), small_numbers(dtype.itemsize), signed_type(dtype)
     few = len(small)
 
     def to_unsigned(value):
@@ -269,171 +268,3 @@ def with_typed_literals(code):
         for each in code.co_consts
     )
     return code.replace(co_consts=tuple(constants))
-
-
-# NumPy's element-wise functions that numba-cuda compiles; exp, sqrt and add are not among them.
-UFUNCS = frozenset(
-    "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and "
-    "bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor conj conjugate "
-    "cos cosh deg2rad degrees divide equal fmax fmin greater greater_equal hypot invert isnan left_shift "
-    "less less_equal log log10 log2 logical_and logical_not logical_or logical_xor maximum minimum not_equal "
-    "rad2deg radians right_shift sin sinh tan tanh true_divide".split()
-)
-# Methods of arrays that it compiles and that return a number.
-REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
-
-
-NO_WHOLE_ARRAYS = "of a whole array is not available: a thread computes with single elements, x[i], in a loop"
-
-
-class KernelArray(np.ndarray):
-    """An array as a kernel has it: to be used element by element, since nothing can make a new one."""
-
-    def view(self, dtype):
-        """Return the same bytes as elements of another type."""
-        dtype = as_dtype(dtype)
-        found = _view(self, dtype, np.ndarray)
-        if not found.flags.aligned:
-            size = dtype.alignment
-            raise ValueError(
-                f"no GPU can read {dtype} there: the view begins between multiples of {size} bytes"
-            )
-        return typed_array(found)
-
-    @property
-    def flat(self):
-        """All elements in a row."""
-        return Flat(self)
-
-    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
-        check_ufunc(ufunc, out)
-        return getattr(ufunc, method)(*map(_plain, inputs), out=tuple(map(_plain, out)), **options)
-
-    def __contains__(self, value):
-        return _plain(self).__contains__(value)
-
-
-def check_ufunc(ufunc, out):
-    """Raise if a kernel cannot use a function of NumPy, or the operator it stands for, on whole arrays.
-
-    `out` is where the result goes; empty if NumPy would make a new array.
-    """
-    if not out or ufunc.__name__ not in UFUNCS:
-        raise UnsupportedPython(NO_WHOLE_ARRAYS, ufunc.__name__, whole_array=True)
-
-
-def _plain(value):
-    return _view(value, np.ndarray) if isinstance(value, KernelArray) else value
-
-
-def _reduction(name):
-    """Return a method that leaves the work to NumPy, whose own steps are not those of the kernel."""
-
-    def method(self, *arguments, **options):
-        return typed(getattr(_plain(self), name)(*arguments, **options))
-
-    return method
-
-
-for _name in REDUCTIONS:
-    setattr(KernelArray, _name, _reduction(_name))
-
-
-class IntegerArray(KernelArray):
-    """An array of integers or bools: its elements are read as `typed` has them, and wrap where stored."""
-
-    def __getitem__(self, index):
-        if self.ndim == (len(index) if type(index) is tuple else 1):
-            try:
-                return _item(self, index)
-            except (TypeError, ValueError, IndexError):
-                pass  # a slice, or an index out of bounds, of which NumPy says more here:
-        return _get(self, index)
-
-    def __setitem__(self, index, value):
-        try:
-            _set(self, index, value)
-        except OverflowError:
-            _set(self, index, np.uint64(int(value) & _MASK).astype(self.dtype))
-
-
-def _narrow_array(dtype):
-    """Return the class of arrays of integers of 8 or 16 bits."""
-    narrow = _signed(dtype)
-
-    class NarrowArray(IntegerArray):
-        """An array of integers of 8 or 16 bits."""
-
-        def __getitem__(self, index):
-            value = IntegerArray.__getitem__(self, index)
-            return narrow(value) if type(value) is int else value
-
-    return NarrowArray
-
-
-def _unsigned_array(size):
-    """Return the class of arrays of unsigned integers of so many bytes."""
-    small, others = _narrow(size)
-    few = len(small)
-
-    class UnsignedArray(IntegerArray):
-        """An array of unsigned integers."""
-
-        def __getitem__(self, index):
-            value = IntegerArray.__getitem__(self, index)
-            if type(value) is not int:
-                return value
-            return small[value] if value < few else others(value)
-
-    return UnsignedArray
-
-
-class RecordArray(KernelArray):
-    """An array of records, in which ``array[i].x`` and ``array[i]["x"]`` mean the same, as in a kernel."""
-
-    def __getitem__(self, index):
-        found = _get(self, index)
-        is_field = isinstance(found, np.ndarray) and found.dtype.names is None
-        return typed_array(_plain(found)) if is_field else found
-
-    def __getattr__(self, name):
-        if name not in (self.dtype.names or ()):
-            raise AttributeError(f"these records have no field {name}: {self.dtype}")
-        return self[name]
-
-
-class Record(np.record):  # type: ignore[misc]  # final in NumPy's stubs only
-    """An element of a `RecordArray`."""
-
-    def __getattribute__(self, name):
-        return typed(super().__getattribute__(name))
-
-    def __getitem__(self, index):
-        return typed(super().__getitem__(index))
-
-
-_item, _view = np.ndarray.item, np.ndarray.view
-_get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
-
-
-def typed_array(array):
-    """Return an array as it is in a kernel: the same memory, and elements that are `typed`.
-
-    >>> x = typed_array(np.array([200, 100], np.uint8))
-    >>> x[1] = x[0] + x[0]
-    >>> x[0] + x[0], x[1]
-    (400, 144)
-    """
-    if array.dtype.names:
-        return _view(array, np.dtype((Record, array.dtype)), RecordArray)
-    return _view(array, _kind(array.dtype))
-
-
-@functools.cache
-def _kind(dtype):
-    """Return the class of the arrays with such elements."""
-    if dtype.kind == "u":
-        return _unsigned_array(dtype.itemsize)
-    if dtype.kind == "i" and dtype.itemsize < 4:
-        return _narrow_array(dtype)
-    return IntegerArray if dtype.kind in "ib" else KernelArray

@@ -10,7 +10,7 @@ import types
 
 import numpy as np
 
-from gpuless.simulator.arithmetic import REDUCTIONS
+from gpuless.simulator.arrays import REDUCTIONS
 from gpuless.simulator.definition import UNKNOWN, is_part, is_type
 from gpuless.simulator.intrinsics import vector_types
 from gpuless.simulator.namespace import DEVICE_NAMES

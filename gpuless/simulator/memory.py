@@ -10,7 +10,8 @@ import functools
 import numpy as np
 
 from gpuless.limits import CONSTANT_LIMIT, LOCAL_LIMIT, SHARED_LIMIT, LaunchError
-from gpuless.simulator.arithmetic import Unsigned, as_dtype, typed, typed_array
+from gpuless.simulator.arithmetic import Unsigned, as_dtype, typed
+from gpuless.simulator.arrays import typed_array
 from gpuless.source.instructions import assigned_name, instruction_start, site
 
 # Values nobody computes: a NaN with a payload, and integers near the extreme, which crash as an index.

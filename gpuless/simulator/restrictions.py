@@ -15,7 +15,7 @@ import types
 import numpy as np
 
 from gpuless.limits import CONSTANT_LIMIT
-from gpuless.simulator.arithmetic import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
+from gpuless.simulator.arrays import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
 from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import CMATH_NAMES, MATH_ARGUMENTS

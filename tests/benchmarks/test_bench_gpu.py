@@ -11,11 +11,11 @@ import torch
 
 from benchmarks import accuracy, epoch, epoch_gpu, ops as bench_ops, plots as bench_plots, pytorch, records
 from benchmarks.cases import CASES, Case, convolutions, poolings, products
-from benchmarks.recipes import PLAIN_RECIPE
 from cnn_numba import cli, device
 from cnn_numba.data import batches, load
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.dense.gpu_matmul import TILE
+from cnn_numba.train.recipes import PLAIN
 from gpuless import nvidia
 from gpuless.inspector import InspectionError, inspect_kernels
 from gpuless.nvidia import Driver, Gpu
@@ -443,7 +443,7 @@ def on_cpu(kind, data):
     return OnCpu()
 
 
-RECIPE = PLAIN_RECIPE | {"batch_size": 64}
+RECIPE = PLAIN | {"batch_size": 64}
 
 
 def test_captured_steps_are_replayed_with_their_own_indices(monkeypatch):

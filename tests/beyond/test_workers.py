@@ -180,8 +180,9 @@ def distance(one, other):
 def test_many_workers_reach_the_numbers_of_one_in_float64(data, size):
     # In float64 a step rounds by 1e-16 of its numbers. A hundred steps with momentum multiply that by no more
     # than a million: the training of float32 below shows a factor of a thousand.
-    alone = training(data, backend="reference", augment="crop-flip")
-    for mine in together(size, lambda workers: training(data, workers, "reference", augment="crop-flip")):
+    how = {"backend": "reference", "augment": "crop-flip", "label_smoothing": 0.1}
+    alone = training(data, **how)
+    for mine in together(size, lambda workers: training(data, workers, **how)):
         assert len(mine[0]) == STEPS
         assert (distance(mine, alone) < 1e-10).all()
         for ours, theirs in zip(mine[2], alone[2], strict=True):
@@ -354,6 +355,7 @@ def test_parameters_that_differ_are_named(data):
     [
         ({"optimizer": Adam}, "worker 1 of 2 differs: it has optimizer 'Adam', but 'SGD' on worker 0"),
         ({"augment": "crop"}, "it has augment 'crop', but 'none' on worker 0"),
+        ({"label_smoothing": 0.1}, r"it has label_smoothing 0\.1, but 0\.0 on worker 0"),
         ({"epochs": 3}, "it has epochs 3, but 2 on worker 0"),
         ({"data": 1}, r"it has train_crc32 \d+, but \d+ on worker 0"),
     ],

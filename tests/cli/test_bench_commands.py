@@ -21,11 +21,15 @@ from benchmarks.processes import environment
         ),
         (
             ["accuracy"],
-            {"model": "mnist_cnn", "seeds": 3, "plain": False, "pytorch": False, "device": "cpu"},
+            {"model": "mnist_cnn", "seeds": 3, "recipe": "default", "pytorch": False, "device": "cpu"},
+        ),
+        (
+            ["accuracy", "--fast", "--pytorch"],
+            {"model": "mnist_cnn", "seeds": 10, "recipe": "fast", "pytorch": True, "device": "cpu"},
         ),
         (
             ["accuracy", "--model", "mnist_cnn_deep", "--plain", "--pytorch", "--seeds", 1],
-            {"model": "mnist_cnn_deep", "seeds": 1, "plain": True, "pytorch": True, "device": "cpu"},
+            {"model": "mnist_cnn_deep", "seeds": 1, "recipe": "plain", "pytorch": True, "device": "cpu"},
         ),
         (["startup", "--repeats", 2], {"repeats": 2}),
         (["workers", "--rounds", 2], {"rounds": 2, "steps": 40}),
@@ -43,6 +47,12 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
     assert (code, err) == (0, "")
     assert calls == expected
     assert json.loads((tmp_path / "figures.json").read_text()) == {"seconds": 1.5}
+
+
+def test_two_recipes_at_once_are_refused(run):
+    code, _, err = run("bench", "accuracy", "--plain", "--fast")
+    assert code == 2
+    assert "'--fast': --plain is another recipe: leave one of the two out." in err
 
 
 def test_bench_checks_its_file_before_it_measures(run, tmp_path):

@@ -32,6 +32,12 @@ from cnn_numba.cli import main, shared
         (["train", "--epochs", "9" * 30], f"'--epochs': {'9' * 30} is more than 2147483647"),
         (["train", "--weight-decay", "-0.1"], "'--weight-decay': -0.1 is not a number of at least 0"),
         (["train", "--weight-decay", "nan"], "'--weight-decay': nan is not a number of at least 0"),
+        (
+            ["train", "--label-smoothing", "1"],
+            "'--label-smoothing': 1.0 is not a number of at least 0 and below",
+        ),
+        (["train", "--label-smoothing", "nan"], "'--label-smoothing': nan is not a number of at least 0 and"),
+        (["train", "--beta1", "-0.1"], "'--beta1': -0.1 is not a number of at least 0 and below 1"),
         (["train", "--augment", "mixup"], "'mixup' is not one of 'none', 'crop', 'crop-flip'"),
         (["train", "--model", "resnet"], "'--model': 'resnet' is not one of 'mnist_cnn'"),
         (

@@ -85,6 +85,17 @@ def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_pa
     )
 
 
+def test_a_fast_training_is_resumed_with_and_without_saying_so(run, little, tmp_path):
+    assert run("train", "--fast", *STEPS)[::2] == (0, "")
+    held = recipe_of(tmp_path / "runs" / "mnist_cnn")
+    assert {"label_smoothing": 0.1, "beta1": 0.7, "beta2": 0.9, "epochs": 1}.items() <= held.items()
+    for arguments in (["--fast"], []):
+        code, out, err = run("train", "--resume", *arguments, *STEPS)
+        assert (code, err) == (0, "")
+        assert "--beta1 0.7 --beta2 0.9 --schedule one-cycle --label-smoothing 0.1\n" in out
+        assert "finished training: nothing is left to do" in out
+
+
 def test_a_training_in_float16_says_so_scales_and_is_resumed(run, little, tmp_path):
     options = "train", "--precision", "float16", "--schedule", "constant", *STEPS
     code, out, err = run(*options, "--epochs", 1)
@@ -130,6 +141,13 @@ def test_resume_finds_the_network_and_the_data_in_the_checkpoint(run, fit, nothi
         (["--lr", 0.1], "--lr 0.003", "--lr 0.1"),
         (["--weight-decay", 0.1], "--weight-decay 0.0", "--weight-decay 0.1"),
         (["--augment", "crop"], "--augment none", "--augment crop"),
+        (["--label-smoothing", 0.1], "--label-smoothing 0.0", "--label-smoothing 0.1"),
+        (["--beta1", 0.5], "--beta1 0.9", "--beta1 0.5"),
+        (
+            ["--fast", "--lr", 0.003],
+            "--beta1 0.9 --beta2 0.999 --label-smoothing 0.0",
+            "--beta1 0.7 --beta2 0.9 --label-smoothing 0.1",
+        ),
         (["--model", "mnist_cnn_deep"], "--model mnist_cnn", "--model mnist_cnn_deep"),
         (["--dataset", "fashion-mnist"], "--dataset mnist", "--dataset fashion-mnist"),
         (["--batch-size", 64], "--batch-size 4", "--batch-size 64"),

@@ -18,6 +18,7 @@ from cnn_numba import device
 from cnn_numba.data import files as data_files
 from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
+from cnn_numba.train.recipes import FAST
 
 # Enough steps an epoch that nothing is to be warned of.
 STEPS = ("--batch-size", "4")
@@ -132,7 +133,7 @@ def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
 def test_a_second_training_in_a_folder_is_refused_in_a_line(run, little, tmp_path):
     with locked(tmp_path / "out"):
         code, out, err = run("train", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "out")
-    assert (code, out.count("\n"), err.count("\n")) == (1, 1, 1)
+    assert (code, out.count("\n"), err.count("\n")) == (1, 2, 1)
     assert err.startswith(
         f"cnn-numba: another training writes to {tmp_path / 'out'} (process {os.getpid()} on "
     )
@@ -142,7 +143,7 @@ def test_train_passes_its_options_on(run, little, tmp_path):
     code, _, _ = run(
         *("train", "--model", "mnist_cnn_deep", "--optimizer", "sgd", "--lr", "0.01", "--schedule", "cosine"),
         *("--seed", 5, "--batch-size", 50, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "here"),
-        *("--weight-decay", 0.125, "--augment", "crop"),
+        *("--weight-decay", 0.125, "--augment", "crop", "--label-smoothing", 0.25),
     )
     assert code == 0
     checkpoint = load_checkpoint(tmp_path / "here" / "checkpoint.npz")
@@ -157,6 +158,7 @@ def test_train_passes_its_options_on(run, little, tmp_path):
         "batch_size": 50,
         "weight_decay": 0.125,
         "augment": "crop",
+        "label_smoothing": 0.25,
     }
     assert expected.items() <= recipe.items()
 
@@ -166,6 +168,57 @@ def test_the_default_recipe_is_the_course_s(run, little, tmp_path):
     recipe = load_checkpoint(tmp_path / "runs" / "mnist_cnn" / "checkpoint.npz").progress["recipe"]
     expected = {"dataset": "mnist", "optimizer": "Adam", "lr": 3e-3, "schedule": "one-cycle"}
     assert (expected | {"epochs": 3, "batch_size": 64}).items() <= recipe.items()
+
+
+def test_a_training_names_its_recipe(run, fit, nothing_to_load):
+    calls = fit([{"test_accuracy": 1.0}])
+    _, out, _ = run("train")
+    main = "recipe: --epochs 3 --batch-size 64 --optimizer adam --lr 0.003 --schedule one-cycle"
+    assert out.splitlines()[1] == main
+    _, out, _ = run("train", "--optimizer", "sgd", "--label-smoothing", 0.05)
+    assert out.splitlines()[1] == main.replace("adam", "sgd") + " --label-smoothing 0.05"
+    assert calls["label_smoothing"] == 0.05
+    assert calls["arguments"][2].settings["momentum"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ([], {}),
+        (["--lr", 0.003, "--epochs", 3], {"lr": 0.003, "epochs": 3}),
+        (["--beta2", 0.95, "--label-smoothing", 0], {"beta2": 0.95, "label_smoothing": 0.0}),
+        (["--model", "mnist_cnn_deep", "--seed", 4], {"seed": 4}),
+    ],
+)
+def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load, given, changed):
+    """Also where the value given is the default of a training without `--fast`."""
+    calls = fit([{"test_accuracy": 1.0}])
+    code, out, _ = run("train", "--fast", *given)
+    assert code == 0
+    wanted = FAST | {"seed": 0} | changed
+    optimizer = calls["arguments"][2]
+    assert {name: calls[name] for name in ("epochs", "schedule", "label_smoothing", "augment", "seed")} == {
+        name: wanted[name] for name in ("epochs", "schedule", "label_smoothing", "augment", "seed")
+    }
+    settings = optimizer.settings | {"lr": optimizer.lr}
+    for name in ("lr", "beta1", "beta2", "weight_decay"):
+        assert settings[name] == wanted[name]
+    recipe = out.splitlines()[1]
+    assert recipe.startswith(f"recipe: --epochs {wanted['epochs']} --batch-size 64 --optimizer adam --lr ")
+    assert f"--beta1 0.7 --beta2 {wanted['beta2']} --schedule one-cycle" in recipe
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fast"], "'--fast': it is for adam, and the optimizer is sgd: leave one of the two out."),
+        (["--beta2", 0.9], "'--beta2': it is for adam, and the optimizer is sgd: leave one of the two out."),
+    ],
+)
+def test_what_only_adam_has_is_refused_with_sgd(run, fit, arguments, message):
+    calls = fit([{"test_accuracy": 1.0}])
+    code, _, err = run("train", "--optimizer", "sgd", *arguments)
+    assert (code, err, calls) == (2, f"cnn-numba: Invalid value for {message}\n", {})
 
 
 @pytest.mark.parametrize(

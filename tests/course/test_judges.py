@@ -92,6 +92,47 @@ def test_a_known_mistake_explains_all_that_failed():
     assert told("functions", "known_mistake", evidence(right)) is None
 
 
+def test_a_known_mistake_speaks_of_the_learners_own_arguments():
+    def attempt(values):
+        return values * values
+
+    exercise = Exercise("d", double.reference, double.cases, {"squared": ("`{x}` {{once}}.", np.square)})
+    given = evidence(trial(x * x), attempt=attempt, exercise=exercise)
+    assert told("functions", "known_mistake", given) == ("squared", "`values` {once}.")
+    stands_in = evidence(trial(x * x), attempt=StandIn(np.square), exercise=exercise)
+    assert told("functions", "known_mistake", stands_in) == ("squared", "`x` {once}.")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "names"),
+    [
+        (lambda b, a: a, ["b", "a"]),
+        (lambda b: b, ["a", "b"]),  # two arguments of one name would be one
+        (lambda c, *rest: c, ["c", "b"]),
+        (lambda c, d, e=1: c, ["c", "d"]),
+        (print, ["a", "b"]),
+    ],
+)
+def test_names_are_the_learners_where_they_are_known(attempt, names):
+    exercise = Exercise("two", lambda a, b: a + b, lambda rng: [(1, 2)])
+    given = Evidence(exercise, attempt, exercise.trials(attempt))
+    assert list(given.named(given.trials[0].case)) == names
+
+
+def test_no_verdict_says_where_an_object_lies():
+    class Foreign:
+        def __str__(self):
+            return repr(self)
+
+    def attempt(x):
+        raise TypeError(Foreign())
+
+    exercise = Exercise("d", lambda x: 2, lambda rng: [(Foreign(),)])
+    text = str(exercise(attempt))
+    assert "Foreign object>" in text
+    assert "0x" not in text
+
+
 def test_whole_numbers_of_small_types():
     wide = Exercise("d", lambda x: 2 * np.int64(x), double.cases)
     mistake, text = told("functions", "wrapping", evidence(attempt=lambda x: x + x, exercise=wide))
@@ -123,7 +164,7 @@ RESULT_CASES = [
     ("another_type", trial([1.0]), "type", "must be a NumPy array, and yours is of type `list`"),
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
     ("another_type", trial(x, expected=(x, x)), "type", "must be a tuple of 2"),
-    ("ignored_input", trial(x), "constant", "gives the same result whatever it is given"),
+    ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
     ("multiplied", trial(3 * x), "factor", "the right one times 1.5"),

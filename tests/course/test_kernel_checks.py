@@ -476,7 +476,7 @@ def reverse_by_way_of_the_output(x, out):
     out[i] = out[(i + TILE) % x.size]
 
 
-@diagnosed(total, "race between blocks", "meant to add to one, that takes `cuda.atomic`", "`out[0] = x[i]`")
+@diagnosed(total, "race between blocks", "meant to add to one, use `cuda.atomic`", "`out[0] = x[i]`")
 @cuda.jit
 def total_of_the_last_block(x, out):
     i = cuda.grid(1)
@@ -649,7 +649,7 @@ def scale_by_way_of_too_small_an_array(x, a, out):
     [
         (reverse, reverse_by_halves, "missing barrier", "does a thread write that should not", "is missing:"),
         (reverse, reverse_without_two_barriers, "missing barrier", "A barrier is missing", "syncwarp"),
-        (total, total_in_steps, "write-write race", "to one element, that takes `cuda.atomic`", "Write `"),
+        (total, total_in_steps, "write-write race", "to one element, use `cuda.atomic`", "Write `"),
         (scale, scale_into_the_first, "lost update", "Is the index wrong", "Write `"),
         (image, image_guards_with_the_axes_exchanged, "writes past the edge", "both axes", "is missing"),
         (
@@ -676,7 +676,7 @@ def test_a_verdict_has_the_names_of_the_kernels_own_arguments():
         "s",
         lambda x, a: a * x,
         vectors,
-        mistakes={"added": ("You have `x[i] + a`; write `a * x[i]`, by x.", lambda x, a: a + x)},
+        mistakes={"added": ("You have `{x}[i] + {a}`; write `{a} * {x}[i]`, by x.", lambda x, a: a + x)},
     )
 
     @cuda.jit
@@ -695,11 +695,11 @@ def test_a_verdict_has_the_names_of_the_kernels_own_arguments():
     def of_others_names(a, x, out):
         i = cuda.grid(1)
         if i < a.size:
-            out[i] = a[i] + x + 1
+            out[i] = a[i] + x
 
     assert exercise(adds).message == "You have `values[i] + factor`; write `factor * values[i]`, by x."
     assert "`values` of shape (5,), `factor` = 2.0" in str(exercise(forgets))
-    assert exercise(of_others_names).status == "wrong"
+    assert exercise(of_others_names).message == "You have `a[i] + x`; write `x * a[i]`, by x."
 
 
 def test_a_verdict_has_the_names_of_the_functions_own_arguments():

@@ -7,10 +7,10 @@ replaced in it, ``(old, new)``, or a list of replacements, which are made one af
     [("out[row, column] = total", ""), ("total +=", "out[row, column] =")]
 
 Where an exercise knows a mistake, its answers stand beside it, in `mistakes` of
-``cnn_course/chapters/TOPIC/exercises.py``; all others in ``WRONG`` of ``TOPIC/answers.py``, by exercise and
-by the mistake that the check must come to. An answer that is another program is a text, the lines behind the
-docstring; or a function in ``answers.py``, marked by `wrong`. Right answers that are not the solution,
-``RIGHT`` by exercise and name, are written alike.
+``cnn_course/chapters/TOPIC/exercises.py`` or ``exercises/EXERCISE.py``; all others in ``WRONG`` of
+``TOPIC/answers.py``, by exercise and by the mistake that the check must come to. An answer that is another
+program is a text, the lines behind the docstring; or a function in ``answers.py``, marked by `wrong`. Right
+answers that are not the solution, ``RIGHT`` by exercise and name, are written alike.
 
 What is replaced must occur exactly once, or as often as a third element says,
 ``("cuda.syncthreads()", "", 2)``, and only whole names count: ``lr * v`` is not found in ``lr * velocity``.

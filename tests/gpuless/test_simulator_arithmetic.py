@@ -34,7 +34,8 @@ from numba import (
 
 from gpuless import record, sanitize
 from gpuless.simulator import Launch, UnsupportedPython
-from gpuless.simulator.arithmetic import IntegerArray, Unsigned, as_dtype, cast, typed, typed_array
+from gpuless.simulator.arithmetic import Unsigned, as_dtype, cast, typed
+from gpuless.simulator.arrays import IntegerArray, typed_array
 from gpuless.simulator.intrinsics import GPU_MATH
 
 gpuless.select()

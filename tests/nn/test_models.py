@@ -302,6 +302,7 @@ INPUT_SHAPE = SHAPE | {TypeError: [5, *SHAPE[TypeError]]}
 FLAG = {TypeError: ["no", 1, None, NAN, -1, object()]}
 NUMBER = {TypeError: ["0.1", None, True, [0.1]], ValueError: [-0.1, NAN, INFINITY, -INFINITY, 10**400]}
 SHARE = NUMBER | {ValueError: [*NUMBER[ValueError], 1.5]}
+BELOW_1 = NUMBER | {ValueError: [*NUMBER[ValueError], 1]}
 BETAS = {
     TypeError: [0.9, "ab", None, (0.9,), (0.9, 0.99, 0.999), (0.9, "0.99"), (0.9, True)],
     ValueError: [(1.0, 0.9), (0.9, -0.1), (0.9, NAN)],
@@ -355,7 +356,7 @@ CONSTRUCTORS = [
     *((kind, {}, {"layers": LAYERS}) for kind in (Chain, Residual)),
     (
         *(CrossEntropyLoss, {"batch_size": 2, "classes": 3}),
-        {"batch_size": COUNT, "classes": COUNT, "device": DEVICE},
+        {"batch_size": COUNT, "classes": COUNT, "device": DEVICE, "label_smoothing": BELOW_1},
     ),
     (
         *(Sequential, {"layers": [Flatten()], "input_shape": (1, 2, 2)}),

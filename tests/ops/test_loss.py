@@ -13,6 +13,7 @@ from cnn_numba.ops.loss import checks, cpu, gpu, reference
 thorough = settings(deadline=None, derandomize=True, max_examples=40)
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 20))
 scales = st.sampled_from([1, 1, 30, 1e4])
+smoothings = st.sampled_from([0, 0, 0.1, 0.9])
 answer_shapes = st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple)
 small_shapes = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
 
@@ -31,33 +32,35 @@ def answers(shape):
     return random_float32(rng, *shape), random_float32(rng, *shape)
 
 
-def check_cross_entropy(ops, batch_size, classes, scale=1):
+def check_cross_entropy(ops, batch_size, classes, scale=1, smoothing=0.0):
     logits, labels = inputs(batch_size, classes, scale)
+    how = {"label_smoothing": smoothing}
     leaf = torch.from_numpy(logits).double().requires_grad_()
-    expected = functional.cross_entropy(leaf, torch.from_numpy(labels).long(), reduction="none")
+    expected = functional.cross_entropy(leaf, torch.from_numpy(labels).long(), reduction="none", **how)
     (gradient,) = torch.autograd.grad(expected.mean(), leaf)
     softmax = functional.softmax(leaf, dim=1).detach()
 
-    losses, probabilities = ops.cross_entropy_forward(logits, labels)
+    losses, probabilities = ops.cross_entropy_forward(logits, labels, **how)
     assert_close(losses, expected.detach())
     assert_close(probabilities, softmax)
-    assert_close(ops.cross_entropy_backward(probabilities, labels), gradient)
-    losses, grad_logits = ops.cross_entropy_forward_backward(logits, labels)
+    assert_close(ops.cross_entropy_backward(probabilities, labels, **how), gradient)
+    losses, grad_logits = ops.cross_entropy_forward_backward(logits, labels, **how)
     assert_close(losses, expected.detach())
     assert_close(grad_logits, gradient)
 
     losses, probabilities, grad_logits = poisoned(batch_size), poisoned(logits.shape), poisoned(logits.shape)
-    received = ops.cross_entropy_forward(logits, labels, losses=losses, probabilities=probabilities)
+    received = ops.cross_entropy_forward(logits, labels, losses=losses, probabilities=probabilities, **how)
     assert received[0] is losses
     assert received[1] is probabilities
-    assert ops.cross_entropy_backward(probabilities, labels, grad_logits=grad_logits) is grad_logits
+    assert ops.cross_entropy_backward(probabilities, labels, grad_logits=grad_logits, **how) is grad_logits
     assert_close(losses, expected.detach())
     assert_close(probabilities, softmax)
     # p - 1 loses the digits of a small 1 - p; dividing by N comes after.
     np.testing.assert_allclose(grad_logits, gradient, rtol=3e-5, atol=3e-7 / batch_size)
 
     losses, grad_logits = poisoned(batch_size), poisoned(logits.shape)
-    received = ops.cross_entropy_forward_backward(logits, labels, losses=losses, grad_logits=grad_logits)
+    outputs = {"losses": losses, "grad_logits": grad_logits}
+    received = ops.cross_entropy_forward_backward(logits, labels, **outputs, **how)
     assert received[0] is losses
     assert received[1] is grad_logits
     assert_close(losses, expected.detach())
@@ -71,15 +74,16 @@ def test_backends_have_the_same_functions():
 
 @backends("loss")
 @thorough
-@given(size=sizes, scale=scales)
-def test_cross_entropy_against_torch(ops, size, scale):
-    check_cross_entropy(ops, *size, scale)
+@given(size=sizes, scale=scales, smoothing=smoothings)
+def test_cross_entropy_against_torch(ops, size, scale, smoothing):
+    check_cross_entropy(ops, *size, scale, smoothing)
 
 
 @backends("loss", gpu=True)
+@pytest.mark.parametrize("smoothing", [0, 0.1])
 @pytest.mark.parametrize("size", FIXED_SIZES, ids=str)
-def test_cross_entropy_against_torch_at_sizes_that_break_kernels(ops, size):
-    check_cross_entropy(ops, *size)
+def test_cross_entropy_against_torch_at_sizes_that_break_kernels(ops, size, smoothing):
+    check_cross_entropy(ops, *size, smoothing=smoothing)
 
 
 @backends("loss", gpu=True)

@@ -8,7 +8,7 @@ import pytest
 
 from cnn_numba.ops.backends import Operations, backend
 
-CORE = {"activation", "conv", "dense", "gather", "loss", "pool", "update"}
+CORE = {"activation", "conv", "dense", "fused", "gather", "loss", "pool", "update"}
 
 
 def test_what_is_added_is_imported_when_it_is_asked_for_once():

@@ -18,7 +18,7 @@ FLAGS = "causal", "training", "nesterov", "relu", "flip", "transpose_a", "transp
 WRONG = {
     **dict.fromkeys(FLAGS, NO_FLAG),
     **dict.fromkeys(("lr", "eps", "weight_decay", "momentum"), (*NOT_A_NUMBER, -1, True)),
-    **dict.fromkeys(("beta1", "beta2"), (*NOT_A_NUMBER, -1, 1.0, True)),
+    **dict.fromkeys(("beta1", "beta2", "label_smoothing"), (*NOT_A_NUMBER, -1, 1.0, True)),
     "growth": (*NOT_A_NUMBER, 1, True),
     "backoff": (*NOT_A_NUMBER, 0, 1, True),
     **dict.fromkeys(("step", "interval"), (*NO_COUNT, None, 0)),

@@ -30,7 +30,7 @@ ENTRY = dict.fromkeys(HISTORY_KEYS, 0.5) | {"epoch": 1, "seconds": 2.0}
 def a_run(lines=None, out=None, resume=False, epochs=3, workers=ALONE):
     """Return a training of five steps an epoch, before its first step."""
     model = small_net()
-    plan = Plan(epochs, "constant", 0, "none", True, out, resume)
+    plan = Plan(epochs, "constant", 0, "none", 0.0, True, out, resume)
     log = None if lines is None else lines.append
     return Run(model, stripes(), Adam(model, lr=1e-2), plan, workers, None, Untimed(), log)
 

@@ -67,24 +67,16 @@ causal_softmax_kernel = KernelExercise(
         "no mask": (
             "Every query sees all keys. Query `i` may see the keys up to its own place: `j <= i`.",
             lambda scores: _softmax(scores, np.ones_like(_seen(scores))),
-            [
-                ("range(1, i + 1)", "range(1, scores.shape[1])"),
-                ("in range(i + 1)", "in range(scores.shape[1])"),
-                ("if j <= i", "if True"),
-            ],
+            [("1, i + 1", "1, scores.shape[1]"), ("(i + 1)", "(scores.shape[1])"), ("j <= i", "True")],
         ),
         "masked afterwards": (
-            "The weights of the future are 0, and yet the others know of it: they add up to less than 1, as "
-            "the sum you divide by has the future in it. Add up what is seen, `j <= i`.",
+            "The future has weight 0, but it is still in the sum that you divide by, so the other weights "
+            "add up to less than 1. Add up only what the query may see, `j <= i`.",
             _zeroed_afterwards,
-            [
-                ("range(1, i + 1)", "range(1, scores.shape[1])"),
-                ("in range(i + 1)", "in range(scores.shape[1])"),
-            ],
+            [("(1, i + 1)", "(1, scores.shape[1])"), ("in range(i + 1)", "in range(scores.shape[1])")],
         ),
         "scores of zero": (
-            "A score of 0 is no mask: its weight is `exp(0 - largest)`. What is not to be seen has the "
-            "weight 0, which is what a score of minus infinity gives.",
+            "A score of 0 is not a mask: its weight is `exp(0 - largest)`. Set the weight itself to 0.",
             _zero_scores,
             [
                 ("range(1, i + 1)", "range(1, scores.shape[1])"),
@@ -103,15 +95,10 @@ causal_softmax_kernel = KernelExercise(
         "itself not seen": (
             "A query does not see its own key: the loop ends one too early. `range(i + 1)` has `i` in it.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=-1)),
-            [
-                ("largest = scores[i, 0]", "largest = float32(-math.inf)"),
-                ("range(1, i + 1)", "range(i)"),
-                ("in range(i + 1)", "in range(i)"),
-                ("j <= i", "j < i"),
-            ],
+            [("scores[i, 0]", "float32(-math.inf)"), ("1, i + 1", "i"), ("(i + 1)", "(i)"), ("<=", "<")],
         ),
         "one too many": (
-            "A query sees the key after its own: what is to be predicted is in what it is predicted from.",
+            "A query sees the key after its own, which holds what the network is to predict.",
             lambda scores: _softmax(scores, np.tril(np.ones(scores.shape, bool), k=1)),
             [
                 ("range(1, i + 1)", "range(1, min(i + 2, scores.shape[1]))"),
@@ -180,12 +167,13 @@ def _parts(rng):
 
 
 def _with_state(change):
-    """Return a mistake's function, given all that there is."""
+    """Return a mistake's function, given new sum and average from the old, values, factor and weights."""
 
     def function(largest, total, average, scores, values):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             new = max(largest, scores.max())
-            return change(largest, total, average, scores, values, new, np.exp(largest - new))
+            factor, weights = np.exp(largest - new), np.exp(scores - new)
+            return new, *change(total, average, values, factor, weights)
 
     return function
 
@@ -197,39 +185,23 @@ online_step = Exercise(
     properties=(avoids("attention_forward", "softmax", "logsumexp"),),
     mistakes={
         "not rescaled": (
-            "Right until a larger score comes along. What was added up before is relative to the old largest "
-            "score: multiply it by `exp(largest - new)`.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
-            ),
+            "Right until a larger score arrives: then multiply the old sums by `exp({largest} - new)`.",
+            _with_state(lambda t, a, v, f, w: (t + w.sum(), a + w @ v)),
             ("factor = np.exp(largest - new)", "factor = 1"),
         ),
         "average not rescaled": (
-            "The sum is right. The average, too, is relative to the old largest score, and is to be "
-            "multiplied by the same factor.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), a + np.exp(s - new) @ v)
-            ),
+            "The sum is right. The average is relative to the old largest score too: rescale it as well.",
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), a + w @ v)),
             ("factor * average", "average"),
         ),
         "sum not rescaled": (
-            "The average is right. The sum, too, is relative to the old largest score, and is to be "
-            "multiplied by the same factor.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, t + np.exp(s - new).sum(), f * a + np.exp(s - new) @ v)
-            ),
+            "The average is right. The sum is relative to the old largest score too: rescale it as well.",
+            _with_state(lambda t, a, v, f, w: (t + w.sum(), f * a + w @ v)),
             ("factor * total", "total"),
         ),
         "factor upside down": (
-            "Your factor is `exp(new - largest)`, the reciprocal. If a larger score comes along, the old "
-            "weights become smaller, so the factor is at most 1.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (
-                    new,
-                    t / f + np.exp(s - new).sum(),
-                    a / f + np.exp(s - new) @ v,
-                )
-            ),
+            "Your factor is the reciprocal: a larger score makes the old weights smaller, never larger.",
+            _with_state(lambda t, a, v, f, w: (t / f + w.sum(), a / f + w @ v)),
             ("np.exp(largest - new)", "np.exp(new - largest)"),
         ),
         "largest of the new ones": (
@@ -242,35 +214,23 @@ online_step = Exercise(
             ("max(largest, scores.max())", "scores.max()"),
         ),
         "new weights by the old largest": (
-            "The new weights are relative to the old largest score, the sums to the new one. Take `new` in "
-            "both.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - m).sum(), f * a + np.exp(s - m) @ v)
-            ),
+            "Your new weights are relative to the old largest score. Use `new` for them, as for the sums.",
+            _with_state(lambda t, a, v, f, w: (f * t + (w / f).sum(), f * a + w / f @ v)),
             ("np.exp(scores - new)", "np.exp(scores - largest)"),
         ),
         "divided already": (
-            "You divide the average by the sum at each step. Then the next step would have to multiply by it "
-            "again: divide once, at the end.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (
-                    new,
-                    f * t + np.exp(s - new).sum(),
-                    (f * a + np.exp(s - new) @ v) / (f * t + np.exp(s - new).sum()),
-                )
-            ),
+            "You divide by the sum at each step, which the next step would undo. Divide once, at the end.",
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), (f * a + w @ v) / (f * t + w.sum()))),
             ("return new, total, average", "return new, total, average / total"),
         ),
         "values not weighted": (
-            "The values are added as they are. Each counts with its weight: `weights @ values`.",
-            _with_state(
-                lambda m, t, a, s, v, new, f: (new, f * t + np.exp(s - new).sum(), f * a + v.sum(axis=0))
-            ),
+            "The values are added as they are. Each counts with its weight: `weights @ {values}`.",
+            _with_state(lambda t, a, v, f, w: (f * t + w.sum(), f * a + v.sum(axis=0))),
             ("weights @ values", "values.sum(axis=0)"),
         ),
         "earlier keys forgotten": (
             "Sum and average have only the new keys in them: those before are lost.",
-            _with_state(lambda m, t, a, s, v, new, f: (new, np.exp(s - new).sum(), np.exp(s - new) @ v)),
+            _with_state(lambda t, a, v, f, w: (w.sum(), w @ v)),
             [("factor * total + ", ""), ("factor * average + ", "")],
         ),
     },
@@ -370,13 +330,12 @@ tiled_attention_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "not scaled": (
-            "The scores are not divided by the root of the number of features. `dot` does not do it: "
-            "multiply by `SCALE`.",
+            "The scores are not divided by the root of the number of features: multiply them by `SCALE`.",
             _unscaled,
             ("SCALE * dot", "dot"),
         ),
         "first tile only": (
-            f"Only the first {TILE} keys count: go on, tile by tile, to `k.shape[0]`.",
+            f"Only the first {TILE} keys count: go on, tile by tile, to `{{k}}.shape[0]`.",
             _of_keys(slice(TILE)),
             ("range(0, k.shape[0], TILE)", "range(0, 1, TILE)"),
         ),
@@ -391,18 +350,14 @@ tiled_attention_kernel = KernelExercise(
         ),
         "zeros take part": (
             "The rows of zeros that fill the last tile up take part: their score is 0, and `exp` of that is "
-            "no small weight. Go through the keys that there are: `min(TILE, k.shape[0] - first)`.",
+            "no small weight. Go through the keys that there are: `min(TILE, {k}.shape[0] - first)`.",
             _padded,
             ("range(min(TILE, k.shape[0] - first))", "range(TILE)"),
         ),
         "not rescaled": (
-            "When a larger score comes along, sum and average are still relative to the old one. Multiply "
-            "both by `exp(largest - new)`.",
+            "When a larger score arrives, multiply the old sum and average by `exp(largest - new)`.",
             _not_rescaled,
-            [
-                ("total = total * factor + weight", "total += weight"),
-                ("average[d] * factor + ", "average[d] + "),
-            ],
+            [("total = total * factor + weight", "total += weight"), ("[d] * factor + ", "[d] + ")],
         ),
         "average not rescaled": (
             "The sum follows the largest score; the average does not. Multiply it by the same factor.",
@@ -415,9 +370,8 @@ tiled_attention_kernel = KernelExercise(
             ("total = total * factor + weight", "total += weight"),
         ),
         "largest from 0": (
-            "Right, until all scores of a query are far below 0: what you subtract is larger than all of "
-            "them, every weight becomes 0, and 0 / 0 is NaN. Begin the search for the largest with minus "
-            "infinity.",
+            "Right, until all scores of a query are far below 0: you subtract more than any of them, every "
+            "weight becomes 0, and 0 / 0 is NaN. Start the search for the largest from minus infinity.",
             _from,
             ("float32(-math.inf)", "float32(0)"),
         ),
@@ -438,8 +392,7 @@ tiled_attention_kernel = KernelExercise(
             ("v_tile[j, d]", "k_tile[j, d]"),
         ),
         "last tile only": (
-            "What the tiles before the last have added is lost: set sum and average to 0 once, before the "
-            "loop.",
+            "Only the last tile counts: set sum and average to 0 once, before the loop.",
             lambda q, k, v: _of_keys(slice((len(k) - 1) // TILE * TILE, None))(q, k, v),
             (
                 "    copy_rows(k, first, k_tile)",
@@ -478,32 +431,27 @@ softmax_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "average left out": (
-            "You multiply each gradient by its weight. A score moves the other weights of its row too: take "
-            "the average away first.",
+            "Subtract the average before you multiply by the weight: a score moves the other weights too.",
             lambda w, g: w * g,
             (" - average)", ")"),
         ),
         "plain mean": (
-            "The average is one weighted by the weights: each gradient counts as much as its key is looked "
-            "at.",
+            "You take the plain mean of the gradients. The average here is weighted by the weights.",
             lambda w, g: w * (g - g.mean(axis=1, keepdims=True)),
             ("weights[i, j] * grad_weights[i, j]", "grad_weights[i, j] / float32(weights.shape[1])"),
         ),
         "plain sum": (
-            "You take the sum of the gradients away. Each counts with its weight, and the weights add up to "
-            "1.",
+            "You subtract the plain sum of the gradients. Multiply each by its weight before you add.",
             lambda w, g: w * (g - g.sum(axis=1, keepdims=True)),
             ("average += weights[i, j] * grad_weights[i, j]", "average += grad_weights[i, j]"),
         ),
         "weight left out": (
-            "The difference from the average is still to be multiplied by the weight: a key that is hardly "
-            "looked at hardly matters.",
+            "Multiply the difference from the average by the weight: a small weight has a small effect.",
             lambda w, g: g - (w * g).sum(axis=1, keepdims=True),
             ("= weights[i, j] * (", "= ("),
         ),
         "own term only": (
-            "That is the derivative of each weight by its own score, `w * (1 - w)`, as if the others of its "
-            "row stood still.",
+            "`w * (1 - w)` is only the effect of a score on its own weight. It moves the others, too.",
             lambda w, g: g * w * (1 - w),
             ("(grad_weights[i, j] - average)", "grad_weights[i, j] * (float32(1) - weights[i, j])"),
         ),

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.chapters.backprop_by_hand.gradient_bugs import BUGS, PATIENTS
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids, case
+from cnn_course.engine.checks.mimics import one_hot
 from cnn_numba.ops.conv.reference import conv2d_backward_weight
 from cnn_numba.ops.loss.reference import cross_entropy_forward_backward
 
@@ -37,12 +38,9 @@ linear_backward = Exercise(
     mistakes={
         "mean over the batch": (
             "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
-            "divided by already, in `grad_output`: here the samples are added up.",
+            "divided by already, in `{grad_output}`: here the samples are added up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
-            [
-                ("grad_output.T @ x", "grad_output.T @ x / len(x)"),
-                ("grad_output.sum(axis=0)", "grad_output.sum(axis=0) / len(x)"),
-            ],
+            [(".T @ x", ".T @ x / len(x)"), (".sum(axis=0)", ".sum(axis=0) / len(x)")],
         ),
         "bias mean": (
             "`grad_bias` is the mean over the samples; their sum is right.",
@@ -50,8 +48,7 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output.mean(axis=0)"),
         ),
         "bias not summed": (
-            "`grad_bias` has a row for each sample. The bias is added to every one of them, so it gets the "
-            "gradient of all: a sum over the batch.",
+            "`grad_bias` has a row for each sample. Every sample uses the bias: sum over the batch.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g)),
             ("grad_output.sum(axis=0)", "grad_output"),
         ),
@@ -61,18 +58,18 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
         ),
         "weight gradient transposed": (
-            "`grad_weight` is transposed: it has the shape of `weight`, the outputs first.",
+            "`grad_weight` is transposed: it has the shape of `{weight}`, the outputs first.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw.T, gb)),
             ("grad_output.T @ x", "x.T @ grad_output"),
         ),
         "weight transposed": (
-            "For `grad_input` you multiply by `weight.T`, as the forward pass does. Going back, the sum is "
-            "over the outputs `o`: `grad_output @ weight`.",
+            "`{weight}.T` belongs to the forward pass. Here sum over the outputs: `{grad_output} @ "
+            "{weight}`.",
             _with(lambda g, x, w, gi, gw, gb: (g @ w.T, gw, gb)),
             ("grad_output @ weight", "grad_output @ weight.T"),
         ),
         "other order": (
-            "The three are there, in another order: `grad_input`, `grad_weight`, `grad_bias` is asked for.",
+            "Return the three in this order: `grad_input`, `grad_weight`, `grad_bias`.",
             _with(lambda g, x, w, gi, gw, gb: (gw, gb, gi)),
             (
                 "grad_output @ weight, grad_output.T @ x, grad_output.sum(axis=0)",
@@ -80,8 +77,7 @@ linear_backward = Exercise(
             ),
         ),
         "ones sent back": (
-            "Your `grad_weight` and `grad_bias` are those of a loss that just adds up all outputs: what "
-            "comes from above, `grad_output`, takes no part.",
+            "Your `grad_weight` and `grad_bias` treat `{grad_output}` as ones: multiply by it.",
             _with(
                 lambda g, x, w, gi, gw, gb: (gi, np.ones_like(g).T @ x, np.full(g.shape[1], float(len(g))))
             ),
@@ -143,17 +139,12 @@ conv_backward_weight = Exercise(
     properties=(avoids("conv2d_backward_weight", "conv2d_weight"),),
     mistakes={
         "stride ignored": (
-            "Right for stride 1 alone. Output `oh` looks at pixel `stride * oh + kh`: the pixels that one "
-            "weight meets are `stride` apart.",
+            "Right for stride 1 only. Output `oh` looks at pixel `{stride} * oh + kh`.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, 1, padding),
-            [
-                ("slice(kh, kh + stride * out_h, stride)", "slice(kh, kh + out_h)"),
-                ("slice(kw, kw + stride * out_w, stride)", "slice(kw, kw + out_w)"),
-            ],
+            [("kh + stride * out_h, stride", "kh + out_h"), ("kw + stride * out_w, stride", "kw + out_w")],
         ),
         "padding left out": (
-            "Right without padding alone. The forward pass saw the images with zeros around them, and so "
-            "must the backward pass: `np.pad` first.",
+            "Right without padding only. The forward pass padded with zeros: use `np.pad` here too.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
             ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)"),
         ),
@@ -166,10 +157,7 @@ conv_backward_weight = Exercise(
         "mean over the batch": (
             "You divide by the number of images. The loss has done so already: here they are added up.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
-            (
-                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                'np.einsum("nohw,nihw->noi", grad_output, pixels).mean(axis=0)',
-            ),
+            ('"nohw,nihw->oi", grad_output, pixels', '"nohw,nihw->noi", grad_output, pixels).mean(axis=0'),
         ),
         "last image only": (
             "Only the last image counts: `=` overwrites the sum where `+=` adds to it.",
@@ -179,16 +167,7 @@ conv_backward_weight = Exercise(
         "channels exchanged": (
             "The two channel axes are exchanged: a filter is `(out_channels, in_channels, kh, kw)`.",
             lambda *args: _backward_weight(*args).swapaxes(0, 1),
-            [
-                (
-                    "np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))",
-                    "np.zeros((x.shape[1], grad_output.shape[1], *kernel_size))",
-                ),
-                (
-                    'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                    'np.einsum("nohw,nihw->io", grad_output, pixels)',
-                ),
-            ],
+            [("grad_output.shape[1], x.shape", "x.shape[1], grad_output.shape"), ('->oi",', '->io",')],
         ),
         "averaged": (
             "You divide by the number of outputs of an image; the gradients are added up.",
@@ -200,15 +179,11 @@ conv_backward_weight = Exercise(
             ),
         ),
         "input channels summed": (
-            "All input channels have got the same gradient, that of their sum. Each has weights of its own: "
-            "keep the index `i`.",
+            "All input channels get the same gradient, the sum of theirs: keep the index `i`.",
             lambda g, x, *rest: _backward_weight(
                 g, np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape), *rest
             ),
-            (
-                'np.einsum("nohw,nihw->oi", grad_output, pixels)',
-                'np.einsum("nohw,nihw->o", grad_output, pixels)[:, None]',
-            ),
+            ('("nohw,nihw->oi", grad_output, pixels)', '("nohw,nihw->o", grad_output, pixels)[:, None]'),
         ),
         "sides exchanged": (
             "You have exchanged `kh` and `kw`: the first counts rows and comes first in `grad_weight`.",
@@ -242,10 +217,6 @@ def _right(logits, labels):
     return cross_entropy_forward_backward(logits, labels.astype(np.int32))[1]
 
 
-def _one_hot(logits, labels):
-    return np.eye(logits.shape[1])[labels]
-
-
 def _stable_softmax(logits, axis):
     exponentials = np.exp(logits - logits.max(axis=axis, keepdims=True))
     return exponentials / exponentials.sum(axis=axis, keepdims=True)
@@ -270,14 +241,13 @@ cross_entropy_gradient = Exercise(
     properties=(avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy"),),
     mistakes={
         "sum over the batch": (
-            "This is the gradient of the losses' sum. The loss is their mean over the batch: divide by the "
-            "number of samples.",
+            "This is the gradient of the summed losses. The loss is their mean: divide by the batch size.",
             lambda logits, labels: _right(logits, labels) * len(labels),
             ("gradient / len(labels)", "gradient"),
         ),
         "label left out": (
             "The softmax alone is what every class pays. The 1 of the right class has to be taken away.",
-            lambda logits, labels: _right(logits, labels) + _one_hot(logits, labels) / len(labels),
+            lambda logits, labels: _right(logits, labels) + one_hot(logits, labels) / len(labels),
             ("gradient[np.arange(len(labels)), labels] -= 1", ""),
         ),
         "divided by all": (
@@ -288,45 +258,40 @@ cross_entropy_gradient = Exercise(
         "overflow": (
             "Right, until a score is large: `np.exp(800)` is infinite, and infinite divided by infinite is "
             "NaN. Take the row's largest score away from all of them first; the softmax stays the same.",
-            lambda logits, labels: (_softmax(logits) - _one_hot(logits, labels)) / len(labels),
+            lambda logits, labels: (_softmax(logits) - one_hot(logits, labels)) / len(labels),
             ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),
         "largest of the batch": (
-            "Right, until one sample's scores lie far below another's: you take the largest score of the "
-            "whole batch away, and then all exponentials of a row may be 0. Each row has a largest of its "
-            "own: `max(axis=1, keepdims=True)`.",
-            lambda logits, labels: (_softmax(logits - logits.max()) - _one_hot(logits, labels)) / len(labels),
+            "Right, until the scores of one sample lie far below those of another: if you subtract the "
+            "largest score of the batch, all exponentials of a row may be 0. Use the largest of each row: "
+            "`max(axis=1, keepdims=True)`.",
+            lambda logits, labels: (_softmax(logits - logits.max()) - one_hot(logits, labels)) / len(labels),
             ("logits.max(axis=1, keepdims=True)", "logits.max()"),
         ),
         "largest of each column": (
-            "You take the largest of each column away, which is another number for each class, and changes "
-            "the softmax. It is each row's largest that may go: `axis=1`.",
+            "You subtract the largest of each column, which changes the softmax. Use each row's: `axis=1`.",
             lambda logits, labels: (
-                (_softmax(logits - logits.max(axis=0)) - _one_hot(logits, labels)) / len(labels)
+                (_softmax(logits - logits.max(axis=0)) - one_hot(logits, labels)) / len(labels)
             ),
             ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"),
         ),
         "down the columns": (
-            "Your softmax runs down the columns, over the samples. A sample's probabilities add up to 1: "
-            "`axis=1`.",
-            lambda logits, labels: (_stable_softmax(logits, 0) - _one_hot(logits, labels)) / len(labels),
+            "Your softmax runs over the samples. The probabilities of one sample add up to 1: `axis=1`.",
+            lambda logits, labels: (_stable_softmax(logits, 0) - one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=0", 2),
         ),
         "over the whole array": (
-            "You divide by the sum of all exponentials of the batch. Each sample has its own: `axis=1` and "
-            "`keepdims=True`.",
-            lambda logits, labels: (_stable_softmax(logits, None) - _one_hot(logits, labels)) / len(labels),
+            "You divide by one sum for the whole batch. Each sample has its own: `axis=1`, `keepdims=True`.",
+            lambda logits, labels: (_stable_softmax(logits, None) - one_hot(logits, labels)) / len(labels),
             ("axis=1", "axis=None", 2),
         ),
         "whole columns": (
-            "`gradient[:, labels]` are whole columns, all samples of each label. One entry of each row is "
-            "meant: `gradient[np.arange(n), labels]`.",
+            "`gradient[:, {labels}]` takes whole columns. Take one entry a row: `[np.arange(n), {labels}]`.",
             _whole_columns,
             ("gradient[np.arange(len(labels)), labels]", "gradient[:, labels]"),
         ),
         "of the probability": (
-            "This is the derivative of -log(p) with respect to the probability p, -1/p at the label. The "
-            "gradient is asked for one step further back, with respect to the logits.",
+            "-1/p is the derivative with respect to the probability. Go one step further, to the logits.",
             _of_the_probability,
             (
                 "gradient[np.arange(len(labels)), labels] -= 1",
@@ -367,7 +332,7 @@ def _named(attempt, patient):
         return answer
     if not isinstance(answer, str):
         given = f"a value of type `{type(answer).__name__}`"
-        raise Wrong("not a name", f"For patient {patient} a name is asked for, a string; yours is {given}.")
+        raise Wrong("not a name", f"Give a name, a string, for patient {patient}; yours is {given}.")
     if answer not in BUGS:
         names = ", ".join(f"`{name}`" for name in BUGS)
         raise Wrong("unknown name", f"`{answer}` is not in the list. The names are: {names}.")

@@ -1,7 +1,7 @@
 """A backward pass with a bug in it: the patients of notebook 07, whose reader finds out what they have.
 
 One small network, convolution, ReLU, max pooling, dense layer and cross-entropy, and its gradients written
-out step by step (`gradients`). A bug replaces a single step, as somebody might have written it.
+out step by step (`gradients`). A bug replaces a single step with a plausible wrong one.
 """
 
 from typing import NamedTuple

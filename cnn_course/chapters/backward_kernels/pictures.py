@@ -129,7 +129,7 @@ def _gathered(stride, pixel, size=7):
 
 
 def _letters(ax, letters, title):
-    """Draw a grid of letters, the rows of the filter in colours of their own."""
+    """Draw a grid of letters, each row of the filter in its colour."""
     rows = {letter: row for row, line in enumerate(_LETTERS) for letter in line}
     shades = np.array([[_WEIGHTS[rows[x]] if x else (1, 1, 1) for x in line] for line in letters])
     ax.imshow(shades, interpolation="nearest")

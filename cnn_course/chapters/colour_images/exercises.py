@@ -23,10 +23,6 @@ def _arenas(rng):
         yield launch(device.blocks(size + 1, THREADS), THREADS, *arrays, *settings)
 
 
-def _first_block(result, before):
-    return tuple(np.append(new[:THREADS], old[THREADS:]) for new, old in zip(result, before, strict=True))
-
-
 decayed_step_kernel = KernelExercise(
     "decayed_step_kernel",
     reference=decayed_step,
@@ -34,19 +30,17 @@ decayed_step_kernel = KernelExercise(
     float32=True,
     mistakes={
         "decay left out": (
-            "Nothing pulls the parameters towards 0: add `weight_decay * parameters[i]` to the gradient.",
+            "Nothing pulls the parameters towards 0: add `{weight_decay} * {parameters}[i]` to the gradient.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, m, 0),
             (" + weight_decay * parameters[i]", ""),
         ),
         "decay pushes away": (
-            "Your decay has the wrong sign: it drives every parameter away from 0. It is added to the "
-            "gradient, and the step goes against that.",
+            "Your decay pushes the parameters away from 0: *add* it to the gradient.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, m, -wd),
             ("+ weight_decay", "- weight_decay"),
         ),
         "decay beside the velocity": (
-            "You pull the parameter by itself, past the velocity. Some optimisers do (AdamW); here the pull "
-            "is a part of the gradient, and gathers momentum as that does.",
+            "You decay past the velocity, as AdamW does. Here the decay is a part of the gradient.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * p), m * v + g),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
@@ -54,21 +48,17 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "decay of the velocity": (
-            "`weight_decay` multiplies the velocity. It belongs to the parameter, which is to shrink.",
+            "`{weight_decay}` multiplies the velocity. It belongs to the parameter, which is to shrink.",
             lambda p, g, v, lr, m, wd: (p - lr * (m * v + g + wd * v), m * v + g + wd * v),
             ("weight_decay * parameters[i]", "weight_decay * velocity[i]"),
         ),
         "decay without the rate": (
-            "You shrink the parameter by `weight_decay`, whatever the learning rate is. Add "
-            "`weight_decay * parameters[i]` to the gradient instead.",
+            "Your decay ignores the rate. Add `{weight_decay} * {parameters}[i]` to the gradient instead.",
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g), m * v + g),
             lambda p, g, v, lr, m, wd: (p - wd * p - lr * (m * v + g + wd * p), m * v + g + wd * p),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
-                (
-                    "parameters[i] -= lr * velocity[i]",
-                    "parameters[i] -= lr * velocity[i] + weight_decay * parameters[i]",
-                ),
+                ("[i] -= lr * velocity[i]", "[i] -= lr * velocity[i] + weight_decay * parameters[i]"),
             ],
         ),
         "rate in the decay": (
@@ -77,31 +67,23 @@ decayed_step_kernel = KernelExercise(
             ("weight_decay * parameters[i]", "lr * weight_decay * parameters[i]"),
         ),
         "decay of the new parameter": (
-            "Your pull is that of the parameter after the step. It is a part of the gradient, which is there "
-            "before.",
+            "You take the decay of the new parameter. Take that of the old one, and add it to the gradient.",
             lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - lr * wd), m * v + g),
             lambda p, g, v, lr, m, wd: ((p - lr * (m * v + g)) * (1 - wd), m * v + g),
             [
                 ("gradients[i] + weight_decay * parameters[i]", "gradients[i]"),
-                (
-                    "parameters[i] -= lr * velocity[i]",
-                    "parameters[i] -= lr * velocity[i]\nparameters[i] *= float32(1) - lr * weight_decay",
-                ),
+                ("= lr * velocity[i]", "= lr * velocity[i]\nparameters[i] *= float32(1) - lr * weight_decay"),
             ],
         ),
         "gradient dampened": (
-            "You take a share `1 - momentum` of the gradient. Here all of it counts.",
+            "You take a share `1 - {momentum}` of the gradient. Here all of it counts.",
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, (1 - m) * wd),
             lambda p, g, v, lr, m, wd: decayed_step(p, (1 - m) * g, v, lr, m, wd),
             ("+ gradient", "+ (float32(1) - momentum) * gradient"),
         ),
         "momentum twice": (
-            "You step by the gradient and the momentum of the new velocity, as Nesterov's method does. Here "
-            "it is `lr * velocity[i]`.",
-            lambda p, g, v, lr, m, wd: (
-                p - lr * (g + wd * p + m * (m * v + g + wd * p)),
-                m * v + g + wd * p,
-            ),
+            "You use the momentum twice, as Nesterov's method does. Here step by `{lr} * {velocity}[i]`.",
+            lambda p, g, v, lr, m, wd: (p - lr * (g + wd * p + m * (m * v + g + wd * p)), m * v + g + wd * p),
             ("lr * velocity[i]", "lr * (gradient + momentum * velocity[i])"),
         ),
         "only the sign": (
@@ -113,7 +95,7 @@ decayed_step_kernel = KernelExercise(
             ),
         ),
         "momentum left out": (
-            "The old velocity has no part in the new one: a share `momentum` of it remains.",
+            "The old velocity has no part in the new one: a share `{momentum}` of it remains.",
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, 0, wd),
             ("momentum * velocity[i] + gradient", "gradient"),
         ),
@@ -129,8 +111,7 @@ decayed_step_kernel = KernelExercise(
             ],
         ),
         "rate in the velocity": (
-            "The learning rate is in your velocity. Here it multiplies the whole velocity, when the "
-            "parameter moves: a change of the rate then counts at once.",
+            "The rate is in your velocity. Multiply by it when the parameter moves.",
             lambda p, g, v, lr, m, wd: (p - (m * v + lr * (g + wd * p)), m * v + lr * (g + wd * p)),
             [("+ gradient", "+ lr * gradient"), ("lr * velocity[i]", "velocity[i]")],
         ),
@@ -140,14 +121,9 @@ decayed_step_kernel = KernelExercise(
             ("parameters[i] -=", "parameters[i] +="),
         ),
         "velocity not stored": (
-            "The parameters are right, and `velocity` is what it was: the next step needs the new one.",
+            "The parameters are right, and `{velocity}` is what it was: the next step needs the new one.",
             lambda p, g, v, lr, m, wd: (decayed_step(p, g, v, lr, m, wd)[0], v),
             [("velocity[i] = momentum", "speed = momentum"), ("lr * velocity[i]", "lr * speed")],
-        ),
-        "first block only": (
-            f"Elements from {THREADS} on stay as they were: `cuda.grid(1)` counts over all blocks.",
-            lambda p, g, v, lr, m, wd: _first_block(decayed_step(p, g, v, lr, m, wd), (p, v)),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -259,74 +235,57 @@ crop_and_flip_kernel = KernelExercise(
     once=True,
     mistakes={
         "never mirrored": (
-            "No image is mirrored: `places[i, 2]` is 1 for those that are to be.",
+            "No image is mirrored: `{places}[i, 2]` is 1 for those that are to be.",
             _with_places(_never_mirror),
             ("if places[i, 2] == 1:", "if places[i, 2] == 2:"),
         ),
         "always mirrored": (
-            "Every image is mirrored: only those with `places[i, 2] == 1` are.",
+            "Every image is mirrored: only those with `{places}[i, 2] == 1` are.",
             _with_places(_always_mirror),
             ("if places[i, 2] == 1:", "if places[i, 2] < 2:"),
         ),
         "mirrored first": (
-            "You mirror the image and cut then. The other way round is meant: the window is taken from "
-            "`places`, and *its* columns are reversed.",
+            "You mirror before you cut. First cut the window at `{places}`, then reverse *its* columns.",
             _with_places(_mirror_first),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - column"),
         ),
         "mirrored one too far": (
-            "Where an image is mirrored, it is moved by one column. The columns go from 0 to "
-            "`out.shape[3] - 1`: the mirror of `w` is `out.shape[3] - 1 - w`.",
+            "Mirrored images are moved by one column: the mirror of `w` is `out.shape[3] - 1 - w`.",
             _with_places(_mirror_one_off),
             ("out.shape[3] - 1 - w", "out.shape[3] - w"),
         ),
         "mirrored without moving": (
-            "The mirrored images are not moved sideways: `places[i, 1]` counts there, too.",
+            "The mirrored images are not moved sideways: `{places}[i, 1]` counts there, too.",
             _with_places(_mirror_about_the_image),
             ("column = out.shape[3] - 1 - w + places[i, 1] - padding", "column = out.shape[3] - 1 - w"),
         ),
         "padding left out": (
-            "Your windows begin `padding` rows and columns too late. `places` counts from the corner of the "
-            "margin: take `padding` away.",
+            "Your windows begin too late: `{places}` counts from the margin. Subtract `{padding}`.",
             _with_places(_without_padding),
-            [
-                ("+ places[i, 0] - padding", "+ places[i, 0]"),
-                ("+ places[i, 1] - padding", "+ places[i, 1]", 2),
-            ],
+            [("places[i, 0] - padding", "places[i, 0]"), ("places[i, 1] - padding", "places[i, 1]", 2)],
         ),
         "upside down": (
             "You reverse the rows. A mirror exchanges left and right: the columns.",
             _upside_down,
-            (
-                "column = out.shape[3] - 1 - w + places[i, 1] - padding",
-                "row = out.shape[2] - 1 - h + places[i, 0] - padding",
-            ),
+            ("column = out.shape[3] - 1 - w + places[i, 1] -", "row = out.shape[2] - 1 - h + places[i, 0] -"),
         ),
         "moved the other way": (
-            "The images move the wrong way. The window begins at row `places[i, 0]` of the plane with its "
-            "margin, which is row `places[i, 0] - padding` of the image.",
+            "The images move the wrong way: begin at row `{places}[i, 0] - {padding}` of the image.",
             _with_places(_turn_round),
-            [
-                ("h + places[i, 0] - padding", "h - places[i, 0] + padding"),
-                ("+ places[i, 1] - padding", "- places[i, 1] + padding", 2),
-            ],
+            [("h + places[i, 0] -", "h - places[i, 0] +"), ("+ places[i, 1] -", "- places[i, 1] +", 2)],
         ),
         "row and column exchanged": (
-            "Row and column are exchanged: `places[i, 0]` is the row at which the window begins.",
+            "Row and column are exchanged: `{places}[i, 0]` is the row at which the window begins.",
             _with_places(_exchange),
-            [
-                ("places[i, 0]", "places[i, 3 - 3]"),
-                ("places[i, 1]", "places[i, 0]", 2),
-                ("places[i, 3 - 3]", "places[i, 1]"),
-            ],
+            [("[i, 0]", "[i, 3 - 3]"), ("[i, 1]", "[i, 0]", 2), ("[i, 3 - 3]", "[i, 1]")],
         ),
         "without moving": (
-            "The images stay where they are: add what `places` says, less `padding`.",
+            "The images stay where they are: add what `{places}` says, less `{padding}`.",
             _with_places(lambda places, padding: places[:, :2].fill(padding)),
             [("+ places[i, 0] - padding", ""), ("+ places[i, 1] - padding", "", 2)],
         ),
         "first images": (
-            "You take the first images of the set. Image `i` of the batch is number `indices[i]` of the set.",
+            "You take the first images of the set. Image `i` of the batch is number `{indices}[i]`.",
             lambda images, indices, places, padding: _cut(images[: len(indices)], places, padding),
             ("images[indices[i], ", "images[i, "),
         ),
@@ -342,10 +301,7 @@ crop_and_flip_kernel = KernelExercise(
         "wrapped round": (
             "What leaves the image on one side comes in on the other. It is black outside: 0.",
             lambda images, indices, places, padding: _cut(images[indices], places, padding, "wrap"),
-            (
-                "inside = 0 <= row < out.shape[2] and 0 <= column < out.shape[3]",
-                "inside = True\nrow, column = row % out.shape[2], column % out.shape[3]",
-            ),
+            ("0 <= row < out.shape[2] and 0 <= column <", "True\nrow, column = row % out.shape[2], column %"),
         ),
         "first channel only": (
             "Only channel 0 is written. A thread has all channels of its pixel to do.",
@@ -410,17 +366,17 @@ folded_convolution_kernel = KernelExercise(
             ("math.sqrt(variance[oc] + eps)", "(variance[oc] + eps)"),
         ),
         "without eps": (
-            "`eps` is missing: it is added to the variance, under the root.",
+            "`{eps}` is missing: it is added to the variance, under the root.",
             _folded(scale=lambda gamma, variance, eps: gamma / np.sqrt(variance)),
             ("variance[oc] + eps", "variance[oc]"),
         ),
         "eps behind the root": (
-            "`eps` is added to the variance, under the root; you add it to the root.",
+            "`{eps}` is added to the variance, under the root; you add it to the root.",
             _folded(scale=lambda gamma, variance, eps: gamma / (np.sqrt(variance) + eps)),
             ("math.sqrt(variance[oc] + eps)", "(math.sqrt(variance[oc]) + eps)"),
         ),
         "gamma left out": (
-            "The scale lacks `gamma`, the factor that was learned.",
+            "The scale lacks `{gamma}`, the factor that was learned.",
             _folded(scale=lambda gamma, variance, eps: 1 / np.sqrt(variance + eps)),
             ("gamma[oc] /", "float32(1) /"),
         ),
@@ -440,7 +396,7 @@ folded_convolution_kernel = KernelExercise(
             ("bias[oc] - mean[oc]", "bias[oc] + mean[oc]"),
         ),
         "old bias left out": (
-            "The convolution has a bias of its own, which goes through the normalisation as well.",
+            "The convolution has a bias too, which goes through the normalisation as well.",
             _folded(bias=lambda b, mean, s, beta: beta - mean * s),
             ("(bias[oc] - mean[oc])", "-mean[oc]"),
         ),
@@ -455,12 +411,12 @@ folded_convolution_kernel = KernelExercise(
             ("(bias[oc] - mean[oc]) * scale", "bias[oc] * scale - mean[oc]"),
         ),
         "beta left out": (
-            "`beta`, the shift that was learned, is missing from the bias.",
+            "`{beta}`, the shift that was learned, is missing from the bias.",
             _folded(bias=lambda b, mean, s, beta: (b - mean) * s),
             (" + beta[oc]", ""),
         ),
         "beta scaled": (
-            "`beta` is added last, after the scale.",
+            "`{beta}` is added last, after the scale.",
             _folded(bias=lambda b, mean, s, beta: (b - mean + beta) * s),
             ("(bias[oc] - mean[oc]) * scale + beta[oc]", "(bias[oc] - mean[oc] + beta[oc]) * scale"),
         ),

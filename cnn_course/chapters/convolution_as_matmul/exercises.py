@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from cnn_course.chapters.dense_is_matmul.exercises import TILE, product, with_stale_tail, within
+from cnn_course.chapters.dense_is_matmul.exercises import TILE, product, with_stale_tail
 from cnn_course.engine.checks.contest import Contest
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
+from cnn_course.engine.checks.mimics import within
 from cnn_numba import device
 from cnn_numba.ops.conv import gpu, reference
 
@@ -49,36 +50,33 @@ split_kernel = KernelExercise(
     once=True,
     mistakes={
         "whole sum in each part": (
-            "Every part has all the products. Part `part` begins with product `part * depth`, and has "
-            "`depth` of them.",
+            "Every part has all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
             _in_parts(lambda part, depth, length: (0, length)),
             ("range(first, last)", "range(a.shape[1])"),
         ),
         "first part everywhere": (
-            "All parts have the first `depth` products: the loop has to begin at `part * depth`.",
+            "All parts have the first `{depth}` products: the loop has to begin at `part * {depth}`.",
             _in_parts(lambda part, depth, length: (0, depth)),
             ("first = part * depth", "first = 0"),
         ),
         "from the beginning": (
-            "Each part begins with the first product, so the early ones are added up several times: part "
-            "`part` begins at `part * depth`.",
+            "Each part begins with the first product. Part `part` begins at `part * {depth}`.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
         ),
         "to the end": (
-            "Each part goes on to the end of the sum, so the late products are added up several times: it "
-            "ends before `(part + 1) * depth`.",
+            "Each part goes on to the end of the sum. It must end before `(part + 1) * {depth}`.",
             _in_parts(lambda part, depth, length: (part * depth, length)),
             ("range(first, last)", "range(first, a.shape[1])"),
         ),
         "one short": (
-            "The last product of each part is missing: `range(a, b)` ends at `b - 1` by itself.",
+            "The last product of each part is missing: `range({a}, {b})` ends at `{b} - 1` by itself.",
             _in_parts(lambda part, depth, length: (part * depth, min((part + 1) * depth, length) - 1)),
             ("range(first, last)", "range(first, last - 1)"),
         ),
         "every so many": (
             "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
-            "but a tile holds neighbours. Give each part `depth` products in a row.",
+            "but a tile holds neighbours. Give each part `{depth}` products in a row.",
             _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
             ("range(first, last)", "range(part, a.shape[1], parts.shape[0])"),
         ),
@@ -146,50 +144,32 @@ im2col_kernel = KernelExercise(
     once=True,
     mistakes={
         "channel last": (
-            "Your rows count the channel fastest. A row of weights has the taps of channel 0 first, then "
-            "those of channel 1: `row // kernel_size**2` is the channel.",
+            "Your channel counts fastest. It counts slowest: `row // {kernel_size}**2` is the channel.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
-            (
-                "channel, tap = row // kernel_size**2, row % kernel_size**2",
-                "channel, tap = row % image.shape[0], row // image.shape[0]",
-            ),
+            ("row // kernel_size**2, row % kernel_size**2", "row % image.shape[0], row // image.shape[0]"),
         ),
         "taps exchanged": (
-            "Row and column of the tap change places: within a window, as in an image, the column counts "
-            "fastest.",
+            "Row and column of the tap are exchanged: the column counts fastest.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
-            [
-                ("column // out_width + tap // kernel_size", "column // out_width + tap % kernel_size"),
-                ("column % out_width + tap % kernel_size", "column % out_width + tap // kernel_size"),
-            ],
+            [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "You walk down the output's columns. Positions count along its rows: `column // out_width` is "
-            "the row of the position.",
+            "Positions count along the rows of the output: `column // out_width` is the row.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
-            [
-                ("image.shape[2]", "image.shape[1]"),
-                ("h = column // out_width", "h = column % out_width"),
-                ("w = column % out_width", "w = column // out_width"),
-            ],
+            [("shape[2]", "shape[1]"), ("h = column //", "h = column %"), ("w = column %", "w = column //")],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has "
-            "`width - kernel_size + 1` positions in a row.",
+            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
             _divided_by_the_image,
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
         "flipped": (
-            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
-            "upper left pixel.",
+            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
-            [
-                ("tap // kernel_size", "kernel_size - 1 - tap // kernel_size"),
-                ("tap % kernel_size", "kernel_size - 1 - tap % kernel_size"),
-            ],
+            [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
         "first channel only": (
-            "All your rows come from channel 0: the channel is `row // kernel_size**2`.",
+            "All your rows come from channel 0: the channel is `row // {kernel_size}**2`.",
             lambda image, kernel_size: np.tile(
                 _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
             ),
@@ -213,7 +193,7 @@ def _multiplied(multiply, columns=columns_of):
 
 
 def _copied_by_threads_with_results(weight, columns):
-    """Multiply, with zeros for the pixels that a thread without a result of its own would have copied."""
+    """Multiply, with zeros for the pixels that a thread without a result would have copied."""
     first = np.arange(len(weight))[:, None] // TILE * TILE
     copied = first + np.arange(weight.shape[1]) % TILE < len(weight)
     return product(weight * copied, columns)
@@ -260,19 +240,15 @@ conv_implicit_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "tail not zeroed": (
-            "Where the matrix ends within a tile, your tile keeps what was in it before, or a pixel that "
-            "belongs to nothing. A thread without a number to copy has to write a zero.",
+            "Past the end of the matrix your tile keeps old numbers. Write a zero where there is none.",
             _multiplied(with_stale_tail),
             ("c_tile[y, x] = float32(0)", ""),
         ),
         "copies for itself only": (
-            "A thread that has no result copies zeros. But others need what it should have copied: whether "
-            "there is a pixel depends on `start + y` and `position`, not on `oc`.",
+            "A thread without a result copies zeros, but others need what it should have copied: copy "
+            "wherever `start + y` and `position` lie inside, whatever `oc` is.",
             _multiplied(_copied_by_threads_with_results),
-            (
-                "and position < out.shape[1]:\n    channel",
-                "and position < out.shape[1] and oc < out.shape[0]:\n    channel",
-            ),
+            ("< out.shape[1]:\n    channel", "< out.shape[1] and oc < out.shape[0]:\n    channel"),
         ),
         "first tile only": (
             "Every step copies the pixels of the first: the row of the matrix is `start + y`.",
@@ -280,14 +256,12 @@ conv_implicit_kernel = KernelExercise(
             [("if start + y <", "if y <"), ("(start + y)", "y", 2)],
         ),
         "row of x": (
-            "The tile's row is the thread's `y`, and you copy the pixel of row `start + x`; the matrix has "
-            "it in row `start + y`. Only the weights' tile has `k` along `x`.",
+            "Your thread copies row `start + x`. Its row of the tile is `y`: copy row `start + y`.",
             _multiplied(_with_the_row_of_x),
             ("start + y", "start + x", 3),
         ),
         "channel last": (
-            "You take the channel for what counts fastest. A row of weights has the taps of channel 0 first, "
-            "then those of channel 1: `k // kernel_size**2` is the channel.",
+            "Your channel counts fastest. It counts slowest: `k // {kernel_size}**2` is the channel.",
             _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
             (
                 "(start + y) // kernel_size**2, (start + y) % kernel_size**2",
@@ -295,27 +269,17 @@ conv_implicit_kernel = KernelExercise(
             ),
         ),
         "taps exchanged": (
-            "Row and column of the tap change places: within a window, as in an image, the column counts "
-            "fastest.",
+            "Row and column of the tap are exchanged: the column counts fastest.",
             _multiplied(product, _rearranged_columns((0, 4, 3, 1, 2))),
-            [
-                ("position // out_width + tap // kernel_size", "position // out_width + tap % kernel_size"),
-                ("position % out_width + tap % kernel_size", "position % out_width + tap // kernel_size"),
-            ],
+            [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "You walk down the output's columns. Positions count along its rows: `position // out_width` is "
-            "the row.",
+            "Positions count along the rows of the output: `position // out_width` is the row.",
             _multiplied(product, _rearranged_columns((0, 3, 4, 2, 1))),
-            [
-                ("image.shape[2]", "image.shape[1]"),
-                ("h = position // out_width", "h = position % out_width"),
-                ("w = position % out_width", "w = position // out_width"),
-            ],
+            [("[2]", "[1]"), ("h = position //", "h = position %"), ("w = position %", "w = position //")],
         ),
         "divided by the image's width": (
-            "You divide the position by the width of the image. The output is narrower: it has "
-            "`width - kernel_size + 1` positions in a row.",
+            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
             _multiplied(product, _divided_by_the_image),
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
@@ -325,15 +289,11 @@ conv_implicit_kernel = KernelExercise(
             [(" + tap // kernel_size", ""), (" + tap % kernel_size", "")],
         ),
         "flipped": (
-            "Your windows come out turned round, as for the mathematician's convolution: tap (0, 0) is the "
-            "upper left pixel.",
+            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
             _multiplied(
                 product, lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1])
             ),
-            [
-                ("tap // kernel_size", "kernel_size - 1 - tap // kernel_size"),
-                ("tap % kernel_size", "kernel_size - 1 - tap % kernel_size"),
-            ],
+            [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
     },
 )

@@ -66,12 +66,12 @@ def _only_last_product(image, kernel):
 
 
 _FLIPPED = (
-    "Your filter is flipped: `kernel[0, 0]` meets the window's last pixel and not its first. That is the "
+    "Your filter is flipped: `{kernel}[0, 0]` meets the window's last pixel and not its first. That is the "
     "mathematician's convolution; here the kernel stays as it is."
 )
 
 _SIDES_EXCHANGED = (
-    "You have exchanged `kh` and `kw`: `kernel.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
+    "You have exchanged `kh` and `kw`: `{kernel}.shape` is `(kh, kw)`, the height first; `m` counts to `kh` "
     "and `n` to `kw`. Only a square kernel survives the exchange."
 )
 _IMAGES_DTYPE = (
@@ -89,14 +89,11 @@ conv_by_hand = Exercise(
             _FLIPPED,
             lambda image, kernel: conv_cpu(image, kernel, flip=True),
             ("kernel[m, n]", "kernel[kh - 1 - m, kw - 1 - n]"),
-            [
-                ("def conv_by_hand", "@njit\ndef conv_by_hand"),
-                ("image[i + m, j + n]", "image[i + kh - 1 - m, j + kw - 1 - n]"),
-            ],
+            [("def", "@njit\ndef"), ("[i + m, j + n]", "[i + kh - 1 - m, j + kw - 1 - n]")],
         ),
         "same size": (
-            "You return as many outputs as the image has pixels, which is what the article's docstring "
-            "promises. Its loops give the valid region alone: the windows that lie wholly on the image.",
+            "You return as many outputs as the image has pixels, as the article's docstring promises. Its "
+            "loops give only the valid region: the windows that lie wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="same"),
             (
                 "kh, kw = kernel.shape",
@@ -105,8 +102,7 @@ conv_by_hand = Exercise(
             ),
         ),
         "zeros left over": (
-            "The numbers are right, but they stand in the corner of an array of the image's size. The "
-            "output is smaller: count the positions of the window along each axis.",
+            "The numbers are right, in the corner of too large an array: count the window's positions.",
             _placed,
             [
                 ("np.zeros((image.shape[0] - kh + 1, image.shape[1] - kw + 1))", "np.zeros(image.shape)"),
@@ -128,19 +124,17 @@ conv_by_hand = Exercise(
             """,
         ),
         "one short": (
-            "The last row and the last column are missing: a window of `kh` rows has `h - kh + 1` positions "
-            "on `h` rows, not `h - kh`.",
+            "The last row and column are missing: a window of `kh` rows fits `h - kh + 1` times into `h`.",
             lambda image, kernel: conv_cpu(image, kernel)[:-1, :-1],
             (" + 1", "", 2),
         ),
         "last product only": (
-            "Each output is its window's last product alone: does `=` overwrite the sum where `+=` would add "
-            "to it, or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             _only_last_product,
             ("out[i, j] +=", "out[i, j] ="),
         ),
         "kernel transposed": (
-            "You read `kernel[n, m]` where `kernel[m, n]` is meant: `m` counts rows, `n` columns.",
+            "You read `{kernel}[n, m]` where `{kernel}[m, n]` is meant: `m` counts rows, `n` columns.",
             _mirrored_indices,
             ("kernel[m, n]", "kernel[n, m]"),
         ),
@@ -163,13 +157,12 @@ conv_by_hand = Exercise(
             ],
         ),
         "averaged": (
-            "You divide by the number of entries in the kernel. That is an average; here the products are "
-            "summed.",
+            "You divide by the number of entries of the kernel. Sum the products; do not average them.",
             lambda image, kernel: conv_cpu(image, kernel) / kernel.size,
             ("kernel[m, n]", "kernel[m, n] / kernel.size"),
         ),
         "window not moved": (
-            "Every output is that of the first window: `i` and `j` must take part in the index into `image`.",
+            "Every output is that of the first window: use `i` and `j` in the index into `{image}`.",
             lambda image, kernel: np.full_like(conv_cpu(image, kernel), conv_cpu(image, kernel)[0, 0]),
             ("image[i + m, j + n]", "image[m, n]"),
         ),
@@ -213,8 +206,7 @@ convolve = Exercise(
             ("kernel[::-1, ::-1]", "np.rot90(kernel)"),
         ),
         "image flipped": (
-            "You flip the image. That leaves the numbers right and puts them in reverse order: flip the "
-            "kernel.",
+            "You flip the image, which puts the right numbers in reverse order: flip the kernel.",
             lambda image, kernel: conv_cpu(image[::-1, ::-1], kernel),
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(np.flip(image), kernel)"),
         ),
@@ -224,8 +216,7 @@ convolve = Exercise(
             ("conv_cpu(image, kernel[::-1, ::-1])", "conv_cpu(image, kernel)[::-1, ::-1]"),
         ),
         "full": (
-            "The flip is right, but you return the full region; only windows wholly on the image are asked "
-            "for.",
+            "The flip is right, but you return the full region: keep the windows wholly on the image.",
             lambda image, kernel: conv_cpu(image, kernel, mode="full", flip=True),
             ("kernel[::-1, ::-1]", 'kernel[::-1, ::-1], mode="full"'),
         ),
@@ -260,14 +251,12 @@ conv_same = Exercise(
             ("np.pad(image, border)", "image"),
         ),
         "output padded": (
-            "The size is right, but you put the zeros around the result. Put them around the image: the "
-            "outputs near the edge then see the pixels that are there.",
+            "The size is right, but you pad the result. Pad the image, so that the edge sees its pixels.",
             _centred,
             ("conv_cpu(np.pad(image, border), kernel)", "np.pad(conv_cpu(image, kernel), border)"),
         ),
         "zeros left over": (
-            "The size is right, but the valid region stands in the corner and zeros fill the rest. Put the "
-            "zeros around the image, before the kernel slides over it.",
+            "The size is right, but the valid region fills only a corner. Pad the image before you slide.",
             _placed,
             (
                 "return conv_cpu(np.pad(image, border), kernel)",
@@ -277,32 +266,27 @@ conv_same = Exercise(
             ),
         ),
         "border too wide": (
-            "You add `k - 1` zeros on each side, which gives the full region. `k - 1` on both sides "
-            "together keep the size.",
+            "`k - 1` zeros on each side give the full region. Put `k - 1` on both sides *together*.",
             _padded(lambda k: (k - 1, k - 1)),
             ("((k - 1) // 2, k // 2)", "(k - 1, k - 1)"),
         ),
         "one too many": (
-            "Right for odd kernels, one row or column too many for even ones: `k // 2` zeros on both sides "
-            "make `k` in all, and `k - 1` are needed.",
+            "Right for odd kernels. For even ones, `k // 2` zeros on both sides are one more than `k - 1`.",
             _padded(lambda k: (k // 2, k // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, k // 2)"),
         ),
         "one too few": (
-            "Right for odd kernels, one row or column too few for even ones: `(k - 1) // 2` zeros on both "
-            "sides make `k - 2` in all, and `k - 1` are needed.",
+            "Right for odd kernels. For even ones, `(k - 1) // 2` zeros on both sides are one too few.",
             _padded(lambda k: ((k - 1) // 2, (k - 1) // 2)),
             ("((k - 1) // 2, k // 2)", "((k - 1) // 2, (k - 1) // 2)"),
         ),
         "even kernels off by one": (
-            "Right for odd kernels. For even ones the extra zero is on the wrong side: it belongs after the "
-            "image, below and to the right.",
+            "Right for odd kernels. For even ones, put the extra zero after the image: below and right.",
             _padded(lambda k: (k // 2, (k - 1) // 2)),
             ("((k - 1) // 2, k // 2)", "(k // 2, (k - 1) // 2)"),
         ),
         "axes exchanged": (
-            "The kernel's height must decide the zeros above and below, its width those left and right; you "
-            "have exchanged the two.",
+            "Height and width are exchanged: the kernel's height decides the zeros above and below.",
             lambda image, kernel: conv_cpu(np.pad(image, _same_borders(kernel.T)), kernel),
             ("np.pad(image, border)", "np.pad(image, border[::-1])"),
         ),
@@ -383,7 +367,7 @@ def _circular(signal, delay=None):
 
 
 def _tells_the_delay(attempt):
-    """Demand the delay in the message of its refusal, as a number of its own."""
+    """Demand the delay in the message of its refusal, as a separate number."""
     for delay in (40, -30):
         refusal = call(attempt, case(np.arange(5.0), delay))
         if not re.search(rf"(?<![\d.-]){delay}(?!\d)", str(refusal.error)):
@@ -404,8 +388,7 @@ autocorrelation = Exercise(
     mistakes={
         **_partly_repaired(),
         "normalised": (
-            "You divide by the value at lag 0. That is a common convention; here r[0] is the signal's "
-            "energy.",
+            "You divide by the value at lag 0, a common convention. Here r[0] is the energy of the signal.",
             lambda signal, delay=None: correlate_cpu(signal, delay) / (signal @ signal),
             ("full[n - 1 + delay :]", "full[n - 1 + delay :] / np.sum(signal**2)"),
         ),
@@ -440,7 +423,7 @@ autocorrelation = Exercise(
 
 
 def _by_fft(spectrum=np.conj, of_image=np.positive, size_given=True, crop=True, corner=(0, 0)):
-    """Return an FFT convolution that differs from the right one where told."""
+    """Return an FFT convolution that differs from the right one where its arguments say so."""
 
     def conv(image, kernel):
         product = of_image(fft.rfft2(image)) * spectrum(fft.rfft2(kernel, s=image.shape))
@@ -461,8 +444,7 @@ conv_fft = Exercise(
     properties=(avoids("conv_cpu", "correlate2d", "convolve2d", "fftconvolve", "oaconvolve", "correlate"),),
     mistakes={
         "flipped": (
-            "Your filter is flipped: a plain product of spectra is the mathematician's convolution. The "
-            "complex conjugate of the kernel's spectrum turns it round.",
+            "Your filter is flipped: take the complex conjugate of the kernel's spectrum.",
             _by_fft(np.positive, corner=(1, 1)),
             [
                 ("np.conj(fft.rfft2(kernel, s=image.shape))", "fft.rfft2(kernel, s=image.shape)"),
@@ -482,14 +464,10 @@ conv_fft = Exercise(
             "You return an output for every pixel. In the last `kh - 1` rows and `kw - 1` columns the "
             "kernel wraps round to the other side of the image: keep the valid region only.",
             _by_fft(crop=False),
-            (
-                "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
-                "wrapped",
-            ),
+            ("[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]", ""),
         ),
         "wrong corner": (
-            "You cut out the wrong part: with the conjugate, output (0, 0) is the first window's already, "
-            "and the outputs that wrap round are the last ones.",
+            "You cut out the wrong part: the first window is output (0, 0); the last outputs wrap round.",
             _by_fft(corner=(1, 1)),
             (
                 "wrapped[: image.shape[0] - kernel.shape[0] + 1, : image.shape[1] - kernel.shape[1] + 1]",
@@ -497,8 +475,7 @@ conv_fft = Exercise(
             ),
         ),
         "size not given": (
-            "Right for even widths, wrong for odd ones: from a half spectrum `irfft2` cannot tell whether "
-            "the width was odd. Give it `s=image.shape`.",
+            "Right for even widths only: `irfft2` assumes one. Give it `s={image}.shape`.",
             _by_fft(size_given=False),
             ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
         ),
@@ -511,8 +488,7 @@ conv_fft = Exercise(
             ),
         ),
         "magnitude": (
-            "You take the magnitude of the kernel's spectrum, which forgets where each entry stood; the "
-            "complex conjugate is meant.",
+            "You take the magnitude of the kernel's spectrum. Take its complex conjugate.",
             _by_fft(np.abs),
             ("np.conj", "np.abs"),
         ),

@@ -241,7 +241,7 @@ def echo_picture(received, scores, pulse=None, hidden=None, first=0) -> plots.Pi
     received, scores : ndarray
         What came in, and the correlation at each place of the window.
     pulse : ndarray, optional
-        What was sent; a row of its own.
+        What was sent, in its own row.
     hidden : int, optional
         Where the pulse begins in `received`, to be shaded.
     first : int

@@ -4,13 +4,14 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.mimics import looked_up, places
 from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
 from cnn_numba.ops.shapes import output_size
 from gpuless import access_map
 from gpuless.access import WARP, WRITE
 
 _FLIPPED = (
-    "Your filter runs backwards: an output adds up `weight[i, j]` times the pixel `i` rows below the "
+    "Your filter runs backwards: an output adds up `{weight}[i, j]` times the pixel `i` rows below the "
     "window's first and `j` columns to its right. No flip, as in notebook 01."
 )
 
@@ -73,15 +74,13 @@ conv_valid_kernel = KernelExercise(
             ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
         ),
         "last product only": (
-            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             _last_product,
             ("total +=", "total ="),
             ("total +=", "total = float32(0) +"),
         ),
         "last row only": (
-            "Each output adds up the products of the last row of the weights: is the sum set back to zero "
-            "for each row?",
+            "Only the last row of the weights counts: do you set the sum back to zero for each row?",
             _last_row,
             ("for i in range(weight.shape[0]):", "for i in range(weight.shape[0]):\n    total = float32(0)"),
         ),
@@ -91,21 +90,16 @@ conv_valid_kernel = KernelExercise(
             ("image[row + i, column + j]", "image[i, j]"),
         ),
         "one pixel only": (
-            "Every weight of yours meets the same pixel, `image[row, column]`: weight `[i, j]` belongs to "
-            "the pixel `i` rows below that one and `j` columns to its right.",
+            "All weights meet one pixel. Weight `[i, j]` meets that `i` rows below and `j` columns right.",
             lambda image, weight: (
                 weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
             ),
             ("image[row + i, column + j]", "image[row, column]"),
         ),
         "one weight short": (
-            "The last row and the last column of the weights are left out: `range(n)` ends before `n` by "
-            "itself.",
+            "The last row and column of the weights are missing: `range(n)` already ends before `n`.",
             lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
-            [
-                ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
-                ("range(weight.shape[1])", "range(weight.shape[1] - 1)"),
-            ],
+            [("(weight.shape[0])", "(weight.shape[0] - 1)"), ("(weight.shape[1])", "(weight.shape[1] - 1)")],
         ),
         "averaged": (
             "You divide by the number of weights; here the products are summed.",
@@ -160,23 +154,17 @@ conv_channels_kernel = KernelExercise(
         "bias added too often": (
             "The bias is added once for every input channel; each output gets it once.",
             lambda x, weight, bias: _conv(x, weight, len(x) * bias),
-            [
-                ("bias[oc]", "float32(0)"),
-                ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total += bias[oc]"),
-            ],
+            [("bias[oc]", "float32(0)"), ("range(x.shape[0]):", "range(x.shape[0]):\n    total += bias[oc]")],
         ),
         "bias in each product": (
             _BIAS_IN_PRODUCTS,
             lambda x, weight, bias: _conv(x, weight, weight[0].size * bias),
             lambda x, weight, bias: _conv(x, weight, (1 + weight[0].size) * bias),
-            [
-                ("total = bias[oc]", "total = float32(0)"),
-                ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
-            ],
+            [("= bias[oc]", "= float32(0)"), ("[ic, oh + kh, ow + kw]", "[ic, oh + kh, ow + kw] + bias[oc]")],
             ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
         ),
         "one bias for all": (
-            "All your output channels get the bias of channel 0: it is `bias[oc]`.",
+            "All your output channels get the bias of channel 0: it is `{bias}[oc]`.",
             lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
             ("bias[oc]", "bias[0]"),
         ),
@@ -239,35 +227,19 @@ def _bias_in_products(before):
     return convolve
 
 
-def _windows(at, outside=0, steps=lambda *steps: steps):
-    """Return a mistake's function: convolution with windows elsewhere.
+def _right_place(o, k, stride, padding):
+    return o * stride + k - padding
 
-    `at` says, for one axis, which pixel weight `k` meets in output `o`: ``at(o, k, stride, padding)``.
-    `outside` is what there is outside of the image, "edge" for the nearest pixel, "wrap" for the other end.
-    `steps` says which strides and paddings are taken for ``(stride_h, stride_w, padding_h, padding_w)``.
-    """
 
-    def convolve(x, weight, bias, stride_h, stride_w, padding_h, padding_w):
-        out_shape = _full(x, weight, bias, stride_h, stride_w, padding_h, padding_w).shape
-        taken = [int(step) for step in steps(stride_h, stride_w, padding_h, padding_w)]
-        places = [
-            at(np.arange(out_shape[axis])[:, None], np.arange(weight.shape[axis]), *step)
-            for axis, *step in zip((2, 3), taken[:2], taken[2:], strict=True)
-        ]
-        if outside == "wrap":
-            places = [place % size for place, size in zip(places, x.shape[2:], strict=True)]
-        h, w = (place.clip(0, size - 1) for place, size in zip(places, x.shape[2:], strict=True))
-        pixels = x[:, :, h][..., w]
-        if outside not in ("edge", "wrap"):
-            inside = (h == places[0])[:, :, None, None] & (w == places[1])
-            pixels = np.where(inside, pixels, outside)
+def _windows(at=_right_place, outside=0, order=(0, 1, 2, 3)):
+    """Return a mistake's function: convolution with windows at other `places`; see `looked_up`."""
+
+    def convolve(x, weight, bias, *steps):
+        out_shape = _full(x, weight, bias, *steps).shape
+        pixels = looked_up(x, places(at, out_shape[2:], weight.shape[2:], steps, order), outside)
         return np.einsum("nipkqj,oikj->nopq", pixels, weight) + bias[:, None, None]
 
     return convolve
-
-
-def _right_place(o, k, stride, padding):
-    return o * stride + k - padding
 
 
 def _without_first(x, weight, bias, *steps):
@@ -277,9 +249,12 @@ def _without_first(x, weight, bias, *steps):
 
 
 def _drop_windows(x, weight, bias, *steps):
-    result = _windows(_right_place, outside=np.nan)(x, weight, bias, *steps)
+    result = _windows(outside=np.nan)(x, weight, bias, *steps)
     return np.where(np.isnan(result), bias[:, None, None], result)
 
+
+# In the solution: the pixel that a weight meets.
+_ROW, _COLUMN = "oh * stride_h + kh - padding_h", "ow * stride_w + kw - padding_w"
 
 conv2d_kernel = KernelExercise(
     "conv2d_kernel",
@@ -289,69 +264,51 @@ conv2d_kernel = KernelExercise(
     once=True,
     mistakes={
         "stride ignored": (
-            "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * stride_h`.",
+            "Your window moves on by one pixel whatever the stride: output `oh` begins at `oh * {stride_h}`.",
             _windows(lambda o, k, stride, padding: o + k - padding),
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
         ),
         "padding ignored": (
-            "Your windows begin on the image's first pixel: with padding, the first one begins `padding_h` "
-            "rows above it and `padding_w` columns to its left.",
+            "You ignore the padding: the first window begins `{padding_h}` rows above the image.",
             _windows(lambda o, k, stride, padding: o * stride + k),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
-            "You add the padding where it is to be subtracted: the first window begins outside of the image, "
-            "above and to the left.",
+            "You add the padding. Subtract it: the first window begins above and left of the image.",
             _windows(lambda o, k, stride, padding: o * stride + k + padding),
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
         "padding times stride": (
-            "You subtract the padding before you multiply by the stride: it counts pixels, so subtract it "
-            "after.",
+            "You multiply the padding by the stride too. It counts pixels: subtract it afterwards.",
             _windows(lambda o, k, stride, padding: (o - padding) * stride + k),
-            [
-                ("oh * stride_h + kh - padding_h", "(oh - padding_h) * stride_h + kh"),
-                ("ow * stride_w + kw - padding_w", "(ow - padding_w) * stride_w + kw"),
-            ],
+            [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
         "stride between weights": (
-            "The stride spreads your weights out: it is the step from one *window* to the next, and belongs "
-            "to `oh` and `ow`.",
+            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
         "all times stride": (
             "You multiply by the stride when weight and padding are already in the sum: output `oh` begins "
-            "at `oh * stride_h`, and from there each weight is one pixel further.",
+            "at `oh * {stride_h}`, and from there each weight is one pixel further.",
             _windows(lambda o, k, stride, padding: (o + k - padding) * stride),
-            [
-                ("oh * stride_h + kh - padding_h", "(oh + kh - padding_h) * stride_h"),
-                ("ow * stride_w + kw - padding_w", "(ow + kw - padding_w) * stride_w"),
-            ],
+            [(_ROW, "(oh + kh - padding_h) * stride_h"), (_COLUMN, "(ow + kw - padding_w) * stride_w")],
         ),
         "first row left out": (
-            "The first row and the first column of the image count as outside: pixel 0 lies inside, so ask "
-            "for `0 <= h`.",
+            "You leave out the first row and column of the image. Pixel 0 lies inside: `0 <= h`.",
             _without_first,
             [("0 <= h", "0 < h"), ("0 <= w", "0 < w")],
         ),
         "edge repeated": (
             "Outside of the image you take the nearest pixel; there it counts as zero.",
-            _windows(_right_place, outside="edge"),
+            _windows(outside="edge"),
             [
-                (
-                    "oh * stride_h + kh - padding_h",
-                    "min(max(oh * stride_h + kh - padding_h, 0), x.shape[2] - 1)",
-                ),
-                (
-                    "ow * stride_w + kw - padding_w",
-                    "min(max(ow * stride_w + kw - padding_w, 0), x.shape[3] - 1)",
-                ),
+                (_ROW, f"min(max({_ROW}, 0), x.shape[2] - 1)"),
+                (_COLUMN, f"min(max({_COLUMN}, 0), x.shape[3] - 1)"),
             ],
         ),
         "windows dropped": (
-            "A window that hangs over the edge comes out without any product: leave out the pixels that lie "
-            "outside, and add up the others.",
+            "You drop windows that hang over the edge. Leave out only the pixels outside the image.",
             _drop_windows,
             (
                 "0 <= h < x.shape[2] and 0 <= w < x.shape[3]",
@@ -359,48 +316,42 @@ conv2d_kernel = KernelExercise(
             ),
         ),
         "h and w exchanged": (
-            "You have exchanged vertical and horizontal: `stride_h` and `padding_h` belong to rows, "
-            "`stride_w` and `padding_w` to columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, pw, ph)),
-            [
-                ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
-                ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),
-            ],
+            "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows.",
+            _windows(order=(1, 0, 3, 2)),
+            [(_ROW, "oh * stride_w + kh - padding_w"), (_COLUMN, "ow * stride_h + kw - padding_h")],
         ),
         "paddings exchanged": (
-            "You have exchanged the paddings: `padding_h` belongs to rows, `padding_w` to columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, ph)),
+            "You have exchanged the paddings: `{padding_h}` belongs to rows, `{padding_w}` to columns.",
+            _windows(order=(0, 1, 3, 2)),
             [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "strides exchanged": (
-            "You have exchanged the strides: `stride_h` belongs to rows, `stride_w` to columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sh, ph, pw)),
+            "You have exchanged the strides: `{stride_h}` belongs to rows, `{stride_w}` to columns.",
+            _windows(order=(1, 0, 2, 3)),
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "one stride for both": (
-            "You take the same stride for rows and columns: `stride_h` belongs to rows, `stride_w` to "
-            "columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sh, ph, pw)),
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sw, sw, ph, pw)),
+            "You use one stride for both axes: `{stride_h}` is that of rows, `{stride_w}` that of columns.",
+            _windows(order=(0, 0, 2, 3)),
+            _windows(order=(1, 1, 2, 3)),
             ("ow * stride_w", "ow * stride_h"),
         ),
         "one padding for both": (
-            "You take the same padding for rows and columns: `padding_h` belongs to rows, `padding_w` to "
-            "columns.",
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, ph, ph)),
-            _windows(_right_place, steps=lambda sh, sw, ph, pw: (sh, sw, pw, pw)),
+            "You use one padding for both axes: `{padding_h}` is for rows, `{padding_w}` for columns.",
+            _windows(order=(0, 1, 2, 2)),
+            _windows(order=(0, 1, 3, 3)),
             ("kh - padding_h", "kh - padding_w"),
         ),
         "wraps round": (
             "Outside of the image you take the pixels of its other end; there it counts as zero.",
-            _windows(_right_place, outside="wrap"),
+            _windows(outside="wrap"),
             [
                 ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),
                 ("x[n, ic, h, w]", "x[n, ic, h % x.shape[2], w % x.shape[3]]"),
             ],
         ),
         "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
             lambda x, *rest: _full(np.broadcast_to(x[:1], x.shape), *rest),
             ("x[n,", "x[0,"),
         ),
@@ -559,7 +510,7 @@ bias_relu_kernel = KernelExercise(
             ],
         ),
         "one bias for all": (
-            "All your channels get the bias of channel 0: it is `bias[c]`.",
+            "All your channels get the bias of channel 0: it is `{bias}[c]`.",
             lambda x, bias: np.maximum(x + bias[0], 0),
             ("bias[c]", "bias[0]"),
         ),
@@ -613,7 +564,7 @@ conv_nhwc_kernel = KernelExercise(
             ("weight[kh, kw, ic, oc]", "weight[weight.shape[0] - 1 - kh, weight.shape[1] - 1 - kw, ic, oc]"),
         ),
         "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `x` is `n`.",
+            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
             lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
             ("x[n,", "x[0,"),
         ),
@@ -633,8 +584,7 @@ conv_nhwc_kernel = KernelExercise(
             ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]"),
         ),
         "window does not slide": (
-            "The outputs of an image are all the first one: `oh` and `ow` must take part in the index of "
-            "`x`.",
+            "All outputs of an image are the first one: use `oh` and `ow` in the index of `{x}`.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
             ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),

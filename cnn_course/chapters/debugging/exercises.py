@@ -78,8 +78,7 @@ edges_kernel = KernelExercise(
     float32=True,
     mistakes={
         "zero outside": (
-            "You take a neighbour that does not exist for 0. Here the pixel itself stands in its place, or "
-            "every bright border would count as an edge.",
+            "You take a missing neighbour for 0, so bright borders look like edges: use the pixel itself.",
             lambda image: _edges(image, "constant"),
             (
                 "image[row, right] - image[row, left]",
@@ -88,8 +87,7 @@ edges_kernel = KernelExercise(
             ),
         ),
         "wraps round": (
-            "The left border still meets the right one. A neighbour that does not exist is replaced by the "
-            "pixel itself.",
+            "The left border still meets the right one. Replace a missing neighbour by the pixel itself.",
             lambda image: _edges(image, "wrap"),
             (
                 "right, left = min(column + 1, width - 1), max(column - 1, 0)",
@@ -100,14 +98,10 @@ edges_kernel = KernelExercise(
             "You set the first and the last column to 0. There, the pixel itself stands in for the neighbour "
             "that is missing: half the difference to the one neighbour that exists.",
             _without_border,
-            (
-                "abs(difference) * float32(0.5)",
-                "abs(difference) * float32(0.5) if 0 < column < width - 1 else float32(0)",
-            ),
+            ("* float32(0.5)", "* float32(0.5) if 0 < column < width - 1 else float32(0)"),
         ),
         "border not halved": (
-            "In the first and the last column you take the whole difference to the one neighbour. Half of it "
-            "is asked for, as everywhere.",
+            "In the first and last column you take the whole difference. Halve it, as everywhere.",
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),
@@ -171,21 +165,18 @@ block_max_kernel = KernelExercise(
     properties=(uses("shared", "syncthreads"), avoids("atomic")),
     mistakes={
         "zero in the tail": (
-            "Threads without an element put 0 into the race, and 0 wins where all elements are negative. "
-            "They need a number that never wins: `float32(-math.inf)`.",
+            "Threads without an element put in 0, which beats negative ones: use `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, 0).max(axis=1),
             ("float32(-math.inf)", "float32(0)"),
         ),
         "not small enough": (
-            "Threads without an element put -1 into the race, and -1 wins where all elements are smaller. "
-            "Only `float32(-math.inf)` never wins.",
+            "Threads without an element put in -1, which may win: use `float32(-math.inf)`.",
             lambda x: _rows_of_blocks(x, -1).max(axis=1),
             ("float32(-math.inf)", "float32(-1)"),
             ("-math.inf", "-1e9"),
         ),
         "borrowed elements": (
-            "Threads without an element take one from the beginning of `x`, which another block has to look "
-            "at. They need a number that never wins: `float32(-math.inf)`.",
+            "Threads without an element take another block's: use `float32(-math.inf)`.",
             _wrapped_maxima,
             ("x[i] if i < x.size else float32(-math.inf)", "x[i % x.size]"),
         ),
@@ -252,13 +243,12 @@ histogram_kernel = KernelExercise(
     properties=(uses("shared"), _counts_in_shared_memory),
     mistakes={
         "old counts lost": (
-            "What was in `bins` before is gone: the kernel is to add to it, so that it can be launched for "
-            "one batch after the other.",
+            "You overwrite what was in `{bins}`. Add to it, so that one batch after another can be counted.",
             lambda levels, bins: _counts(levels),
             ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),
         ),
         "bin 0 only": (
-            "Only bin 0 grows: each of the bins has to be carried over, by a thread of its own or in a loop.",
+            "Only bin 0 grows: carry over every bin, each by another thread or all in a loop.",
             lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
                 np.int32
             ),

@@ -10,7 +10,7 @@ READ, WRITE = plots.SKY, plots.ORANGE
 
 
 def error_picture(wanted, got, caption, alt) -> plots.Picture:
-    """Draw an image as it is wanted, as it was computed, and where the two differ.
+    """Draw an image as it should be, as it was computed, and where the two differ.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def outside_picture(height, width, block, guard) -> plots.Picture:
     block : int
         Blocks have `block` by `block` threads.
     guard : callable
-        Takes the rows and columns of all threads, and tells which of them pass.
+        Takes the rows and columns of all threads, returns which of them pass.
     """
     down, across = (-(-n // block) * block for n in (height, width))
     row, column = np.indices((down, across))
@@ -75,7 +75,7 @@ def outside_picture(height, width, block, guard) -> plots.Picture:
 
 
 def curves_picture(curves, caption, alt) -> plots.Picture:
-    """Draw signals over one another, each with a line of its own kind.
+    """Draw signals over one another, each with another kind of line.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output, uses
+from cnn_course.engine.checks.mimics import turned, within
 from cnn_numba import device
 from gpuless import access_map
 from gpuless.access import READ, WRITE
@@ -16,13 +17,6 @@ WIDE = 2 * TILE
 def product(a, b):
     """Return ``a @ b``, computed in float64."""
     return np.float64(a) @ b
-
-
-def within(array, *shape):
-    """Return an array of a larger shape, NaN where it ends: what lies past an edge is anything."""
-    padded = np.full(shape, np.nan)
-    padded[tuple(map(slice, array.shape))] = array
-    return padded
 
 
 def _in_tiles(matrix, side):
@@ -66,19 +60,17 @@ matmul_kernel = KernelExercise(
     once=True,
     mistakes={
         "b transposed": (
-            "You walk along a row of `b`, which multiplies with its transpose: column `n` of the result "
-            "takes column `n` of `b`, so it is `b[k, column]`.",
-            lambda a, b: a @ within(b, *[max(b.shape)] * 2)[: b.shape[1], : b.shape[0]].T,
+            "You walk along a row of `{b}`, as if it were transposed: use `{b}[k, column]`.",
+            lambda a, b: a @ turned(b),
             ("b[k, column]", "b[column, k]"),
         ),
         "a transposed": (
-            "You walk down a column of `a`, which multiplies its transpose: row `m` of the result takes row "
-            "`m` of `a`, so it is `a[row, k]`.",
-            lambda a, b: within(a, *[max(a.shape)] * 2)[: a.shape[1], : a.shape[0]].T @ b,
+            "You walk down a column of `{a}`, as if it were transposed: use `{a}[row, k]`.",
+            lambda a, b: turned(a) @ b,
             ("a[row, k]", "a[k, row]"),
         ),
         "wrong length": (
-            "Your sum has as many products as `a` has rows. It runs along a row of `a`, over `a.shape[1]`.",
+            "Your sum is as long as `{a}` is high. It runs along a row, over `{a}.shape[1]`.",
             lambda a, b: (
                 within(a, len(a), max(a.shape))[:, : len(a)]
                 @ within(b, max(len(a), len(b)), b.shape[1])[: len(a)]
@@ -91,8 +83,7 @@ matmul_kernel = KernelExercise(
             ("range(a.shape[1])", "range(a.shape[1] - 1)"),
         ),
         "last product only": (
-            "Each result is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each result is its last product: is it `=` for `+=`, or a sum set back to zero?",
             lambda a, b: product(a[:, -1:], b[-1:]),
             [("out[row, column] = total", ""), ("total +=", "out[row, column] =")],
         ),
@@ -121,7 +112,7 @@ def with_stale_tail(a, b):
 
 
 def _copied_by_threads_with_results(a, b):
-    """Multiply, with zeros for what a thread without a result of its own would have copied."""
+    """Multiply, with zeros for what a thread without a result would have copied."""
     rows, columns = np.indices((len(a), b.shape[1]))
     k = np.arange(a.shape[1])[:, None, None] % TILE
     in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
@@ -173,8 +164,7 @@ matmul_tiled_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(TILE)),
     mistakes={
         "tail not zeroed": (
-            "Where a matrix ends within a tile, your tile keeps what was in it before: the numbers of the "
-            "last step, or garbage in the first. A thread without a number to copy has to write a zero.",
+            "Past the end of a matrix your tile keeps old numbers. Write a zero where there is none.",
             with_stale_tail,
             [
                 (
@@ -192,8 +182,8 @@ matmul_tiled_kernel = KernelExercise(
             ),
         ),
         "copies for itself only": (
-            "A thread that has no result copies zeros. But others need what it should have copied: whether "
-            "there is a number in `a` depends on `row` and `start + x`, in `b` on `start + y` and `column`.",
+            "A thread without a result copies zeros, but others need what it should have copied: `row` and "
+            "`start + x` decide whether `{a}` has a number, `start + y` and `column` whether `{b}` has one.",
             _copied_by_threads_with_results,
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
@@ -201,8 +191,7 @@ matmul_tiled_kernel = KernelExercise(
             ],
         ),
         "tail left out": (
-            "You leave out the last, narrower tiles along k. Round the number of steps up: "
-            "`range(0, a.shape[1], TILE)` does.",
+            "You leave out the last, narrower tiles. Round the steps up: `range(0, {a}.shape[1], TILE)`.",
             _of_whole_tiles,
             ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
         ),
@@ -212,8 +201,7 @@ matmul_tiled_kernel = KernelExercise(
             ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
         "tile turned": (
-            "Each tile of `b` is multiplied transposed: the tile is `[k, column]`, so a thread reads "
-            "`b_tile[k, x]`.",
+            "You read the tile of `{b}` transposed. It is `[k, column]`: read `b_tile[k, x]`.",
             _with_turned_tiles,
             ("b_tile[k, x]", "b_tile[x, k]"),
         ),
@@ -222,10 +210,7 @@ matmul_tiled_kernel = KernelExercise(
             lambda a, b: product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),
-            [
-                ("total = float32(0)", ""),
-                ("for k in range(TILE):", "total = float32(0)\nfor k in range(TILE):"),
-            ],
+            [("total = float32(0)", ""), ("for k in range", "total = float32(0)\nfor k in range")],
         ),
     },
 )
@@ -298,11 +283,10 @@ def _results_are_apart(attempt):
     if (rows.tolist(), columns.tolist()) != wanted:
         raise Wrong(
             "results not apart",
-            "The numbers are right, but the results of a thread are others than those asked for: rows `y` "
-            "and `y + TILE`, columns `x` and `x + TILE`. So neighbouring threads have neighbouring numbers, "
-            "to read from the tiles and to write.",
+            "The numbers are right, but a thread should compute rows `y` and `y + TILE`, columns `x` and "
+            "`x + TILE`, so that neighbouring threads read and write neighbouring numbers.",
             f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
-            f"of the block's results; asked for are rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+            f"of the block's results; it should have rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
         )
 
 
@@ -323,20 +307,17 @@ matmul_2x2_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
     mistakes={
         "sums exchanged": (
-            "Two of the four results change places: the one of the first row and second column, and the one "
-            "of the second row and first column.",
+            "Two of the four results are exchanged: row 0, column 1 and row 1, column 0 of the square.",
             _exchanged,
             [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
         ),
         "row repeated": (
-            "The thread's second row has the results of its first: they need a number of `a` of their own, "
-            "from `a_tile[y + TILE, k]`.",
+            "The second row repeats the first: it needs another number of `{a}`, `a_tile[y + TILE, k]`.",
             _row_repeated,
             ("a1 *", "a0 *", 2),
         ),
         "column repeated": (
-            "The thread's second column has the results of its first: they need a number of `b` of their "
-            "own, from `b_tile[k, x + TILE]`.",
+            "The second column repeats the first: it needs another number of `{b}`, `b_tile[k, x + TILE]`.",
             _column_repeated,
             ("* b1", "* b0", 2),
         ),
@@ -362,7 +343,7 @@ def _unturned(x, weight, bias):
 
 
 def _layers(rng):
-    # Never more images than features: an element of the bias for each image is then a mistake of its own.
+    # Never more images than features: an element of the bias for each image is then a different mistake.
     shapes = [(2, 3, 4), (1, 5, 3), (3, 4, 7), (5, 7, 6), (4, 9, 10), (6, 2, 13)]
     return [
         launch(
@@ -386,13 +367,12 @@ dense_kernel = KernelExercise(
     once=True,
     mistakes={
         "bias per row": (
-            "You take an element of the bias for each row, which is an image. There is one for each output "
-            "feature, that is, for each column: `bias[column]`.",
+            "Your bias belongs to rows, which are images. It belongs to output features: `{bias}[column]`.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias[: len(x), None], relu),
             ("bias[column]", "bias[row]"),
         ),
         "bias left out": (
-            "The bias is missing: `bias[column]` is added once, to the complete sum.",
+            "The bias is missing: `{bias}[column]` is added once, to the complete sum.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu),
             ("bias[column]", "float32(0)"),
         ),
@@ -404,24 +384,20 @@ dense_kernel = KernelExercise(
         "bias after ReLU": (
             "You add the bias after ReLU, and so negative results come out: first the bias, then ReLU.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T), relu) + bias,
-            [
-                ("bias[column]", "float32(0)"),
-                ("out[row, column] = total", "out[row, column] = total + bias[column]"),
-            ],
+            [("bias[column]", "float32(0)"), ("= total", "= total + bias[column]")],
         ),
         "ReLU left out": (
-            "Negative results come out with `relu=True`: store 0 in their place.",
+            "Negative results come out with `{relu}=True`: store 0 in their place.",
             lambda x, weight, bias, relu: product(x, weight.T) + bias,
             ("total = float32(0) if total <= float32(0) else total", "pass"),
         ),
         "ReLU always": (
-            "Your results are never negative, even with `relu=False`. The last layer of a network needs "
-            "its sums as they are: ReLU is only for `if relu:`.",
+            "You apply ReLU even with `{relu}=False`. The last layer needs its sums as they are.",
             lambda x, weight, bias, relu: np.maximum(product(x, weight.T) + bias, 0),
             ("if relu:", "if True:"),
         ),
         "ReLU the wrong way round": (
-            "You apply ReLU where `relu` is false, and leave it out where it is true.",
+            "You apply ReLU where `{relu}` is false, and leave it out where it is true.",
             lambda x, weight, bias, relu: _rectified(product(x, weight.T) + bias, not relu),
             ("if relu:", "if not relu:"),
         ),
@@ -446,8 +422,7 @@ dense_kernel = KernelExercise(
             ("float32(0) if total <= float32(0) else total", "abs(total)"),
         ),
         "weight not transposed": (
-            "You read `weight[k, column]`, as if its rows were the inputs. They are the outputs: "
-            "`weight[column, k]`.",
+            "The rows of the weight are the outputs: `{weight}[column, k]`, not `{weight}[k, column]`.",
             lambda x, weight, bias, relu: _rectified(_unturned(x, weight, bias), relu),
             # `total if total > 0 else 0`, of garbage.
             lambda x, weight, bias, relu: (np.fmax if relu else np.add)(_unturned(x, weight, bias), 0),

@@ -513,32 +513,6 @@ def implicit_picture(channels, height, width, kernel_size, side, block, step) ->
     return plots.picture(fig, caption, alt)
 
 
-def loads_picture(loads, caption) -> plots.Picture:
-    """Draw how many numbers are read for each multiply-add, from either memory, as bars.
-
-    Parameters
-    ----------
-    loads : dict of str to tuple of (float, float)
-        For each rung what it reads from global and from shared memory.
-    caption : str
-    """
-    fig, axes = plots.figure(1, 2, size=(7.2, 0.8 + 0.36 * len(loads)), sharey=True)
-    memories = ("global memory", plots.BLUE), ("shared memory", plots.ORANGE)
-    for ax, (memory, colour), values in zip(axes, memories, zip(*loads.values(), strict=True), strict=True):
-        ax.barh(range(len(loads)), values, color=colour, height=0.62)
-        for place, value in enumerate(values):
-            ax.text(value + 0.04, place, f"{value:.3g}", va="center", fontsize=9, color=plots.INK)
-        ax.set(xlim=(0, 2.5), yticks=range(len(loads)), yticklabels=loads)
-        ax.tick_params(axis="y", length=0)
-        ax.set_xlabel(f"numbers from {memory}")
-    axes[0].invert_yaxis()
-    told = "; ".join(f"{rung}: {far:.3g} and {near:.3g}" for rung, (far, near) in loads.items())
-    alt = (
-        f"Two panels of bars, numbers read for each multiply-add from global and from shared memory. {told}."
-    )
-    return plots.picture(fig, caption, alt)
-
-
 def ladder_picture(record) -> plots.Picture:
     """Draw how fast the rungs of the matrix product were on a GPU, with what share of the library that is.
 

@@ -38,27 +38,27 @@ axpy_kernel = KernelExercise(
     once=True,
     mistakes={
         "y left out": (
-            "The product is right, and `y` is not added to it.",
+            "The product is right, and `{y}` is not added to it.",
             lambda a, x, y: a * x,
             ("a * x[i] + y[i]", "a * x[i]"),
         ),
         "a left out": (
-            "You add `x` and `y`, and `a` is missing.",
+            "You add `{x}` and `{y}`, and `{a}` is missing.",
             lambda a, x, y: x + y,
             ("a * x[i]", "x[i]"),
         ),
         "sum scaled": (
-            "You multiply the sum by `a`: only `x` is multiplied, before `y` is added.",
+            "You multiply the sum by `{a}`: only `{x}` is multiplied, before `{y}` is added.",
             lambda a, x, y: a * (x + y),
             ("a * x[i] + y[i]", "a * (x[i] + y[i])"),
         ),
         "exchanged": (
-            "You have exchanged `x` and `y`: it is `x` that is multiplied by `a`.",
+            "You have exchanged `{x}` and `{y}`: it is `{x}` that is multiplied by `{a}`.",
             lambda a, x, y: a * y + x,
             ("a * x[i] + y[i]", "a * y[i] + x[i]"),
         ),
         "multiplied": (
-            "You multiply `x` by `y`; the two are added.",
+            "You multiply `{x}` by `{y}`; the two are added.",
             lambda a, x, y: a * x * y,
             ("a * x[i] + y[i]", "a * x[i] * y[i]"),
         ),
@@ -67,7 +67,7 @@ axpy_kernel = KernelExercise(
 
 
 def _on_gpu(attempt, x):
-    """Call a function that launches, and tell what only its launch can show."""
+    """Call a function that launches, and report what only its launch can show."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -136,7 +136,7 @@ def _launches(attempt, n):
 
 
 def _in_blocks_of_128(attempt):
-    """Demand the size of block that is asked for, and more blocks for more elements."""
+    """Demand the right size of block, and more blocks for more elements."""
     sizes = _launches(attempt, 300)
     if not sizes:
         raise Wrong(
@@ -219,43 +219,37 @@ autocorrelation_kernel = KernelExercise(
     once=True,
     mistakes={
         "delay ignored": (
-            "Your first output is lag 0 whatever the delay: thread `i` of the grid computes lag `delay + i`.",
+            "Your first output is lag 0, whatever the delay: thread `i` computes lag `{delay} + i`.",
             lambda signal, delay: correlate_cpu(signal)[: len(signal) - delay],
             [("range(signal.size - lag)", "range(signal.size - i)"), ("k + lag", "k + i")],
         ),
         "lag as index": (
-            "Your lag `d` goes to `out[d]`. But `out` begins with lag `delay`: that one belongs to `out[0]`, "
-            "and the one of thread `i`, `delay + i`, to `out[i]`.",
+            "You store lag `d` in `out[d]`. `out[0]` holds lag `{delay}`: store lag `{delay} + i` in "
+            "`out[i]`.",
             lambda signal, delay: np.where(
                 np.arange(len(signal) - delay) < delay, np.nan, correlate_cpu(signal)[: len(signal) - delay]
             ),
             ("if i < out.size:\n    lag = delay + i", "lag = i\nif delay <= lag < out.size:"),
         ),
         "one lag only": (
-            "All your outputs are the one at lag `delay`: the thread's index must take part in the lag.",
+            "All your outputs are the one at lag `{delay}`: the thread's index must take part in the lag.",
             lambda signal, delay: np.full(len(signal) - delay, correlate_cpu(signal, delay)[0]),
             [("range(signal.size - lag)", "range(signal.size - delay)"), ("k + lag", "k + delay")],
         ),
         "last product only": (
-            "Each output is its last product alone: does `=` overwrite the sum where `+=` would add to it, "
-            "or is the sum set back to zero for each product?",
+            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
             lambda signal, delay: np.array(
                 [signal[len(signal) - 1 - d] * signal[-1] for d in _lags(signal, delay)]
             ),
             [("out[i] = total", ""), ("total +=", "out[i] =")],
         ),
         "reversed": (
-            "The signal meets its reversed self: `signal[d - k]` where `signal[k + d]` is meant. That is the "
-            "convolution x * x.",
+            "`{signal}[d - k]` gives the convolution x * x. You need `{signal}[k + d]`.",
             _convolved,
-            [
-                ("range(signal.size - lag)", "range(lag, signal.size)"),
-                ("k + lag", "signal.size - 1 - k + lag"),
-            ],
+            [("(signal.size - lag)", "(lag, signal.size)"), ("k + lag", "signal.size - 1 - k + lag")],
         ),
         "circular": (
-            "The end of your signal meets its beginning again. Outside its samples it counts as zero: stop "
-            "where `k + d` reaches the end.",
+            "The end of your signal meets its beginning. Stop where `k + d` reaches the end.",
             lambda signal, delay: np.array([signal @ np.roll(signal, -d) for d in _lags(signal, delay)]),
             [("range(signal.size - lag)", "range(signal.size)"), ("k + lag", "(k + lag) % signal.size")],
         ),
@@ -314,7 +308,7 @@ relu_stride_kernel = KernelExercise(
     properties=(_work_is_shared,),
     mistakes={
         "not rectified": (
-            "You copy `x`; what is negative must become 0.",
+            "You copy `{x}`; what is negative must become 0.",
             lambda x: x,
             ("float32(0) if x[i] <= float32(0) else x[i]", "x[i]"),
         ),
@@ -356,8 +350,7 @@ mirror_kernel = KernelExercise(
         ),
         "copied": ("You copy the image as it is.", lambda image: image, ("width - 1 - column", "column")),
         "one column off": (
-            "You are one column off: of `width` columns the last is `width - 1`, and it goes to column 0. "
-            "`image[row, width - column]` reads past the edge there.",
+            "You are one column off: the last column is `width - 1`, and it goes to column 0.",
             lambda image: np.where(np.arange(image.shape[1]) > 0, np.roll(image[:, ::-1], 1, axis=1), np.nan),
             ("width - 1 - column", "width - column"),
             [("column < width", "0 < column < width"), ("width - 1 - column", "width - column")],

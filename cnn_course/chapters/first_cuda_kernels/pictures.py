@@ -7,7 +7,7 @@ from cnn_course.engine import plots
 from gpuless import record
 from gpuless.access import WRITE
 
-# More threads than this are not drawn: nobody could tell them apart.
+# More threads than this are not drawn: they could not be distinguished.
 _MOST = 6000
 
 

@@ -54,8 +54,7 @@ for_keras = Exercise(
     mistakes={
         "reshaped": (
             "You reshape the convolution's weight: that gives the numbers another shape, and leaves them in "
-            "the "
-            "order in which they were. Its axes have to change places: `transpose`.",
+            "the order in which they were. Its axes have to change places: `transpose`.",
             _reshaped,
             (
                 "kernel = conv_weight.transpose(2, 3, 1, 0)",
@@ -63,9 +62,7 @@ for_keras = Exercise(
             ),
         ),
         "inputs and outputs exchanged": (
-            "In Keras the input channels come before the output channels: the axes of ours, in the order 2, "
-            "3, "
-            "1, 0.",
+            "Keras puts the input channels before the output channels: take our axes as 2, 3, 1, 0.",
             _converted(kernel=(2, 3, 0, 1)),
             ("kernel = conv_weight.transpose(2, 3, 1, 0)", "kernel = conv_weight.transpose(2, 3, 0, 1)"),
         ),
@@ -81,18 +78,12 @@ for_keras = Exercise(
         ),
         "features in our order": (
             "The dense weight is turned, but its rows still stand in our order of features, channel by "
-            "channel. "
-            "Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
+            "channel. Keras flattens pixel by pixel, and all channels of a pixel follow one another.",
             _with_dense(lambda weight, shape: weight.T),
-            (
-                "features = dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)",
-                "features = dense_weight.T",
-            ),
+            ("= dense_weight.reshape(-1, *shape).transpose(2, 3, 1, 0)", "= dense_weight.T"),
         ),
         "not turned": (
-            "The features are in the right order, but a dense weight of Keras has the shape (inputs, "
-            "outputs): "
-            "`x @ weight`, where ours is `x @ weight.T`.",
+            "The features are in order, but a dense weight of Keras has the shape (inputs, outputs).",
             _with_dense(
                 lambda weight, shape: _converted(features=(0, 2, 3, 1))(
                     np.zeros((1, 1, 1, 1)), weight, shape
@@ -104,9 +95,7 @@ for_keras = Exercise(
             ],
         ),
         "columns before rows": (
-            "The features run along the columns of the image first. In both layouts, rows come before "
-            "columns: "
-            "height, width, channels.",
+            "Your features run down the columns. Rows come first in both layouts: height, width, channels.",
             _converted(features=(3, 2, 1, 0)),
             ("*shape).transpose(2, 3, 1, 0)", "*shape).transpose(3, 2, 1, 0)"),
         ),
@@ -178,7 +167,7 @@ def _once_in_all(kernels, sizes, results):
 def _plans(rng):
     """Draw programs, each cut into kernels in several ways."""
     yield [[("y", ("x",))]], {"x": 4, "y": 8}, ("y",)
-    # A by-product that nobody wants.
+    # A by-product that nothing uses.
     yield [[("a", ("x",)), ("mask", ("a",)), ("y", ("a",))]], {"x": 4, "a": 8, "mask": 16, "y": 32}, ("y",)
     chain = [("a", ("x",)), ("b", ("a", "bias")), ("c", ("b",)), ("d", ("c", "x", "x"))]
     fork = [("a", ("x",)), ("b", ("a", "a")), ("c", ("a", "y")), ("d", ("b", "c"))]
@@ -196,9 +185,7 @@ traffic = Exercise(
     cases=_plans,
     mistakes={
         "inner arrays written": (
-            "You let a kernel store all that it makes. What only the same kernel uses stays in its "
-            "registers: "
-            "that is the gain of a fusion.",
+            "You store all that a kernel makes. An array that only this kernel uses stays in registers.",
             _counted(keep=lambda made, others, results: made),
             ("(made & (others | set(results)))", "made"),
         ),
@@ -211,15 +198,12 @@ traffic = Exercise(
             ("if k is not kernel ", ""),
         ),
         "inner arrays moved": (
-            "You count every operation by itself, whatever kernel it is in. Within a kernel, what one "
-            "operation "
-            "makes for the next is neither stored nor loaded.",
+            "You count arrays that one operation of a kernel makes for the next: they stay in registers.",
             _counted(reads=lambda asked, made: set(asked), keep=lambda made, others, results: made),
             ("for name in moved", "for names in (asked, made) for name in names"),
         ),
         "loaded twice": (
-            "An array that two operations of a kernel use, or one twice, is loaded once: take the set of "
-            "names.",
+            "A kernel loads an array once, however often its operations use it: take the set of names.",
             _counted(reads=lambda asked, made: [name for name in asked if name not in made]),
             [
                 (
@@ -243,7 +227,7 @@ traffic = Exercise(
             ("(asked - made) | (made & (others", "(made & (others"),
         ),
         "results forgotten": (
-            "What is among `results` is stored, whether another kernel uses it or not.",
+            "What is among `{results}` is stored, whether another kernel uses it or not.",
             _counted(keep=lambda made, others, results: made & others),
             ("(others | set(results))", "others"),
         ),
@@ -261,14 +245,12 @@ traffic = Exercise(
             ),
         ),
         "last outputs stored": (
-            "You store what each kernel makes last. It may make several arrays that others want, and "
-            "all of them are stored.",
+            "You store only what each kernel makes last. Store every array that another kernel needs.",
             _last_outputs,
             ("(made & (others | set(results)))", "{kernel[-1][0]}"),
         ),
         "once in all": (
-            "You count each array once for the whole program. It is moved once for each kernel that loads or "
-            "stores it: a kernel's registers are gone when it ends.",
+            "You count each array once in all. Count it once for each kernel that loads or stores it.",
             _once_in_all,
             [
                 ("total = 0", "everything = set(results)"),
@@ -277,7 +259,7 @@ traffic = Exercise(
             ],
         ),
         "arrays counted": (
-            "You count arrays. Bytes are asked for: add up their `sizes`.",
+            "You count arrays. Count bytes: add up their `{sizes}`.",
             _counted(size=lambda sizes, name: 1),
             ("sum(sizes[name] for name in moved)", "len(moved)"),
         ),
@@ -348,37 +330,32 @@ fold_batch_norm = Exercise(
     cases=_norms,
     mistakes={
         "input channels": (
-            "You scale the input channels. A batch norm has a factor for each *output* channel, the first "
-            "axis "
-            "of the weight.",
+            "You scale the input channels. The factors belong to the *output* channels, the first axis.",
             _folded(weight=lambda w, f: w * f[None, :, None, None]),
             ("factor[:, None, None, None]", "factor[None, :, None, None]"),
         ),
         "along the columns": (
-            "The factors meet the last axis of the weight, the columns of the filters: NumPy lines shapes up "
-            "at "
-            "their ends. Give them three more axes.",
+            "Your factors multiply the columns of the filters: give them three more axes.",
             _folded(weight=lambda w, f: w * f),
             ("factor[:, None, None, None]", "factor"),
         ),
         "eps forgotten": (
-            "You leave `eps` out. It is small, and not nothing: the network was trained with it.",
+            "You leave `{eps}` out. It is small, and not nothing: the network was trained with it.",
             _folded(root=lambda var, eps: np.sqrt(var)),
             (_ROOT, "np.sqrt(var)"),
         ),
         "eps beside the root": (
-            "`eps` is added to the variance, below the root.",
+            "`{eps}` is added to the variance, below the root.",
             _folded(root=lambda var, eps: np.sqrt(var) + eps),
             (_ROOT, "(np.sqrt(var) + eps)"),
         ),
         "no root": (
-            "You divide by the variance. It is its root, the standard deviation, that a batch norm divides "
-            "by.",
+            "You divide by the variance. A batch norm divides by its root, the standard deviation.",
             _folded(root=lambda var, eps: var + eps),
             (_ROOT, "(var + eps)"),
         ),
         "scale forgotten": (
-            "You normalise, and forget the learned `scale` that follows.",
+            "You normalise, and forget the learned `{scale}` that follows.",
             _folded(factor=lambda scale, root: 1 / root),
             ("scale / np", "1 / np"),
         ),
@@ -393,8 +370,7 @@ fold_batch_norm = Exercise(
             ("conv_bias - mean", "conv_bias + mean"),
         ),
         "mean not scaled": (
-            "The mean is taken away *before* the scaling, so it is scaled like the bias: `(bias - mean) * "
-            "factor`.",
+            "Subtract the mean *before* you scale: `(bias - {mean}) * factor`.",
             _folded(bias=lambda b, m, f, s: b * f - m + s),
             ("(conv_bias - mean) * factor", "conv_bias * factor - mean"),
         ),
@@ -404,29 +380,27 @@ fold_batch_norm = Exercise(
             ("(conv_bias - mean) * factor", "conv_bias - mean * factor"),
         ),
         "bias dropped": (
-            "The convolution's own bias is gone. Frameworks leave it out before a batch norm; this one has "
-            "it.",
+            "You drop the convolution's bias. Many leave it out before a batch norm; this one has it.",
             _folded(bias=lambda b, m, f, s: s - m * f),
             ("(conv_bias - mean)", "(-mean)"),
         ),
         "shift forgotten": (
-            "The learned `shift` is missing from the new bias.",
+            "The learned `{shift}` is missing from the new bias.",
             _folded(bias=lambda b, m, f, s: (b - m) * f),
             ("* factor + shift", "* factor"),
         ),
         "shift scaled": (
-            "You multiply `shift` by the factor as well. It is added at the end, as it is.",
+            "You multiply `{shift}` by the factor as well. It is added at the end, as it is.",
             _folded(bias=lambda b, m, f, s: (b - m + s) * f),
             ("mean) * factor + shift", "mean + shift) * factor"),
         ),
         "scale and shift exchanged": (
-            "`scale` and `shift` have changed places: `scale` multiplies, `shift` is added.",
+            "`{scale}` and `{shift}` have changed places: `{scale}` multiplies, `{shift}` is added.",
             _exchanged,
             [("factor = scale /", "factor = shift /"), ("factor + shift", "factor + scale")],
         ),
         "mean taken from the weight": (
-            "You take the mean from the weight. It is the mean of the convolution's *output*: take it from "
-            "the bias.",
+            "You subtract the mean from the weight. It belongs to the *output*: subtract it from the bias.",
             _mean_from_the_weight(lambda b, m, f, s: b * f + s),
             _mean_from_the_weight(lambda b, m, f, s: (b - m) * f + s),
             [
@@ -435,13 +409,12 @@ fold_batch_norm = Exercise(
             ],
         ),
         "times the root": (
-            "You multiply by the root. A batch norm divides by it: `scale / np.sqrt(var + eps)`.",
+            "You multiply by the root. A batch norm divides by it: `{scale} / np.sqrt({var} + {eps})`.",
             _folded(factor=lambda scale, root: scale * root),
             ("scale / np", "scale * np"),
         ),
         "bias without scale": (
-            "The new bias is divided by the root, and not multiplied by `scale`: it takes the whole factor, "
-            "like the weight.",
+            "Multiply the new bias by `{scale}`, too: it takes the whole factor, like the weight.",
             _bias_without_scale,
             ("(conv_bias - mean) * factor", "(conv_bias - mean) / np.sqrt(var + eps)"),
         ),
@@ -529,27 +502,22 @@ int8_dense = Exercise(
     cases=_layers,
     mistakes={
         "one scale for all rows": (
-            "You take one scale for the whole weight. Each row has its own: a small row would be left with a "
-            "few "
-            "steps only.",
+            "You use one scale for the whole weight. Give each row its own, or small rows lose their steps.",
             _dense(scales=lambda weight: np.full(len(weight), abs(weight).max() / 127)),
             ("np.abs(weight).max(axis=1) / 127", "np.full(len(weight), np.abs(weight).max() / 127)"),
         ),
         "scale of the columns": (
-            "You take the largest of each column. The scales belong to the rows, one for each output: "
-            "`axis=1`.",
+            "You take the largest of each column. Each row, one for an output, has a scale: `axis=1`.",
             _by_columns,
             [("max(axis=1)", "max(axis=0)"), ("scales[:, None]", "scales")],
         ),
         "scales meet the columns": (
-            "The scales of the rows meet the columns of the weight: NumPy lines shapes up at the ends. Give "
-            "them one more axis: `scales[:, None]`.",
+            "Your row scales multiply the columns of the weight: give them another axis, `scales[:, None]`.",
             _meets_the_columns,
             ("scales[:, None]", "scales"),
         ),
         "divided back": (
-            "You divide the sums by the scales. A unit of the sum is worth `x_scale` times the row's scale: "
-            "multiply by both.",
+            "You divide the sums by the scales. Multiply them by `{x_scale}` and by the row's scale.",
             _dense(back=lambda total, x_scale, scales, bias: total / (x_scale * scales) + bias),
             ("total * (x_scale", "total / (x_scale"),
         ),
@@ -561,8 +529,7 @@ int8_dense = Exercise(
             ("x / x_scale", "x * x_scale"),
         ),
         "not clipped": (
-            "An input beyond the calibrated range becomes an integer beyond 127, which int8 does not have. "
-            "Clip to -127 .. 127, after dividing by `x_scale`.",
+            "Inputs beyond the range become integers beyond 127: after dividing, clip to -127 .. 127.",
             _dense(x8=lambda values, scale: np.rint(values / scale)),
             ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "np.rint(x / x_scale)"),
             (
@@ -576,25 +543,19 @@ int8_dense = Exercise(
             ("axis=1) / 127", "axis=1) / 128"),
         ),
         "clipped at -128": (
-            "You clip at -128. The integers are to be symmetric: -127 .. 127.",
+            "You clip at -128. The range must be symmetric: -127 .. 127.",
             _dense(x8=lambda values, scale: np.clip(np.rint(values / scale), -128, 127)),
             ("np.rint(x / x_scale), -127", "np.rint(x / x_scale), -128"),
         ),
         "largest, not largest in size": (
-            "You take each row's largest number. A row may have a larger negative one: take the largest of "
-            "the "
-            "absolute values.",
+            "You take the largest number of each row. Take the largest *absolute* value.",
             _dense(scales=lambda weight: abs(weight.max(axis=1)) / 127),
             ("np.abs(weight).max(axis=1)", "np.abs(weight.max(axis=1))"),
         ),
         "wraps around": (
-            "An input beyond the calibrated range wraps around: 140 becomes -116 in 8 bits. Clip to -127 .. "
-            "127 after dividing by `x_scale`, before `astype(np.int8)`.",
+            "Inputs beyond the range wrap around, 140 to -116: clip to -127 .. 127 before `astype(np.int8)`.",
             _dense(x8=_wrapped),
-            (
-                "np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)",
-                "np.rint(x / x_scale).astype(int).astype(np.int8)",
-            ),
+            ("np.clip(np.rint(x / x_scale), -127, 127).astype", "np.rint(x / x_scale).astype(int).astype"),
         ),
         "cut off": (
             "`astype` cuts digits off, towards 0. Round to the nearest first: `np.rint`.",
@@ -608,19 +569,17 @@ int8_dense = Exercise(
             ("np.rint(x / x_scale)", "x / x_scale"),
         ),
         "sums in 8 bits": (
-            "You add up in 8 bits, and the sums overflow. Products of int8 are added in int32: convert "
-            "before "
-            "you multiply.",
+            "Your sums overflow: you add in 8 bits. Convert to int32 before you multiply.",
             _dense(total=_in_8_bits),
             (".astype(np.int32)", "", 2),
         ),
         "not scaled back": (
-            "The sums are whole numbers, in units of `x_scale` times the row's scale: multiply by both.",
+            "The sums are whole numbers, in units of `{x_scale}` times the row's scale: multiply by both.",
             _dense(back=lambda total, x_scale, scales, bias: total + bias),
             ("total * (x_scale * scales)", "total"),
         ),
         "one scale missing": (
-            "A unit of the sum is a unit of `x` times a unit of the weight: multiply by *both* scales.",
+            "A unit of the sum is a unit of `{x}` times a unit of the weight: multiply by *both* scales.",
             _dense(back=lambda total, x_scale, scales, bias: total * scales + bias),
             _dense(back=lambda total, x_scale, scales, bias: total * x_scale + bias),
             ("(x_scale * scales)", "scales"),
@@ -637,9 +596,7 @@ int8_dense = Exercise(
             ("(x_scale * scales) + bias", "(x_scale * scales)"),
         ),
         "inputs not rounded": (
-            "You round the weights and multiply them by inputs in floating point. Both sides must be int8 "
-            "for an "
-            "integer unit to multiply them.",
+            "You round the weights only. An integer unit multiplies int8 by int8: round the inputs too.",
             _dense(x8=lambda x, scale: x / scale),
             [
                 ("np.clip(np.rint(x / x_scale), -127, 127).astype(np.int8)", "x / x_scale"),
@@ -663,7 +620,7 @@ int8_dense = Exercise(
             ("total * (x_scale * scales) + bias", "x @ weight.T + bias"),
         ),
         "range of the batch": (
-            "You take the inputs' scale from this batch. It was calibrated: use `x_scale`, and clip.",
+            "You take the inputs' scale from this batch. It was calibrated: use `{x_scale}`, and clip.",
             lambda x, weight, bias, x_scale: _dense()(x, weight, bias, abs(x).max() / 127),
             ("scales = np.abs(weight)", "x_scale = np.abs(x).max() / 127\nscales = np.abs(weight)"),
         ),

@@ -50,7 +50,7 @@ def parameters_of(model, prefix="") -> dict[str, np.ndarray]:
 
 
 def agree(ours: dict, theirs: dict, tolerance=1e-5) -> bool:
-    """Tell whether others' arrays are ours but for rounding.
+    """Return whether others' arrays are ours but for rounding.
 
     Parameters
     ----------

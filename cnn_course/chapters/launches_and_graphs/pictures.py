@@ -115,7 +115,7 @@ def overlap_timeline(steps, fill, copy, kernels, streams):
     fill, copy, kernels : float
         Durations for one batch: the host gathers it, the bus carries it, the GPU computes.
     streams : bool
-        Whether copies have a stream of their own, and two buffers on either side. If not, the copy waits for
+        Whether copies have their own stream, and two buffers on either side. If not, the copy waits for
         the kernels before it, and the host for the copy.
 
     Returns
@@ -239,7 +239,7 @@ def occupancy_picture(cc, threads, registers, shared) -> plots.Picture:
     _draw_slots(axes[0], most, found.blocks, warps)
     names = list(found.limits)
     colours = [plots.ORANGE if name in found.limited_by else plots.FAINT for name in names]
-    # A bar much longer than the shortest tells nothing more, and would hide that one.
+    # A bar much longer than the shortest shows nothing more, and would hide that one.
     drawn = [min(found.limits[name], _LONGEST_BAR) for name in names]
     axes[1].barh(names, drawn, color=colours, height=0.6)
     for place, name in enumerate(names):
@@ -320,33 +320,6 @@ def roofs_picture(ladder, most=4) -> plots.Picture:
         "full mark for each kernel, the full one always further to the right."
     )
     return plots.picture(fig, caption, alt)
-
-
-def passes_picture(bytes_before, bytes_after, caption) -> plots.Picture:
-    """Draw the bytes of operations before and after fusion, side by side.
-
-    Parameters
-    ----------
-    bytes_before, bytes_after : dict of str to int
-        For each operation.
-    caption : str
-    """
-    names, height = list(bytes_before), 0.36
-    fig, ax = plots.figure(size=(7.2, 0.9 + 0.62 * len(names)))
-    places = np.arange(len(names))
-    for shift, values, colour, label in (
-        (-height / 2, bytes_before, plots.ORANGE, "apart"),
-        (height / 2, bytes_after, plots.BLUE, "fused"),
-    ):
-        ax.barh(places + shift, [values[name] for name in names], height, color=colour, label=label)
-        for place, name in zip(places, names, strict=True):
-            ax.text(values[name], place + shift, f" {values[name]:,}", va="center", fontsize=8)
-    ax.set_yticks(places, names)
-    ax.invert_yaxis()
-    ax.set(xlim=(0, 1.18 * max(bytes_before.values())), xlabel="bytes that have to move")
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
-    listed = "; ".join(f"{name} {bytes_before[name]} and {bytes_after[name]}" for name in names)
-    return plots.picture(fig, caption, f"Bars of the bytes moved, apart and fused: {listed}.")
 
 
 def profile_picture(seconds, caption) -> plots.Picture:

@@ -44,15 +44,14 @@ share_of = Exercise(
     properties=(avoids("array_split"),),
     mistakes={
         "rest left out": (
-            "Every worker gets `n // size` images, and the remainder belongs to nobody: the first `n % size` "
-            "workers take one more each.",
+            "No worker gets the remainder: the first `{n} % {size}` workers take one more image each.",
             _in_blocks_of(lambda n, size: n // size),
             [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
         ),
         "rounded up": (
             "You round the share up. Then the last workers get less than the others, or nothing: 11 images "
-            "in blocks of 3 leave 2 for the fourth. The first `n % size` take one more, and all others "
-            "`n // size`.",
+            "in blocks of 3 leave 2 for the fourth. The first `{n} % {size}` take one more, and all others "
+            "`{n} // {size}`.",
             _in_blocks_of(lambda n, size: -(-n // size)),
             [
                 ("each, rest = divmod(n, size)", "each = -(-n // size)"),
@@ -61,8 +60,7 @@ share_of = Exercise(
             ],
         ),
         "rest to the last": (
-            "You give the whole remainder to the last worker, and everybody waits for it. It is spread over "
-            "the first `n % size` workers, one image each.",
+            "The last worker gets the whole remainder, and all wait. Spread it over the first workers.",
             _rest_to(-1),
             [
                 ("+ min(rank, rest)", ""),
@@ -70,23 +68,19 @@ share_of = Exercise(
             ],
         ),
         "rest to the first": (
-            "You give the whole remainder to worker 0, and everybody waits for it. It is spread over the "
-            "first `n % size` workers, one image each.",
+            "Worker 0 gets the whole remainder, and all wait. Spread it over the first workers.",
             _rest_to(0),
-            [
-                ("+ min(rank, rest)", "+ (rest if rank else 0)"),
-                ("(rank < rest)", "(rest if rank == 0 else 0)"),
-            ],
+            [("min(rank, rest)", "(rest if rank else 0)"), ("rank < rest", "rest if rank == 0 else 0")],
         ),
         "the last ones more": (
-            "It is the last workers that take one image more in yours. Here it is the first `n % size`.",
+            "It is the last workers that take one image more in yours. Here it is the first `{n} % {size}`.",
             lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
             [("min(rank, rest)", "max(0, rank - (size - rest))"), ("(rank < rest)", "(rank >= size - rest)")],
         ),
         "cut at fractions": (
-            "You cut at `n * rank // size`, as exercise 3 cuts its chunks. Shares differ by one at most, "
-            "but those that take one more are not the first: of 7 images for 3 workers, worker 2 has 3. Here "
-            "it is the first `n % size`.",
+            "You cut at `{n} * {rank} // {size}`, as exercise 3 cuts its chunks. Shares differ by one at "
+            "most, but those that take one more are not the first: of 7 images for 3 workers, worker 2 has "
+            "3. Here it is the first `{n} % {size}`.",
             lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
             [
                 ("each, rest = divmod(n, size)", ""),
@@ -95,8 +89,8 @@ share_of = Exercise(
             ],
         ),
         "begin not moved": (
-            "The lengths are right, and the shares overlap: those before you have taken one image more each, "
-            "as long as there were any, so your own first image is `min(rank, n % size)` further on.",
+            "Your shares overlap: count the images that workers before you have more, `min({rank}, {n} % "
+            "{size})`.",
             lambda n, rank, size: (
                 rank * (n // size),
                 rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
@@ -104,8 +98,7 @@ share_of = Exercise(
             ("+ min(rank, rest)", ""),
         ),
         "length returned": (
-            "You return the first image and how many. The first, and the one behind the last, are asked for, "
-            "as in a slice.",
+            "You return the first image and the number of images. Return first and end, as in a slice.",
             lambda n, rank, size: (_shares(n, size)[rank][0], int(np.diff(_shares(n, size)[rank])[0])),
             ("first + each", "each"),
         ),
@@ -141,7 +134,7 @@ def _workers(rng):
 
 
 def _near(result, right, rtol):
-    """Tell whether a result is right, but for errors of this part of its largest number."""
+    """Return whether a result is right, but for errors of this part of its largest number."""
     numbers = isinstance(result, np.ndarray) and result.shape == right.shape and result.dtype.kind == "f"
     return numbers and bool(np.abs(result - right).max() <= rtol * np.abs(right).max())
 
@@ -165,9 +158,8 @@ def _shows_a_busy_workers_nan(attempt):
     if not np.isnan(attempt(gradients, np.array([0, 4, 7]))[0]):
         raise Wrong(
             "NaN hidden",
-            "Right, until a worker that has images comes to NaN: yours takes another number for it, and "
-            "nobody learns that something has gone wrong. Leave out the workers without images, and no other "
-            "NaN.",
+            "Right, until the gradient of a worker with images is NaN: yours hides it, and so hides that "
+            "something has gone wrong. Leave out only the workers without images.",
         )
 
 
@@ -193,14 +185,12 @@ combined_gradient = Exercise(
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients.mean(axis=0)"),
         ),
         "mean of those with images": (
-            "You leave out who has no images, which is right, and take the plain mean of the others. Weight "
-            "each worker by its images.",
+            "You are right to leave out empty workers. Weight each of the others by its images.",
             lambda gradients, counts: gradients[counts > 0].mean(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].mean(axis=0)"),
         ),
         "plain sum": (
-            "You add the workers' gradients up. Each of them is a mean already; what is asked for is a mean "
-            "too, that over all images.",
+            "You add up the workers' gradients, which are means. Return a mean, too: that of all images.",
             _with_nothing_for_nan(lambda g, n: g.sum(axis=0)),
             lambda gradients, counts: gradients.sum(axis=0),
             ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].sum(axis=0)"),
@@ -212,21 +202,18 @@ combined_gradient = Exercise(
             ("/ counts.sum()", ""),
         ),
         "divided by the workers": (
-            "You divide by the number of workers. The weights are images, so their sum is that of all "
-            "images.",
+            "You divide by the number of workers. Divide by the sum of the weights: all images.",
             _with_nothing_for_nan(lambda g, n: (g * n).mean(axis=0)),
             lambda gradients, counts: (gradients * counts[:, None]).mean(axis=0),
             ("counts.sum()", "len(counts)"),
         ),
         "divided by the busy workers": (
-            "You divide by the number of workers that have images. The weights are images, so their sum is "
-            "that of all images.",
+            "You divide by the number of busy workers. Divide by the sum of the weights: all images.",
             lambda gradients, counts: counts[counts > 0] @ gradients[counts > 0] / (counts > 0).sum(),
             ("counts.sum()", "busy.sum()"),
         ),
         "NaN of nobody's images": (
-            "A worker without images has a mean over nothing, 0 / 0, which is NaN. A weight of 0 does not "
-            "help: 0 times NaN is NaN. Leave such a worker out.",
+            "Without images the mean is NaN, and 0 times NaN is NaN. Leave such a worker out.",
             lambda gradients, counts: counts @ gradients / counts.sum(),
             ("counts[busy] @ gradients[busy]", "counts @ gradients"),
         ),
@@ -249,19 +236,19 @@ def _start(size, length):
 
 
 def _sums(size, length):
-    """Return what every worker is to have: the sum, for each of them."""
+    """Return what every worker must have: the sum, for each of them."""
     total = np.sum(_start(size, length), axis=0, dtype=np.float64).astype(np.float32)
     return (total,) * size
 
 
 _SENDS_FIRST = (
     "everyone sends first",
-    "Deadlock. `send` returns when the right neighbour has taken the chunk, and here everyone sends and "
-    "nobody takes. Let every second worker receive first and send then.",
+    "Deadlock. `send` returns when the right neighbour has taken the chunk, but here every worker sends "
+    "and none receives. Let every second worker receive first and then send.",
 )
 _RECEIVES_FIRST = (
     "everyone receives first",
-    "Deadlock. Everyone waits to receive, and nobody has sent anything. Let every second worker send first.",
+    "Deadlock: every worker waits to receive, and none has sent. Let every second worker send first.",
 )
 
 
@@ -275,12 +262,11 @@ def _together(program, arrays):
         if "ended" in found.waits:
             raise Wrong(
                 "waits for ever",
-                "Deadlock: somebody waits for a worker that has ended. Everyone sends as often as it "
-                "receives.",
+                "Deadlock: a worker waits for one that has ended. Each must send as often as it receives.",
                 who,
             ) from None
         if len(arrays) == 1:
-            text = "A single worker has nobody to send to: it must neither send nor receive."
+            text = "A single worker has no neighbour: it must neither send nor receive."
             raise Wrong("sends alone", text, who) from None
         name = {("send",): _SENDS_FIRST, ("receive",): _RECEIVES_FIRST}.get(tuple(waits))
         raise Wrong(*(name or ("waits for ever", "Deadlock: everyone waits.")), who) from None
@@ -350,8 +336,8 @@ def _walk(
 
 _TOO_MANY = (
     "one step too many",
-    "There are steps too many: W - 1 in each phase are enough, `range(size - 1)`, as a chunk need not come "
-    "back to where it began. A single worker has none, and nobody to send to.",
+    "One step too many: W - 1 in each phase are enough, `range(size - 1)`, since a chunk need not come back "
+    "to where it began. A single worker has no steps.",
 )
 _NOT_INTO_THE_CHUNK = (
     "list instead of array",
@@ -406,14 +392,14 @@ def _alike(attempt):
 
 
 def _ledger(attempt, size=3, length=6):
-    """Say whose numbers an entry holds that is wrong, and of which chunk; empty if that cannot be told.
+    """Say which worker's numbers a wrong entry holds, and of which chunk; empty if that is unclear.
 
     Raises
     ------
     Wrong
         If an entry has numbers of another chunk.
     """
-    # Each chunk of each worker has a decimal digit of its own, which counts how often it is there.
+    # Each chunk of each worker has its own decimal digit, which counts how often it is there.
     chunk_of = [place * size // length for place in range(length)]
     arrays = [np.array([10.0 ** (rank * size + chunk) for chunk in chunk_of]) for rank in range(size)]
     told = ()
@@ -501,14 +487,12 @@ ring_all_reduce = RingExercise(
     properties=(_economical, _alike),
     mistakes={
         "wrong chunk": (
-            "You add what comes in to the chunk that you have just sent. What comes from the left is the "
-            "left neighbour's chunk, whose number is one less: `rank - step - 1`.",
+            "You add to the chunk that you have just sent. What comes in is chunk `rank - step - 1`.",
             partial(_walk, into=lambda rank, step: rank - step),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step) % size] +="),
         ),
         "always the same chunk": (
-            "Every step sends the same chunk. The one to send next is the one just completed by what came "
-            "in: `rank - step`.",
+            "Every step sends the same chunk. Send the one that has just come in: `rank - step`.",
             partial(_walk, sent=lambda rank, step: rank, into=lambda rank, step: rank - 1),
             partial(
                 _walk,
@@ -517,14 +501,10 @@ ring_all_reduce = RingExercise(
                 gathered=lambda rank, step: rank + 1,
                 gathered_into=lambda rank, step: rank,
             ),
-            [
-                ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - 1) % size] +="),
-                ("exchange(chunks[(rank - step) % size])", "exchange(chunks[rank])"),
-            ],
+            [("(rank - step - 1) %", "(rank - 1) %"), ("(chunks[(rank - step) % size])", "(chunks[rank])")],
         ),
         "one step too few": (
-            "W - 2 steps in each phase are one too few: a chunk must be with all W workers, and that is W - "
-            "1 steps.",
+            "W - 2 steps in each phase are too few: it takes W - 1 until a chunk has met all W workers.",
             partial(_walk, steps=lambda size: size - 2),
             partial(
                 _walk,
@@ -538,8 +518,7 @@ ring_all_reduce = RingExercise(
             ("range(size - 1)", "range(1, size - 1)", 2),
         ),
         "adds in the second phase": (
-            "You add in the second phase too. The sums are complete there; what comes in takes the place of "
-            "what was there.",
+            "You add in the second phase too. The sums are complete there: replace your chunk by them.",
             partial(_walk, phases=(True, True)),
             ("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] +="),
         ),
@@ -549,25 +528,18 @@ ring_all_reduce = RingExercise(
             "one that is complete is the one received last, `rank + 1`.",
             partial(_walk, phases=(False, False)),
             ("chunks[(rank - step - 1) % size] +=", "chunks[(rank - step - 1) % size][:] ="),
-            [
-                ("chunks[(rank - step) % size][:]", "chunks[(rank - step - 1) % size][:]"),
-                ("exchange(chunks[(rank + 1 - step) % size])", "exchange(chunks[(rank - step) % size])"),
-            ],
+            [("(rank - step) % size][", "(rank - step - 1) % size]["), ("rank + 1 - step", "rank - step")],
         ),
         "first phase beside the array": (
             "The first phase does not add up in `array` itself. `part = part + incoming` and `chunks[k] = "
             "chunks[k] + incoming` make new arrays; `chunks[k] += incoming` writes into the slice.",
             _sums_of_own_chunk,
             partial(_walk, phases=(None, False)),
-            (
-                "chunks[(rank - step - 1) % size] +=",
-                "chunks[(rank - step - 1) % size] = chunks[(rank - step - 1) % size] +",
-            ),
+            ("+=", "= chunks[(rank - step - 1) % size] +"),
             ("chunks[(rank - step - 1) % size] +=", "part = chunks[(rank - step - 1) % size] +"),
         ),
         "sends its original": (
-            "In the first phase you send your own chunk as it was at the beginning. Send the partial sum: "
-            "what came in, added to yours.",
+            "In the first phase you send your original chunk. Send the partial sum: yours plus what came in.",
             partial(_walk, originals=True),
             [
                 ("def exchange", "mine = [chunk.copy() for chunk in chunks]\n\ndef exchange"),
@@ -575,23 +547,17 @@ ring_all_reduce = RingExercise(
             ],
         ),
         "first phase only": (
-            "Each worker has one chunk of the sum, and the others are left half-way: the second phase is "
-            "missing, which hands the complete chunks round.",
+            "Each worker has only one complete chunk: the second phase, which passes them round, is missing.",
             partial(_walk, phases=(True,)),
-            (
-                "for step in range(size - 1):\n    chunks[(rank - step) % size][:]",
-                "for step in range(0):\n    chunks[(rank - step) % size][:]",
-            ),
+            ("(size - 1):\n    chunks[(rank - step) % size][:]", "(0):\n    chunks[(rank - step) % size][:]"),
         ),
         "mean": (
-            "You divide by the number of workers. The sum is asked for; whether it is to be a mean is for "
-            "the caller to say, who knows the weights.",
+            "You divide by the number of workers. Return the sum: the caller knows the weights.",
             lambda size, length: tuple(total / np.float32(size) for total in _sums(size, length)),
             ("n = len(array)", "n = len(array)\narray /= size"),
         ),
         "remainder left out": (
-            "Right where the length is a multiple of the workers. Elsewhere the last entries are in no "
-            "chunk: end chunk k at `(k + 1) * n // size`.",
+            "The last entries are in no chunk: end chunk k at `(k + 1) * n // {size}`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
             ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
         ),
@@ -617,8 +583,7 @@ ring_seconds = Exercise(
     rtol=1e-9,
     mistakes={
         "whole arrays": (
-            "You count as if each step sent the whole array. It sends one chunk of W: "
-            "`size_in_bytes / size`.",
+            "You count whole arrays. Each step sends one chunk of W: `{size_in_bytes} / {size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
             ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
         ),
@@ -628,19 +593,18 @@ ring_seconds = Exercise(
             ("2 * (size - 1)", "(size - 1)"),
         ),
         "no parentheses": (
-            "Each of the 2 (W - 1) steps takes the latency and a chunk's time: parentheses round their sum, "
-            "`2 * (size - 1) * (latency + ...)`.",
+            "Each step takes latency and time for a chunk: parentheses, `2 * ({size} - 1) * ({latency} + "
+            "...)`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
             ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
         ),
         "no parentheses round size - 1": (
-            "`2 * size - 1` is one step more than `2 * (size - 1)`.",
+            "`2 * {size} - 1` is one step more than `2 * ({size} - 1)`.",
             lambda size, n, latency, bandwidth: (2 * size - 1) * (latency + n / size / bandwidth),
             ("2 * (size - 1)", "(2 * size - 1)"),
         ),
         "chunks of W - 1": (
-            "You cut the array into W - 1 chunks. There are as many chunks as workers: "
-            "`size_in_bytes / size`.",
+            "You cut W - 1 chunks. There is one for each worker: `{size_in_bytes} / {size}`.",
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
             lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
             ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),
@@ -665,8 +629,7 @@ ring_seconds = Exercise(
             ("latency + size_in_bytes", "size_in_bytes"),
         ),
         "all one after another": (
-            "You add up what all workers send. They send at the same time: a step takes as long as one "
-            "chunk.",
+            "You add up the times of all workers. They send at once: a step takes as long as one chunk.",
             lambda size, n, latency, bandwidth: size * _seconds(size, n, latency, bandwidth),
             ("2 * (size - 1)", "2 * size * (size - 1)"),
         ),

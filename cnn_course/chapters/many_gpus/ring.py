@@ -129,7 +129,7 @@ def run_together(program: Callable, arrays: Sequence[np.ndarray]) -> Journey:
     program : callable
         As in the module's docstring.
     arrays : sequence of ndarray
-        One for each worker; each gets a copy of its own.
+        One for each worker, which gets a copy.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def run_in_processes(program: Callable, arrays: Sequence[np.ndarray], timeout: f
 def _joined(listener, processes, deadline):
     """Return the connections to the workers, by rank."""
     connections = {}
-    # Nothing but this socket tells of a caller, and to accept has no time limit.
+    # Only this socket reports a caller, and accepting has no time limit.
     socket = listener._listener._socket if hasattr(listener._listener, "_socket") else None
     while len(connections) < len(processes):
         failed = [rank for rank, process in enumerate(processes) if process.poll() is not None]
@@ -260,7 +260,7 @@ def _conducted(program, arrays, connections, deadline):
     for connection in connections:
         connection.send("end")
     if len({*pids, os.getpid()}) <= len(pids):
-        raise RuntimeError("the workers were no processes of their own")
+        raise RuntimeError("the workers did not run in separate processes")
     first = min((note[2] for own in notes for note in own), default=0.0)
     sent = [
         Sent(worker, step, start, size, begin - first, end - first)
@@ -286,7 +286,7 @@ def all_reduce(rank, size, array, send, receive):
 def yours() -> Callable:
     """Return the reader's `ring_all_reduce` from their workbook, or the package's `all_reduce`.
 
-    The package's also where the reader's sends copies of its chunks: nobody sees then what is sent.
+    The package's also where the reader's sends copies of its chunks: then no one sees what is sent.
     """
     answer = workbook.answer("many_gpus", "ring_all_reduce", otherwise=all_reduce)
     sent = run_together(answer, [np.zeros(3), np.zeros(3), np.zeros(3)]).sent

@@ -1,4 +1,4 @@
-"""One worker of a ring: a process of its own, which `cnn_course.chapters.many_gpus.ring` starts.
+"""One worker of a ring: a process, which `cnn_course.chapters.many_gpus.ring` starts.
 
 It runs as a program, imports NumPy and nothing of the package, and so is there within a blink. What it is to
 do comes to it as source.
@@ -18,7 +18,7 @@ import numpy as np
 
 def join(listener, right, rank, key):
     """Return the connections to the right and from the left neighbour."""
-    # A call waits until it is answered: if all called first, nobody would answer.
+    # A call waits until it is answered: if all called first, none would answer.
     if rank % 2 == 0:
         to_right = Client(right, authkey=key)
         return to_right, listener.accept()
@@ -72,7 +72,7 @@ def main():
             pass  # a neighbour has gone: the parent hears of that from itself
         except Exception:
             parent.send(traceback.format_exc(limit=-1))
-        parent.recv()  # until all are done: nobody's neighbour goes early
+        parent.recv()  # until all are done, so that no neighbour leaves early
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Training(NamedTuple):
 
 
 def can_start_several() -> bool:
-    """Tell whether several workers can be started: they need torch."""
+    """Return whether several workers can be started: they need torch."""
     return importlib.util.find_spec("torch") is not None
 
 

@@ -64,26 +64,22 @@ decode_float16 = Exercise(
             ("exponent - 15", "exponent - 127"),
         ),
         "leading 1 missing": (
-            "A normal number is `1 + mantissa / 1024`, times a power of two: the 1 before the point is not "
-            "stored, because it is always there.",
+            "A normal number is `1 + mantissa / 1024`, times a power of two: the leading 1 is not stored.",
             _decoded(hidden=0.0),
             ("(1 + mantissa / 1024)", "(mantissa / 1024)"),
         ),
         "subnormal numbers": (
-            "Where the exponent field is 0 there is no leading 1: such a number is "
-            "`mantissa / 1024 * 2**-14`. Otherwise there would be no zero.",
+            "With an exponent field of 0 there is no leading 1: the number is `mantissa / 1024 * 2**-14`.",
             _decoded(subnormal=False),
             ("if exponent == 0:", "if exponent < 0:"),
         ),
         "exponent of subnormal numbers": (
-            "Numbers with an exponent field of 0 have the exponent -14, like the smallest normal ones, not "
-            "-15: what they lack is the leading 1.",
+            "With an exponent field of 0 the exponent is -14, not -15; only the leading 1 is missing.",
             _decoded(smallest=-15),
             ("2.0**-14", "2.0**-15"),
         ),
         "subnormal numbers lost": (
-            "Where the exponent field is 0 there are still numbers other than 0: "
-            "`mantissa / 1024 * 2**-14`, those below the smallest normal one.",
+            "An exponent field of 0 does not mean 0: the number is `mantissa / 1024 * 2**-14`.",
             _decoded(subnormal="zero"),
             ("sign * mantissa / 1024 * 2.0**-14", "sign * 0.0"),
         ),
@@ -93,14 +89,13 @@ decode_float16 = Exercise(
             ("bits >> 10 & 31", "bits >> 10"),
         ),
         "exponent in the mantissa": (
-            "Your mantissa has the bits above it as well: keep ten of them, `bits & 1023`.",
+            "Your mantissa has the bits above it as well: keep ten of them, `{bits} & 1023`.",
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits)),
             _decoded(fields=lambda bits: (bits >> 15, bits >> 10 & 31, bits & 0x7FFF)),
             ("bits & 1023", "bits"),
         ),
         "width of the fields": (
-            "Your fields have another width. From the top: 1 bit for the sign, 5 for the exponent, "
-            "`bits >> 10 & 31`, 10 for the mantissa, `bits & 1023`.",
+            "Your fields have the wrong width: 1 bit of sign, 5 of exponent, 10 of mantissa.",
             *(
                 _decoded(fields=lambda bits, e=e, m=m: (bits >> 15, bits >> 10 & e, bits & m))
                 for e, m in ((31, 511), (31, 2047), (15, 1023), (31, 1024), (32, 1023))
@@ -127,7 +122,7 @@ decode_float16 = Exercise(
             ("-1.0 if", "1.0 if"),
         ),
         "mantissa": (
-            "The mantissa has 10 bits: divide it by $2^{10}$, 1024.",
+            "The mantissa has 10 bits: divide it by $2^{{10}}$, 1024.",
             *(_decoded(mantissa=count) for count in (512, 1023, 2048)),
             ("mantissa / 1024", "mantissa / 512", 2),
             ("mantissa / 1024", "mantissa / 2048", 2),
@@ -157,18 +152,6 @@ def _added_up(x):
     return total
 
 
-def _first_block(values):
-    values = np.array(values, np.float64)
-    values[THREADS:] = np.nan
-    return values
-
-
-def _of_columns(x):
-    """Take the columns for the rows, where there are enough of them."""
-    sums = x.sum(axis=0, dtype=np.float64)
-    return np.resize(sums, len(x)) if len(sums) >= len(x) else np.full(len(x), np.nan)
-
-
 sum_rows_kernel = KernelExercise(
     "sum_rows_kernel",
     reference=lambda x: x.sum(axis=1, dtype=np.float64),
@@ -180,10 +163,7 @@ sum_rows_kernel = KernelExercise(
             "You add up in float16: beyond 512 its numbers are half apart, and every addition rounds. Keep "
             "the sum as a `float32`, and make each element one before you add it.",
             _added_up,
-            [
-                ("total = float32(0)", "total = float16(0)"),
-                ("total += float32(x[row, k])", "total = float16(total + x[row, k])"),
-            ],
+            [("= float32(0)", "= float16(0)"), ("+= float32(x[row, k])", "= float16(total + x[row, k])")],
         ),
         "rounded at the end": (
             "The sum is right, and then rounded to float16. `out` is float32: store it as it is.",
@@ -191,12 +171,12 @@ sum_rows_kernel = KernelExercise(
             ("out[row] = total", "out[row] = float16(total)"),
         ),
         "mean": (
-            "You divide by the number of columns: that is the mean, and the sum is wanted.",
+            "You divide by the number of columns. That is the mean: return the sum.",
             lambda x: x.mean(axis=1, dtype=np.float64),
             ("out[row] = total", "out[row] = total / float32(x.shape[1])"),
         ),
         "last column missing": (
-            "The last element of each row is left out: the columns are `range(x.shape[1])`.",
+            "The last element of each row is left out: the columns are `range({x}.shape[1])`.",
             lambda x: x[:, :-1].sum(axis=1, dtype=np.float64),
             ("range(x.shape[1])", "range(x.shape[1] - 1)"),
         ),
@@ -214,12 +194,6 @@ sum_rows_kernel = KernelExercise(
             "Every thread adds up row 0. Its own is number `cuda.grid(1)`.",
             lambda x: np.full(len(x), x[0].sum(dtype=np.float64)),
             ("x[row, k]", "x[0, k]"),
-        ),
-        "first block only": (
-            f"Rows from {THREADS} on are never added up: every block does those of the first. `cuda.grid(1)` "
-            "counts over all blocks.",
-            lambda x: _first_block(x.sum(axis=1, dtype=np.float64)),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -256,29 +230,26 @@ stochastic_kernel = KernelExercise(
     once=True,
     mistakes={
         "cut off": (
-            "You only cut off the lower half: that rounds towards 0, always, whatever the random bits are. "
-            "Only a sum, `+`, carries over into the upper half.",
+            "You only cut off the lower half, which rounds towards 0. Add the random bits first, by `+`.",
             lambda x, random: _upper(x),
             ("x[i] + noise", "x[i]"),
             ("x[i] + noise", "x[i] | noise"),
         ),
         "nearest": (
-            "You round to the nearest. What is added must be random: the lower 16 bits of `random[i]`.",
+            "You round to the nearest. What is added must be random: the lower 16 bits of `{random}[i]`.",
             _with_noise(lambda random: 0x8000 + 0 * random),
             _with_noise(lambda random: 0x7FFF + 0 * random),
             ("random[i] & uint32(0xFFFF)", "uint32(0x8000)"),
             ("random[i] & uint32(0xFFFF)", "uint32(0x7FFF)"),
         ),
         "all random bits": (
-            "You add all 32 random bits, which changes more than the half that is cut off: take "
-            "`random[i] & uint32(0xFFFF)`.",
+            "You add all 32 random bits. Add the lower half: `{random}[i] & uint32(0xFFFF)`.",
             _with_noise(lambda random: random),
             lambda x, random: _upper(x + random),
             ("random[i] & uint32(0xFFFF)", "random[i]"),
         ),
         "upper random bits": (
-            "You add the upper half of the random bits to the upper half of the number. The lower 16 are to "
-            "be added, so that they decide whether the cut carries over.",
+            "You add random bits to the upper half. Add the lower 16: they decide whether the cut carries.",
             _with_noise(lambda random: random & 0xFFFF0000),
             lambda x, random: _upper(x + (random & np.uint32(0xFFFF0000))),
             ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
@@ -294,14 +265,13 @@ stochastic_kernel = KernelExercise(
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + noise"),
         ),
         "or instead of plus": (
-            "You put the noise in by `|` or `^`, and leave it there. Only a sum carries over into the upper "
-            "half, which is what rounds up; then the lower half is cut off.",
+            "`|` and `^` never carry into the upper half. Add the random bits, then cut off the lower half.",
             lambda x, random: (x | (random & 0xFFFF)).astype(np.uint32),
             lambda x, random: (x ^ (random & 0xFFFF)).astype(np.uint32),
             ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
         ),
         "the other random bits": (
-            "You take the upper 16 random bits. They would do as well; the exercise wants the lower ones.",
+            "You take the upper 16 random bits. Take the lower ones here.",
             _with_noise(lambda random: random >> 16),
             ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
         ),
@@ -328,7 +298,7 @@ stochastic_kernel = KernelExercise(
 
 
 def _gradients(rng):
-    """Draw gradients, in some launches with one that is not finite at a place of its own."""
+    """Draw gradients, in some launches with one that is not finite, each at another place."""
     for size, scale, bad, place, before in [
         (5, 4, None, 0, 0),
         (23, 1024, np.inf, 20, 0),
@@ -364,7 +334,7 @@ def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / sc
 
 
 def _counted(gradients, scale, found_inf):
-    """Count what is not finite, where a yes or no is wanted."""
+    """Count what is not finite, where the kernel should say yes or no."""
     with np.errstate(all="ignore"):
         count = np.count_nonzero(~np.isfinite(gradients))
         return np.float64(gradients) / scale[0], np.int32(found_inf + count)
@@ -387,18 +357,17 @@ unscale_kernel = KernelExercise(
             ("/ scale[0]", "* scale[0]"),
         ),
         "left as they are": (
-            "The gradients stay as they are. Divide each of them by `scale[0]`, in place.",
+            "The gradients stay as they are. Divide each of them by `{scale}[0]`, in place.",
             _unscaled(change=lambda gradients, scale: gradients),
             ("gradients[i] = gradient", "pass"),
         ),
         "nothing found": (
-            "`found_inf` is never set. A gradient that is NaN or infinite must set it to 1.",
+            "`{found_inf}` is never set. A gradient that is NaN or infinite must set it to 1.",
             _unscaled(finite=lambda gradients: np.ones(1, bool)),
             ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),
         "NaN missed": (
-            "You find infinities, and no NaN. NaN is neither larger nor smaller than anything: every "
-            "comparison with it is false but `!=`.",
+            "You find infinities, but no NaN. Every comparison with NaN is false, except `!=`.",
             _unscaled(finite=lambda gradients: ~np.isinf(gradients)),
             ("not abs(gradient) < float32(np.inf)", "abs(gradient) >= float32(np.inf)"),
         ),
@@ -413,23 +382,21 @@ unscale_kernel = KernelExercise(
             ("abs(gradient)", "gradient"),
         ),
         "large is not infinite": (
-            "A gradient may be larger than any number of float16, and finite: it is divided in float32. Ask "
-            "whether it is infinite or NaN.",
+            "A gradient may be larger than any float16 and still finite: test for infinite or NaN.",
             _unscaled(finite=lambda gradients: abs(gradients) <= 65504),
             _unscaled(finite=lambda gradients: abs(gradients) <= 1e10),
             ("float32(np.inf)", "float32(1e10)"),
             ("float32(np.inf)", "float32(65504)"),
         ),
         "found everywhere": (
-            "`found_inf` is set where all gradients are finite, and every step would be skipped: by a "
+            "`{found_inf}` is set where all gradients are finite, and every step would be skipped: by a "
             "condition that is always true, or by threads beyond the last gradient, which need a guard.",
             _unscaled(finite=lambda gradients: np.zeros(1, bool)),
             ("if not abs(gradient) < float32(np.inf):", "if True:"),
             ("if i < gradients.size:", "if True:"),
         ),
         "counted": (
-            "`found_inf` is not 1 but a count. It says yes or no: `cuda.atomic.max(found_inf, 0, 1)` leaves "
-            "a 1 a 1.",
+            "`{found_inf}` is a count, not 1. `cuda.atomic.max({found_inf}, 0, 1)` leaves a 1 a 1.",
             _counted,
             ("cuda.atomic.max(found_inf, 0, 1)", "cuda.atomic.add(found_inf, 0, 1)"),
         ),
@@ -445,8 +412,7 @@ unscale_kernel = KernelExercise(
             ("not abs(gradient) < float32(np.inf)", "gradient == float32(np.inf)"),
         ),
         "found undone": (
-            "`found_inf` is 0 where it was 1 before the launch. Another kernel may have set it: where all "
-            "gradients are finite, leave it as it is.",
+            "You set `{found_inf}` back to 0. Another kernel may have set it: leave a 1 as it is.",
             _unscaled(kept=False),
             (
                 "    cuda.atomic.max(found_inf, 0, 1)",
@@ -455,7 +421,7 @@ unscale_kernel = KernelExercise(
             ),
         ),
         "the wrong way round": (
-            "`found_inf` is set where a gradient *is* finite.",
+            "`{found_inf}` is set where a gradient *is* finite.",
             _unscaled(finite=lambda gradients: ~np.isfinite(gradients)),
             ("not abs(gradient)", "abs(gradient)"),
         ),
@@ -517,20 +483,16 @@ next_scale = Exercise(
     cases=_steps,
     mistakes={
         "whole numbers only": (
-            "Your scale is a whole number: half of 1 becomes 0. A scale may be smaller than 1: `/`, and "
-            "not `//`.",
+            "Your scale is a whole number: half of 1 becomes 0. It may be smaller than 1: `/`, not `//`.",
             lambda scale, good_steps, found_inf, interval: (
                 (scale // 2, 0) if found_inf else _stepped()(scale, good_steps, found_inf, interval)
             ),
             ("scale / 2", "scale // 2"),
         ),
         "grows at every step": (
-            "You double the scale after every good step. It is to grow after `interval` of them in a row.",
+            "You double the scale after every good step. It is to grow after `{interval}` of them in a row.",
             _grows_at_once,
-            (
-                "if good_steps == interval:\n    return scale * 2, 0\nreturn scale, good_steps",
-                "return scale * 2, good_steps",
-            ),
+            ("if good_steps == interval:\n    return scale * 2, 0\nreturn scale,", "return scale * 2,"),
         ),
         "one step late": (
             "The scale grows one step too late: this step counts too, so add 1 before you compare.",
@@ -538,23 +500,22 @@ next_scale = Exercise(
             ("good_steps == interval", "good_steps == interval + 1"),
         ),
         "one step early": (
-            "The scale grows one step too early: after `interval` good steps, not after one less.",
+            "The scale grows one step too early: after `{interval}` good steps, not after one less.",
             _stepped(reached=lambda good, interval: good >= interval - 1),
             ("good_steps == interval", "good_steps >= interval - 1"),
         ),
         "counter goes on": (
-            "After growing, the counter begins from 0 again. Yours goes on, and the scale would grow at "
-            "every step from now on.",
+            "After growing, set the counter back to 0. Yours goes on, and the scale grows at every step.",
             _stepped(restart=False),
             ("return scale * 2, 0", "return scale * 2, good_steps"),
         ),
         "good steps kept": (
-            "A skipped step ends the row: `good_steps` is 0 after it.",
+            "A skipped step ends the row: `{good_steps}` is 0 after it.",
             _stepped(forget=False),
             ("return scale / 2, 0", "return scale / 2, good_steps"),
         ),
         "good steps not counted": (
-            "A good step that does not complete the row still counts: return `good_steps + 1`.",
+            "A good step that does not complete the row still counts: return `{good_steps} + 1`.",
             lambda scale, good_steps, found_inf, interval: (
                 (scale, good_steps)
                 if not found_inf and good_steps + 1 < interval
@@ -571,8 +532,7 @@ next_scale = Exercise(
             ("return scale * 2, 0", "return scale * 2, 1"),
         ),
         "does not shrink": (
-            "After a step with `found_inf` the scale stays as it is: the next would overflow as well. "
-            "Halve it.",
+            "After a step with `{found_inf}`, halve the scale: the next step would overflow as well.",
             _stepped(down=False),
             ("return scale / 2, 0", "return scale, 0"),
         ),

@@ -38,14 +38,12 @@ receptive_field = Exercise(
     cases=_stacks,
     mistakes={
         "strides ignored": (
-            "You count as if every stride were 1. After a pooling of stride 2, neighbouring numbers lie two "
-            "pixels apart, and a window over them reaches twice as far.",
+            "You ignore the strides: after a stride of 2, neighbouring numbers lie two pixels apart.",
             lambda layers: 1 + sum(k - 1 for k, _ in layers),
             ("distance *= stride", ""),
         ),
         "stride first": (
-            "You take a layer's own stride into account before its window. The window lies on the layer's "
-            "*input*; its stride moves the outputs apart, and so counts for the layers that follow.",
+            "You apply a layer's own stride before its window. It counts for the following layers only.",
             partial(_receptive_field, own_stride=True),
             (
                 "field += (kernel_size - 1) * distance\ndistance *= stride",
@@ -53,14 +51,12 @@ receptive_field = Exercise(
             ),
         ),
         "last stride only": (
-            "Only the stride of the layer before counts in your answer. Strides multiply: two poolings of "
-            "stride 2 put neighbouring numbers four pixels apart.",
+            "Only the last stride counts in your answer. Strides multiply: two of 2 are four pixels.",
             partial(_receptive_field, last_stride=True),
             ("distance *= stride", "distance = stride"),
         ),
         "kernels added": (
-            "You add the kernel sizes. Neighbouring windows overlap: each layer adds `kernel_size - 1` "
-            "steps, and the one pixel to begin with is counted once.",
+            "You add the kernel sizes. Windows overlap: start from 1, and add `kernel_size - 1` each.",
             lambda layers: sum(k for k, _ in layers),
             [
                 ("field, distance = 1, 1", "field = 0"),
@@ -68,8 +64,7 @@ receptive_field = Exercise(
             ],
         ),
         "windows added": (
-            "You add `kernel_size` steps for each layer. A window of 3 reaches 2 steps beyond the first "
-            "number that it holds: add `kernel_size - 1`.",
+            "You add `kernel_size` for each layer. A window of 3 reaches only 2 further: `kernel_size - 1`.",
             partial(_receptive_field, start=0, overlap=0),
             partial(_receptive_field, overlap=0),
             ("(kernel_size - 1)", "kernel_size"),
@@ -94,8 +89,7 @@ receptive_field = Exercise(
             ("in layers", "in reversed(layers)"),
         ),
         "distance returned": (
-            "You return how far apart neighbouring outputs lie, the product of the strides. What is asked is "
-            "how many pixels one of them sees.",
+            "You return the distance of neighbouring outputs. Return how many pixels one output sees.",
             lambda layers: math.prod(s for _, s in layers),
             ("return field", "return distance"),
         ),
@@ -132,18 +126,14 @@ momentum_kernel = KernelExercise(
     float32=True,
     mistakes={
         "velocity not stored": (
-            "The parameters are right after this step, but the new velocity is lost: store it in "
-            "`velocity[i]`, or the next step begins without it.",
+            "The parameters are right, but the new velocity is lost: store it in `{velocity}[i]`.",
             lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
             ("velocity[i] = v", ""),
         ),
         "old velocity": (
             "You move the parameters by the velocity of the step before. Update the velocity first.",
             lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),
-            (
-                "velocity[i] = v\nparameters[i] -= lr * v",
-                "parameters[i] -= lr * velocity[i]\nvelocity[i] = v",
-            ),
+            ("velocity[i] = v\nparameters[i] -= lr *", "parameters[i] -= lr * velocity[i]\nvelocity[i] ="),
         ),
         "gradient alone": (
             "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
@@ -157,13 +147,12 @@ momentum_kernel = KernelExercise(
             ("parameters[i] -= lr * v", "parameters[i] = lr * v"),
         ),
         "never fades": (
-            "The velocity is the sum of all gradients: it must fade by the factor `momentum` at each step.",
+            "The velocity is the sum of all gradients: it must fade by the factor `{momentum}` at each step.",
             lambda p, g, v, lr, momentum: (p - lr * (v + g), v + g),
             ("momentum * velocity[i]", "velocity[i]"),
         ),
         "averaged": (
-            "You weight the gradient by `1 - momentum`, which makes the velocity an average, as in Adam. "
-            "Here the gradient is added as it is.",
+            "You weight the gradient by `1 - {momentum}`, as Adam does. Here add the gradient as it is.",
             lambda p, g, v, lr, momentum: (
                 p - lr * (momentum * v + (1 - momentum) * g),
                 momentum * v + (1 - momentum) * g,
@@ -171,17 +160,14 @@ momentum_kernel = KernelExercise(
             ("gradients[i]", "(np.float32(1) - momentum) * gradients[i]"),
         ),
         "rate in the velocity": (
-            "You multiply the gradient by `lr` before it goes into the velocity. Some books do so; here the "
-            "velocity holds gradients, and `lr` comes in when the parameters move.",
+            "You multiply the gradient by `{lr}` before it goes into the velocity. Some books do so; here "
+            "the velocity holds gradients, and `{lr}` comes in when the parameters move.",
             lambda p, g, v, lr, momentum: (p - (momentum * v + lr * g), momentum * v + lr * g),
             [("gradients[i]", "lr * gradients[i]"), ("lr * v", "v")],
         ),
         "nesterov": (
-            "You move by `g + momentum * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
-            lambda p, g, v, lr, momentum: (
-                p - lr * (g + momentum * (momentum * v + g)),
-                momentum * v + g,
-            ),
+            "You move by `g + {momentum} * v`, which is Nesterov's variant. Plain momentum moves by `v`.",
+            lambda p, g, v, lr, momentum: (p - lr * (g + momentum * (momentum * v + g)), momentum * v + g),
             ("lr * v", "lr * (gradients[i] + momentum * v)"),
         ),
         "uphill": (
@@ -257,51 +243,42 @@ adam_step = Exercise(
     starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
     mistakes={
         "v not corrected": (
-            "`m` is corrected and `v` is not. It starts at 0 too, and creeps up even more slowly.",
+            "`{m}` is corrected and `{v}` is not. It starts at 0 too, and creeps up even more slowly.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
             ("np.sqrt(v_hat)", "np.sqrt(v)"),
         ),
         "m not corrected": (
-            "`v` is corrected and `m` is not. It starts at 0 too.",
+            "`{v}` is corrected and `{m}` is not. It starts at 0 too.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
             ("lr * m_hat", "lr * m"),
         ),
         "power forgotten": (
-            "You divide by `1 - beta` at every step. The part that is missing shrinks from step to step: it "
-            "is `beta**step`.",
+            "You divide by `1 - beta` at every step. The missing part shrinks: use `beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1), v / (1 - b2))),
             [("beta1**step", "beta1"), ("beta2**step", "beta2")],
         ),
         "betas exchanged": (
-            "You correct `m` by `beta2` and `v` by `beta1`.",
+            "You correct `{m}` by `{beta2}` and `{v}` by `{beta1}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
-            [
-                ("m / (1 - beta1**step)", "m / (1 - beta2**step)"),
-                ("v / (1 - beta2**step)", "v / (1 - beta1**step)"),
-            ],
+            [("(1 - beta1**step)", "(1 - beta2**step)"), ("v / (1 - beta2**step)", "v / (1 - beta1**step)")],
         ),
         "multiplied": (
-            "You multiply by `1 - beta**step`, which makes the means smaller still. Divide.",
+            "You multiply by `1 - beta**{step}`, which makes the means smaller still. Divide.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m * (1 - b1**step), v * (1 - b2**step))),
-            [
-                ("m / (1 - beta1**step)", "m * (1 - beta1**step)"),
-                ("v / (1 - beta2**step)", "v * (1 - beta2**step)"),
-            ],
+            [("/ (1 - beta1**step)", "* (1 - beta1**step)"), ("/ (1 - beta2**step)", "* (1 - beta2**step)")],
         ),
         "weight of the start": (
-            "You divide by `beta**step`, the share that the zeros of the start have. What the gradients have "
-            "is the rest, `1 - beta**step`.",
+            "You divide by the share of the zeros at the start. The gradients' is `1 - beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
             [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),
         "times the step": (
-            "You multiply beta by the number of the step. The weight of the start shrinks by the factor beta "
-            "at each step, so it is a power: `beta1**step`.",
+            "You multiply beta by the step. The share of the start is a power: `{beta1}**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1 * step), v / (1 - b2 * step))),
             [("beta1**step", "beta1 * step"), ("beta2**step", "beta2 * step")],
         ),
         "counted from 0": (
-            "Your correction is that of the step before: the first step has number 1, and `step` says so.",
+            "Your correction is that of the step before: the first step has number 1, and `{step}` says so.",
             _adam_with(
                 hats=lambda m, v, step, b1, b2: (
                     m / np.float64(1 - b1 ** (step - 1)),
@@ -311,23 +288,20 @@ adam_step = Exercise(
             ("**step", "**(step - 1)", 2),
         ),
         "root taken first": (
-            "You correct the root of `v`. Correct `v`, then take the root.",
+            "You correct the root of `{v}`. Correct `{v}`, then take the root.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v / (1 - b2**step) ** 2)),
             [("v / (1 - beta2**step)", "np.sqrt(v) / (1 - beta2**step)"), ("np.sqrt(v_hat)", "v_hat")],
         ),
         "eps under the root": (
-            "You add `eps` under the root; it is added to the root.",
+            "You add `{eps}` under the root; it is added to the root.",
             _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
             ("(np.sqrt(v_hat) + eps)", "np.sqrt(v_hat + eps)"),
         ),
         "eps not corrected": (
-            "You have moved the corrections into the learning rate. That is the paper's own shortcut, and "
-            "nearly the same; but then `eps` is added to the root of `v`, and here to the root of `v_hat`.",
+            "You have moved the corrections into the learning rate, as the paper does in its shortcut. That "
+            "adds `{eps}` to the root of `{v}`; here add it to the root of `v_hat`.",
             _corrected_rate,
-            [
-                ("m / (1 - beta1**step)", "m * np.sqrt(1 - beta2**step) / (1 - beta1**step)"),
-                ("np.sqrt(v_hat)", "np.sqrt(v)"),
-            ],
+            [("/ (1 - beta1**step)", "* np.sqrt(1 - beta2**step) / (1 - beta1**step)"), ("(v_hat)", "(v)")],
         ),
         "old means": (
             "You correct the means that were handed in. Bring in the gradient first.",
@@ -340,8 +314,7 @@ adam_step = Exercise(
             ],
         ),
         "correction kept": (
-            "The parameters are right, but you return the corrected means, and the next step would correct "
-            "them again. Return `m` and `v` themselves.",
+            "The parameters are right. Return `{m}` and `{v}` themselves, not the corrected means.",
             _hats_kept,
             [("m_hat = m", "m_hat = m = m"), ("v_hat = v", "v_hat = v = v")],
         ),
@@ -386,35 +359,32 @@ adam_kernel = KernelExercise(
     once=True,
     mistakes={
         "not corrected": (
-            "You move by `m` and `v` as they are. Divide the one by `correction1` and the other by "
-            "`correction2`.",
+            "Correct both means: divide `{m}` by `{correction1}` and `{v}` by `{correction2}`.",
             partial(_adam_launched, hats=lambda m, v, *_: (m, v)),
             [("/ correction1", ""), ("/ correction2", "")],
         ),
         "v not corrected": (
-            "`m` is corrected and `v` is not: divide it by `correction2` before you take the root.",
+            "`{m}` is corrected and `{v}` is not: divide it by `{correction2}` before you take the root.",
             partial(_adam_launched, hats=lambda m, v, c1, _: (m / c1, v)),
             ("/ correction2", ""),
         ),
         "m not corrected": (
-            "`v` is corrected and `m` is not: divide it by `correction1`.",
+            "`{v}` is corrected and `{m}` is not: divide it by `{correction1}`.",
             partial(_adam_launched, hats=lambda m, v, _, c2: (m, v / c2)),
             ("/ correction1", ""),
         ),
         "corrections exchanged": (
-            "`correction1` belongs to `m`, whose factor is `beta1`, and `correction2` to `v`.",
+            "`{correction1}` belongs to `{m}`, whose factor is `{beta1}`, and `{correction2}` to `{v}`.",
             partial(_adam_launched, hats=lambda m, v, c1, c2: (m / c2, v / c1)),
             [("new_m / correction1", "new_m / correction2"), ("new_v / correction2", "new_v / correction1")],
         ),
         "correction kept": (
-            "The parameters are right, but the corrected means are stored, and the next step would correct "
-            "them again. Store `m` and `v` themselves.",
+            "The parameters are right. Store `{m}` and `{v}` themselves, not the corrected means.",
             _adam_moved(lambda _, new, g, s: (new[0], new[1] / s[4], new[2] / s[5])),
             ("m[i], v[i] = new_m, new_v", "m[i], v[i] = new_m / correction1, new_v / correction2"),
         ),
         "means not stored": (
-            "The parameters are right after this step, but the new means are lost: store them in `m[i]` and "
-            "`v[i]`.",
+            "The parameters are right, but the new means are lost: store them in `{m}[i]` and `{v}[i]`.",
             _adam_moved(lambda old, new, *_: (new[0], *old[1:])),
             _adam_moved(lambda old, new, *_: (new[0], old[1], new[2])),
             _adam_moved(lambda old, new, *_: (new[0], new[1], old[2])),
@@ -437,7 +407,7 @@ adam_kernel = KernelExercise(
             ],
         ),
         "eps under the root": (
-            "You add `eps` under the root; it is added to the root.",
+            "You add `{eps}` under the root; it is added to the root.",
             partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat + eps)),
             ("correction2) + eps", "correction2 + eps)"),
         ),
@@ -447,7 +417,7 @@ adam_kernel = KernelExercise(
             ("math.sqrt(new_v / correction2)", "new_v / correction2"),
         ),
         "gradient not squared": (
-            "`v` is the mean of the *squares* of the gradients.",
+            "`{v}` is the mean of the *squares* of the gradients.",
             partial(_adam_launched, power=1),
             ("* g * g", "* g"),
         ),
@@ -494,8 +464,8 @@ confusion_matrix = Exercise(
     cases=_answered,
     mistakes={
         "counted once": (
-            "Each pair counts once, however often it occurs. `matrix[labels, answers] += 1` does that: NumPy "
-            "adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
+            "Each pair counts once, however often it occurs. `matrix[{labels}, {answers}] += 1` does that: "
+            "NumPy adds 1 to the values *before*, and writes the same result several times. Use a loop, or "
             "`np.add.at`.",
             _counted_once,
             (
@@ -504,8 +474,7 @@ confusion_matrix = Exercise(
             ),
         ),
         "exchanged": (
-            "Rows and columns are exchanged: the row says what the image is, the column what the network "
-            "says.",
+            "Rows and columns are exchanged: the image gives the row, the network's answer the column.",
             lambda labels, answers, classes: _confusion(answers, labels, classes),
             ("matrix[label, answer]", "matrix[answer, label]"),
         ),
@@ -527,14 +496,12 @@ confusion_matrix = Exercise(
             ("return matrix", "return matrix / np.bincount(labels, minlength=classes)[:, None]"),
         ),
         "counted in a byte": (
-            "A cell with more than 255 images begins again at 0: your table has a type of 8 bits. "
-            "`np.int64` has room for all.",
+            "Cells above 255 begin again at 0: your table has 8 bits. `np.int64` has room for all.",
             lambda labels, answers, classes: _confusion(labels, answers, classes) % 256,
             ("np.int64", "np.uint8"),
         ),
         "classes seen only": (
-            "Your table ends at the highest class that occurs. It has `classes` rows and columns, some of "
-            "which may stay 0.",
+            "Your table ends at the highest class seen. It has `{classes}` rows and columns; some stay 0.",
             lambda labels, answers, classes: _confusion(labels, answers, classes)[
                 : max(labels.max(), answers.max()) + 1, : max(labels.max(), answers.max()) + 1
             ],

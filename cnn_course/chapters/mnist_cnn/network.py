@@ -116,7 +116,7 @@ class OwnNetwork:
         return curve
 
     def _goes_on(self, data, epochs, out):
-        """Tell whether this very training has begun; if not, note what it consists of."""
+        """Return whether this very training has begun; if not, note what it consists of."""
         consists_of = {
             "kernels": _fingerprint(self.own),
             "epochs": epochs,
@@ -126,7 +126,7 @@ class OwnNetwork:
         out.mkdir(parents=True, exist_ok=True)
         noted, now = out / "kernels.json", json.dumps(consists_of)
         if not noted.is_file() or noted.read_text(encoding="utf-8") != now:
-            # First: if this one is killed before its first checkpoint, nobody takes the old one for it.
+            # First: if this one is killed before its first checkpoint, the old one is not taken for it.
             move_earlier_run(out, print)
             (out / "checkpoint.npz").unlink(missing_ok=True)
             (out / "curve.json").unlink(missing_ok=True)

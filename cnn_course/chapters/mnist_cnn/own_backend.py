@@ -167,10 +167,12 @@ class _Activation(_Operation):
 
 
 class _Loss(_Operation):
-    def cross_entropy_forward_backward(self, logits, labels, losses, grad_logits):
+    def cross_entropy_forward_backward(self, logits, labels, losses, grad_logits, label_smoothing=0.0):
         kernel = self.own.get("cross_entropy_kernel")
-        if kernel is None:
-            return self.package.cross_entropy_forward_backward(logits, labels, losses, grad_logits)
+        if kernel is None or label_smoothing:
+            return self.package.cross_entropy_forward_backward(
+                logits, labels, losses, grad_logits, label_smoothing
+            )
         _each(kernel, losses, logits, labels, losses, grad_logits)
         return losses, grad_logits
 

@@ -105,7 +105,7 @@ class DigitPad(anywidget.AnyWidget):
 
 
 def example_drawing(share=1.0):
-    """Return a three as somebody might draw it on the pad.
+    """Return a three as a reader might draw it on the pad.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ import numpy as np
 from cnn_course.chapters.other_parts.stuck_training import StuckTraining
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.mimics import one_hot, sigmoid
 from cnn_numba import device
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.ops.activation.reference import sigmoid_backward, tanh_backward
@@ -16,21 +17,10 @@ from gpuless.access import READ
 THREADS = 16
 
 
-def _first_block(values, threads=THREADS):
-    """Return an array with NaN for what threads beyond the first block should have written."""
-    values = np.array(values, np.float64)
-    values[threads:] = np.nan
-    return values
-
-
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
 def _squashed(rng):
     """Draw outputs of a sigmoid, some of them near 0 and 1, always with threads to spare."""
     for size in (5, 23, THREADS, 47, 65):
-        out = _sigmoid(3 * rng.normal(size=size)).astype(np.float32)
+        out = sigmoid(3 * rng.normal(size=size)).astype(np.float32)
         yield launch(device.blocks(size + 1, THREADS), THREADS, normal(rng, size), out, output(size))
 
 
@@ -42,9 +32,8 @@ sigmoid_backward_kernel = KernelExercise(
     once=True,
     mistakes={
         "sigmoid again": (
-            "You squash `out` once more. It is the sigmoid's output already, `y`; what is wanted is "
-            "`y * (1 - y)`.",
-            lambda grad_output, out: grad_output * _sigmoid(out) * (1 - _sigmoid(out)),
+            "You apply the sigmoid to `{out}` again. It is the output `y` already: use `y * (1 - y)`.",
+            lambda grad_output, out: grad_output * sigmoid(out) * (1 - sigmoid(out)),
             (
                 "grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])",
                 "y = float32(1) / (float32(1) + math.exp(-out[i]))\n"
@@ -52,8 +41,7 @@ sigmoid_backward_kernel = KernelExercise(
             ),
         ),
         "slope only": (
-            "You store the slope. By the chain rule it is multiplied by what comes from above, "
-            "`grad_output`.",
+            "You store the slope. The chain rule multiplies it by `{grad_output}`.",
             lambda grad_output, out: out * (1 - out),
             ("grad_output[i] * out[i]", "out[i]"),
         ),
@@ -85,15 +73,9 @@ sigmoid_backward_kernel = KernelExercise(
             ("* out[i] * (float32(1) - out[i])", "/ (out[i] * (float32(1) - out[i]))"),
         ),
         "arguments exchanged": (
-            "You take the slope where `grad_output` is, and multiply by `out`: the two are exchanged.",
+            "You take the slope where `{grad_output}` is, and multiply by `{out}`: the two are exchanged.",
             lambda grad_output, out: out * grad_output * (1 - grad_output),
             ("* (float32(1) - out[i])", "* (float32(1) - grad_output[i])"),
-        ),
-        "first block only": (
-            f"Elements from {THREADS} on are never computed: every block does those of the first. "
-            "`cuda.grid(1)` counts over all blocks.",
-            lambda grad_output, out: _first_block(sigmoid_backward(grad_output, out)),
-            ("cuda.grid(1)", "cuda.threadIdx.x"),
         ),
     },
 )
@@ -104,13 +86,9 @@ sigmoid_backward_kernel = KernelExercise(
 BLOCK = 4, 2
 
 
-def _one_hot(y, labels):
-    return np.eye(y.shape[1])[labels]
-
-
 def squared_error_backward(y, labels):
     """Return the gradient of the mean over the samples of ``sum_k (y_k - target_k)**2``."""
-    return y.shape[1] * mse_loss_backward(y, _one_hot(y, labels))
+    return y.shape[1] * mse_loss_backward(y, one_hot(y, labels))
 
 
 def _answers(rng):
@@ -134,14 +112,12 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(2) * ", ""),
         ),
         "sum over the batch": (
-            "You have the gradient of the sum over the batch; what is trained on is the mean: divide by the "
-            "number of samples.",
+            "The gradient is that of the sum over the batch, not the mean: divide by the batch size.",
             lambda y, labels: len(y) * squared_error_backward(y, labels),
             (" / float32(y.shape[0])", ""),
         ),
         "mean over the classes": (
-            "You divide by the number of classes as well. That is the gradient of the package's "
-            "`mse_loss_forward`; here a sample's loss is the *sum* over its classes.",
+            "You divide by the number of classes, too. Here a sample's loss is the *sum* over its classes.",
             lambda y, labels: squared_error_backward(y, labels) / y.shape[1],
             ("float32(y.shape[0])", "float32(y.size)"),
         ),
@@ -151,15 +127,14 @@ squared_error_backward_kernel = KernelExercise(
             ("float32(y.shape[0])", "float32(y.shape[1])"),
         ),
         "sign": (
-            "The wrong sign: where the answer is too large, a larger one makes the loss larger still, so "
-            "the gradient is positive there.",
+            "The wrong sign: where the answer is too large, the gradient is positive.",
             lambda y, labels: -squared_error_backward(y, labels),
             ("y[row, k] - target", "target - y[row, k]"),
         ),
         "loss itself": (
-            "You store the squares, which are the loss. Its gradient is wanted.",
-            lambda y, labels: (y - _one_hot(y, labels)) ** 2 / len(y),
-            lambda y, labels: (y - _one_hot(y, labels)) ** 2,
+            "You store the squares, which are the loss. Store its gradient.",
+            lambda y, labels: (y - one_hot(y, labels)) ** 2 / len(y),
+            lambda y, labels: (y - one_hot(y, labels)) ** 2,
             ("float32(2) * (y[row, k] - target)", "(y[row, k] - target) ** 2"),
             ("float32(2) * (y[row, k] - target) / float32(y.shape[0])", "(y[row, k] - target) ** 2"),
         ),
@@ -169,24 +144,19 @@ squared_error_backward_kernel = KernelExercise(
             ("(y[row, k] - target)", "y[row, k]"),
         ),
         "taken from every class": (
-            "You take 1 away from every class; it is the target of the right one alone, and the others' is "
-            "0.",
+            "You subtract 1 from every class. The target is 1 for the right class, 0 for the others.",
             lambda y, labels: 2 * (y - 1) / len(y),
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),
         "label as the target": (
-            "You take the label's number away from every answer. The label says *which* class is to be 1.",
+            "You subtract the label's number from every answer. The label says *which* class has target 1.",
             lambda y, labels: 2 * (y - labels[:, None]) / len(y),
             ("float32(1) if k == labels[row] else float32(0)", "float32(labels[row])"),
         ),
         "right class only": (
-            "Only the right class gets a gradient. The others are to be 0, and are wrong by as much as "
-            "they are not.",
-            lambda y, labels: squared_error_backward(y, labels) * _one_hot(y, labels),
-            (
-                "target = float32(1) if k == labels[row] else float32(0)",
-                "target = float32(1) if k == labels[row] else y[row, k]",
-            ),
+            "Only the right class gets a gradient. The others have one, too: their target is 0.",
+            lambda y, labels: squared_error_backward(y, labels) * one_hot(y, labels),
+            ("(1) if k == labels[row] else float32(0)", "(1) if k == labels[row] else y[row, k]"),
         ),
     },
 )
@@ -312,15 +282,14 @@ channel_statistics_kernel = KernelExercise(
     properties=(_shares_the_channel,),
     mistakes={
         "difference of squares": (
-            "Right, until a channel lies far from 0: then `E[x**2]` and `E[x]**2` are two huge numbers that "
-            "agree in all seven digits of float32, and their difference is what rounding left. Go through "
-            "the channel a second time, and add up the squared distances from the mean.",
+            "Right, until a channel lies far from 0: then `E[{x}**2]` and `E[{x}]**2` are huge and agree in "
+            "all seven digits of float32, so that only rounding errors are left. Go through the channel "
+            "again, and add up the squared distances from the mean.",
             _difference_of_squares,
             [("c, i % pixels] - centre", "c, i % pixels]"), ("= spread", "= spread - centre * centre")],
         ),
         "divided by one less": (
-            "You divide the squares by one less than their number. That is for the running variance; what "
-            "the batch is normalised by is divided by their number.",
+            "You divide by one less than the number. That is for the running variance, not for this batch.",
             _with_variance(lambda variance, x, mean: variance * _count(x) / (_count(x) - 1)),
             ("block_sum(squares) / count", "block_sum(squares) / (count - float32(1))"),
         ),
@@ -330,8 +299,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(squares) / count", "math.sqrt(block_sum(squares) / count)"),
         ),
         "mean of squares": (
-            "The mean is right. The variance is the mean of squared *distances* from it; you have not taken "
-            "the mean away.",
+            "The mean is right. Subtract it before you square: the variance is about the mean.",
             _with_variance(lambda variance, x, mean: variance + mean**2),
             (" - centre", ""),
         ),
@@ -343,8 +311,7 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(total) / count", "block_sum(total)"),
         ),
         "divided by a part": (
-            "You divide by one sample's pixels, or by the number of samples. A channel has the pixels "
-            "of all samples: `x.shape[0] * x.shape[2]` elements.",
+            "Divide by the pixels of all samples: `{x}.shape[0] * {x}.shape[2]` elements.",
             lambda x: _divided_by(x, x.shape[2]),
             lambda x: _divided_by(x, x.shape[0]),
             ("float32(x.shape[0] * pixels)", "float32(pixels)"),
@@ -356,18 +323,14 @@ channel_statistics_kernel = KernelExercise(
             ("block_sum(squares) / count", "block_sum(squares)"),
         ),
         "distances not squared": (
-            "The mean is right. You take the mean of the distances from it; their squares are wanted.",
+            "The mean is right. You average the distances from it: average their squares.",
             _with_variance(lambda variance, x, mean: np.abs(_flat(x) - mean[:, None]).mean(axis=1)),
             ("distance * distance", "abs(distance)"),
         ),
         "first sample only": (
-            "Only sample 0 counts. A channel's statistics are those of all samples: that is what makes it "
-            "*batch* normalisation.",
+            "Only sample 0 counts. The statistics of a channel are those of all samples of the *batch*.",
             _of_a_part(lambda x: np.float64(x[0])),
-            [
-                ("float32(x.shape[0] * pixels)", "float32(pixels)"),
-                ("range(thread, x.shape[0] * pixels, threads)", "range(thread, pixels, threads)", 2),
-            ],
+            [("(x.shape[0] * pixels)", "(pixels)"), ("thread, x.shape[0] * pixels,", "thread, pixels,", 2)],
         ),
         "first pixel only": (
             "Only pixel 0 of each sample counts: a channel has all of them.",
@@ -379,8 +342,8 @@ channel_statistics_kernel = KernelExercise(
             ],
         ),
         "one element a thread": (
-            f"Only the first {CHANNEL_THREADS} elements of a channel count: a thread has to go on, in steps "
-            "of `cuda.blockDim.x`, until the channel is done.",
+            f"Only the first {CHANNEL_THREADS} elements of a channel count: go on in steps of "
+            "`cuda.blockDim.x`.",
             _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),
             _share(slice(CHANNEL_THREADS)),
             (
@@ -390,8 +353,7 @@ channel_statistics_kernel = KernelExercise(
             ),
         ),
         "first thread only": (
-            "Each channel gets what thread 0 has found: nobody has told it of the others' sums. `block_sum` "
-            "*returns* that of the whole block.",
+            "Each channel gets the sum of thread 0 alone. `block_sum` *returns* that of the whole block.",
             _share(slice(None, None, CHANNEL_THREADS)),
             [("block_sum(total)", "total"), ("block_sum(squares)", "squares")],
         ),

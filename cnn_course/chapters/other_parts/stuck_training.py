@@ -1,6 +1,6 @@
 """A training that learns nothing, tools to find out why, and a check that measures: an open problem.
 
-`as_found` returns the training as somebody has left it: five functions, none of which raises. Whoever has
+`as_found` returns a training that does not learn: five functions, none of which raises. A reader who has
 found what is wrong with one of them writes another in its place, ``as_found()._replace(prepare=...)``, and
 hands the whole to the check.
 """
@@ -60,7 +60,7 @@ def _build(seed=0):
 
 
 def _prepare(images):
-    # From 0 to 1, and in float32, as the kernels want them.
+    # From 0 to 1, and in float32, as the kernels need them.
     batch = gather_batch(images, np.arange(len(images)), 0.0, 1.0)
     return batch / np.float32(255)
 
@@ -128,7 +128,7 @@ def _run(parts, batch, steps, seed):
     net, loss = parts.build(seed), parts.loss()
     optimiser = parts.optimiser(net)
     losses = []
-    with np.errstate(all="ignore"):  # what becomes of it is told
+    with np.errstate(all="ignore"):  # the verdict reports what becomes of it
         for _ in range(steps):
             losses.append(float(train_step(net, loss, optimiser, *batch())[0].mean()))
         return Run(net, losses, _accuracy(parts, net))

@@ -136,8 +136,7 @@ max_pool_kernel = KernelExercise(
     once=True,
     mistakes={
         "tie goes to the last": (
-            "The maxima are right. Where several pixels of a window are equal, the first is to be "
-            "remembered, and you keep the last: `>=` lets an equal one replace it, `>` does not.",
+            "The maxima are right. Of equal pixels keep the first: compare with `>`, not `>=`.",
             _last_of_equals,
             ("x[plane, h, w] > best", "x[plane, h, w] >= best"),
             [
@@ -147,8 +146,7 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "tie goes down the columns": (
-            "The maxima are right. Of equal pixels the first is to be remembered, row by row, and yours is "
-            "the first down the columns: let the loop over the rows be the outer one.",
+            "The maxima are right. Of equal pixels take the first row by row: rows in the outer loop.",
             _first_down_the_columns,
             (
                 "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
@@ -169,49 +167,40 @@ max_pool_kernel = KernelExercise(
             ("top * x.shape[2] + left", "0"),
         ),
         "place of the output": (
-            "The maxima are right, and `argmax` has the number of the output. It is the place of the pixel "
-            "in its plane that is asked for: `row * x.shape[2] + column`.",
+            "The maxima are right. Store the pixel's place in its plane: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
             ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
         ),
         "position in the window": (
-            "Your positions count from the corner of the window. The backward pass wants the place in the "
-            "plane: `row * width + column`, with the plane's row, column and width.",
+            "Your positions count within the window. Count in the plane: `row * width + column`.",
             _with_argmax(_in_the_window),
             [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
         ),
         "place in all planes": (
-            "The maxima are right, and the positions go on counting from plane to plane. Each plane counts "
-            "from 0: leave the plane out, `row * x.shape[2] + column`.",
+            "The maxima are right. Positions start from 0 in each plane: `row * {x}.shape[2] + column`.",
             _with_argmax(
                 lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
             ),
-            (
-                "argmax[plane, oh, ow] = where",
-                "argmax[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]",
-            ),
+            ("[plane, oh, ow] = where", "[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]"),
         ),
         "first plane": (
-            "Every plane of your output is that of the first: the pixels come from `x[0]`. Read "
-            "`x[plane, h, w]`, with the plane that the thread has worked out.",
+            "Every plane of your output is that of the first: read `{x}[plane, h, w]`, not `{x}[0, h, w]`.",
             _of_the_first_plane,
             ("x[plane, ", "x[0, ", 3),
         ),
         "width of the output": (
-            "The maxima are right, and the positions use the width of the output. It is the width of `x` "
-            "that counts: `row * x.shape[2] + column`.",
+            "The maxima are right. Count with the width of the input: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
             ("x.shape[2]", "out.shape[2]", 2),
         ),
         "height for width": (
             "The maxima are right, and the positions are `row * height + column`, or `column * height + "
-            "row`. A row has as many pixels as the plane is wide: `row * x.shape[2] + column`.",
+            "row`. A row has as many pixels as the plane is wide: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[1] + w),
             ("x.shape[2]", "x.shape[1]", 2),
         ),
         "down the columns": (
-            "The maxima are right, and the positions count down the columns. A plane is stored row by row: "
-            "`row * x.shape[2] + column`.",
+            "The maxima are right. Count the positions row by row: `row * {x}.shape[2] + column`.",
             _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
             [
                 ("top * x.shape[2] + left", "left * x.shape[1] + top"),
@@ -219,14 +208,12 @@ max_pool_kernel = KernelExercise(
             ],
         ),
         "stride left out": (
-            "Your windows are one pixel apart: the window of output `(oh, ow)` begins at row `oh * stride` "
-            "and column `ow * stride`.",
+            "Your windows are one pixel apart: window `(oh, ow)` begins at `oh * {stride}`, `ow * {stride}`.",
             _at_every_pixel,
             ("oh * stride, ow * stride", "oh, ow"),
         ),
         "window one short": (
-            "The last row and column of each window are left out: `range(kernel)` counts from 0 to "
-            "`kernel - 1` already.",
+            "Each window lacks its last row and column: `range({kernel})` already ends at `{kernel} - 1`.",
             _short_windows,
             [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
         ),
@@ -298,14 +285,12 @@ block_sums_kernel = KernelExercise(
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
     mistakes={
         "last step missing": (
-            "Half of the elements are missing in each sum: the tree ends one step too early. The last step "
-            "has `half = 1`, so go on while `half > 0`.",
+            "Half of the elements are missing: the tree's last step has `half = 1`. Go on while `half > 0`.",
             lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
             ("half > 0", "half > 1"),
         ),
         "one step only": (
-            "You add each element of the second half to one of the first, and then no more. Halve again, and "
-            "again, until one is left.",
+            "You halve the elements once. Halve again and again, until one is left.",
             lambda x: _in_blocks(x)[:, [0, THREADS // 2]].sum(axis=1),
             [("while half > 0:", "if True:"), ("half //= 2", "")],
         ),
@@ -315,7 +300,7 @@ block_sums_kernel = KernelExercise(
             ("THREADS // 2", "THREADS // 4"),
         ),
         "mean": (
-            "You divide by the number of threads; the sum is asked for.",
+            "You divide by the number of threads. Return the sum.",
             lambda x: _in_blocks(x).mean(axis=1),
             ("partial[0]", "partial[0] / float32(THREADS)"),
         ),
@@ -327,10 +312,7 @@ block_sums_kernel = KernelExercise(
         "maximum": (
             "You keep the larger of two; here they are added.",
             lambda x: np.array([x[i : i + THREADS].max() for i in range(0, x.size, THREADS)]),
-            [
-                ("float32(0)", "float32(-math.inf)"),
-                ("partial[t] += partial[t + half]", "partial[t] = max(partial[t], partial[t + half])"),
-            ],
+            [("(0)", "(-math.inf)"), ("+= partial[t + half]", "= max(partial[t], partial[t + half])")],
         ),
     },
 )
@@ -382,8 +364,7 @@ row_max_kernel = KernelExercise(
     properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
     mistakes={
         "starts from 0": (
-            "In a row of negative numbers your maximum is 0, which is not in it. What stands for no element "
-            "must be less than every number: start from `float32(-math.inf)`.",
+            "For negative rows your maximum is 0. Start from `float32(-math.inf)`, below all numbers.",
             lambda x: np.maximum(x.max(axis=1), 0),
             ("float32(-math.inf)", "float32(0)"),
         ),
@@ -396,8 +377,7 @@ row_max_kernel = KernelExercise(
             ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
         "one element a thread": (
-            f"Columns from {ROW_THREADS} on are never looked at: a thread goes on, in steps of "
-            "`cuda.blockDim.x`, until the row is done.",
+            f"Columns from {ROW_THREADS} on are never read: go on in steps of `cuda.blockDim.x`.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
             [
                 ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
@@ -405,8 +385,7 @@ row_max_kernel = KernelExercise(
             ],
         ),
         "two warps only": (
-            "Right for blocks of two warps alone. A block may have fewer, or more: there are "
-            "`cuda.blockDim.x // 32` of them.",
+            "Right for blocks of two warps only. A block has `cuda.blockDim.x // 32` of them.",
             lambda x: (x[:, :ROW_THREADS] if x.shape[1] == 4 * WARP else x).max(axis=1),
             ("for warp in range(cuda.blockDim.x // 32):", "for warp in range(2):"),
         ),
@@ -416,7 +395,7 @@ row_max_kernel = KernelExercise(
             [("lanes = 16", "lanes = 0"), ("range(cuda.blockDim.x // 32)", "range(1)")],
         ),
         "sum": (
-            "You add the elements; the largest is asked for.",
+            "You add the elements. Find the largest.",
             lambda x: x.sum(axis=1),
             [
                 ("float32(-math.inf)", "float32(0)"),
@@ -479,7 +458,7 @@ histogram_kernel = KernelExercise(
     properties=(_counts_in_shared_memory,),
     mistakes={
         "forgets what was there": (
-            "You put the counts of this image in the place of what `counts` held. It is to be added to them.",
+            "You overwrite the counts that were in `{counts}`. Add those of this image to them.",
             lambda x, counts: _counted(x, 0 * counts),
             """
             i = cuda.grid(1)
@@ -492,20 +471,17 @@ histogram_kernel = KernelExercise(
             """,
         ),
         "remainder": (
-            "Your bin is `x[i] % 16`: pixels that differ by 16 share it. Neighbouring values belong "
-            "together: `x[i] // 16`.",
+            "Your bin is `{x}[i] % 16`. Neighbouring values share a bin: `{x}[i] // 16`.",
             lambda x, counts: _counted(x, counts, x % BINS),
             ("x[i] // 16", "x[i] % BINS"),
         ),
         "bins of 17": (
-            "You divide by something larger than 16, and the last bin gets too little: 256 values in 16 bins "
-            "are 16 values each.",
+            "You divide by more than 16, so the last bin gets too little: a bin has 256 / 16 values.",
             lambda x, counts: _counted(x, counts, x // 17),
             ("x[i] // 16", "x[i] * (BINS - 1) // 255"),
         ),
         "added by every thread": (
-            f"Each bin of a block is added {ROW_THREADS} times, once by each thread. Thread `t` adds bin "
-            "`t`, and threads from 16 on add none.",
+            f"You add each bin {ROW_THREADS} times, once in each thread. Let only thread `t` add bin `t`.",
             lambda x, counts: counts + ROW_THREADS * _counted(x, 0 * counts),
             (
                 "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
@@ -590,9 +566,9 @@ def _shares_the_row(attempt):
     if reads >= case.args[0].shape[1]:
         raise Wrong(
             "every lane reads the row",
-            f"The numbers are right, but for a row of 40 logits a lane reads {reads} times, as every lane "
-            "goes through the whole row. Let each read its own columns, `lane`, `lane + 32`, and so on, and "
-            "let `warp_max` and `warp_sum` put together what they have found.",
+            f"The numbers are right, but each lane reads the whole row: {reads} reads for 40 logits. Let it "
+            "read its own columns, `lane`, `lane + 32`, and so on, and combine the lanes with `warp_max` and "
+            "`warp_sum`.",
         )
 
 
@@ -612,49 +588,38 @@ softmax_kernel = KernelExercise(
             (" - largest", "", 2),
         ),
         "shifted by at least 0": (
-            "In a row of large negative logits every `exp` is 0, and 0 / 0 is NaN: what you subtract is "
-            "larger than all of them. Subtract the row's maximum, and start its search from "
-            "`float32(-math.inf)`.",
+            "In a row of large negative logits you subtract more than any of them: every `exp` is 0, and 0 / "
+            "0 is NaN. Start the search for the maximum from `float32(-math.inf)`.",
             lambda x: _softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
             ("float32(-math.inf)", "float32(0)"),
         ),
         "shifted by the first": (
-            "You subtract the first logit. Where another is larger by 90, `exp` still overflows: subtract "
-            "the largest.",
+            "You subtract the first logit. Where another is larger by 90, `exp` overflows: take the largest.",
             lambda x: _softmax(x, x[:, :1]),
             ("warp_max(largest)", "logits[row, 0]"),
         ),
         "maximum of the lane": (
-            "Each lane subtracts the maximum of its own columns. All must subtract the same: `warp_max` "
-            "returns it to every lane.",
+            "Each lane subtracts the maximum of its columns. `warp_max` returns the row's to every lane.",
             lambda x: _softmax(x, _by_lane(x, np.max)),
             ("largest = warp_max(largest)", ""),
         ),
         "total of the lane": (
-            "Each lane divides by the sum over its own columns. `warp_sum` returns the row's sum to "
-            "every lane.",
+            "Each lane divides by the sum of its columns. `warp_sum` returns the row's to every lane.",
             _own_total,
             ("total = warp_sum(total)", ""),
         ),
         "lanes apart": (
-            "Each lane has a maximum and a sum of its own columns only. `warp_max` and `warp_sum` change "
-            "nothing by themselves: they *return* the warp's, as in `largest = warp_max(largest)`.",
+            "Each lane keeps the maximum and the sum of its columns only. `warp_max` and `warp_sum` *return* "
+            "those of the warp: `largest = warp_max(largest)`.",
             _lanes_apart,
-            [
-                ("largest = warp_max(largest)", "warp_max(largest)"),
-                ("total = warp_sum(total)", "warp_sum(total)"),
-            ],
+            [("largest = warp_max", "warp_max"), ("total = warp_sum", "warp_sum")],
         ),
         "added 32 times": (
             "Your probabilities are 32 times too small: every lane adds up the whole row, and `warp_sum` "
             "adds up the lanes. A lane's share is the columns `lane`, `lane + 32`, and so on.",
             lambda x: _softmax(x) / WARP,
             [
-                (
-                    "largest, total = float32(-math.inf), float32(0)\n"
-                    "for k in range(lane, logits.shape[1], 32):",
-                    "largest, total = float32(-math.inf), float32(0)\nfor k in range(logits.shape[1]):",
-                ),
+                ("(0)\nfor k in range(lane, logits.shape[1], 32):", "(0)\nfor k in range(logits.shape[1]):"),
                 (
                     "largest = warp_max(largest)\nfor k in range(lane, logits.shape[1], 32):",
                     "largest = warp_max(largest)\nfor k in range(logits.shape[1]):",
@@ -670,10 +635,7 @@ softmax_kernel = KernelExercise(
             "Only rows 0 to 3 are written. `cuda.grid(2)` takes the row from y, and here the blocks stand "
             "side by side in x: the row is `cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y`.",
             _row_from_the_grid,
-            (
-                "lane, row = cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y",
-                "lane, row = cuda.grid(2)",
-            ),
+            ("= cuda.threadIdx.x, cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y", "= cuda.grid(2)"),
         ),
         "not divided": (
             "A row's probabilities do not add up to 1: divide by the sum.",

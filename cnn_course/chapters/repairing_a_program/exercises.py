@@ -67,14 +67,10 @@ pool_maps_kernel = KernelExercise(
     broken=_broken_pool_maps_kernel,
     mistakes={
         "no maximum": (
-            "You keep one number of each four, whichever it is: no largest is taken. Each thread has to look "
-            "at all four.",
+            "You keep one number of each four, not the largest. Each thread has to compare all four.",
             *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
             ("out[c, row, column] = max(above, below)", "out[c, row, column] = maps[c, 2 * row, 2 * column]"),
-            (
-                "out[c, row, column] = max(above, below)",
-                "out[c, row, column] = maps[c, 2 * row + 1, 2 * column + 1]",
-            ),
+            ("= max(above, below)", "= maps[c, 2 * row + 1, 2 * column + 1]"),
         ),
         "mean": (
             "You take the mean of each four. Max-pooling keeps the largest.",
@@ -95,14 +91,12 @@ pool_maps_kernel = KernelExercise(
             ("max(above, below)", "above"),
         ),
         "steps of one": (
-            "Your windows are one step apart, and overlap. They are to be two apart: the window of "
-            "`out[c, row, column]` begins at `maps[c, 2 * row, 2 * column]`.",
+            "Your windows overlap. Window `[c, row, column]` begins at `{maps}[c, 2 * row, 2 * column]`.",
             _overlapping,
             [("2 * row", "row", 4), ("2 * column", "column", 4)],
         ),
         "maximum of at least 0": (
-            "Right, where a window has a number above 0. Where all four are below, you give 0: your search "
-            "starts from 0, and has to start from one of the four.",
+            "Where all four numbers are below 0 you give 0: start the search from one of the four.",
             lambda maps: np.maximum(_pool(maps), 0),
             ("max(above, below)", "max(above, below, float32(0))"),
         ),
@@ -115,7 +109,7 @@ pool_maps_kernel = KernelExercise(
 )
 
 
-# --- The softmax that is none ------------------------------------------------------------------------------
+# --- The softmax that is not one ---------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -177,8 +171,7 @@ softmax_kernel = KernelExercise(
     float32=True,
     mistakes={
         "still multiplied": (
-            "Each number still comes out times the number of channels: that is no softmax. Exponentials, "
-            "divided by their sum.",
+            "Each number is multiplied by the number of channels: divide the exponentials by their sum.",
             lambda maps: maps * np.float32(len(maps)),
             ("math.exp(maps[c, row, column] - largest) / total", "maps[c, row, column] * channels"),
         ),
@@ -193,8 +186,7 @@ softmax_kernel = KernelExercise(
             ("math.exp(maps[c, row, column] - largest)", "maps[c, row, column]", 2),
         ),
         "over the image": (
-            "For each channel, your numbers sum to 1 over the pixels. They are to do so at each pixel, over "
-            "the channels.",
+            "Your numbers sum to 1 over the pixels. They must do so at each pixel, over the channels.",
             lambda maps: _softmax(maps, axis=(1, 2)),
             """
             column, row = cuda.grid(2)
@@ -218,8 +210,8 @@ softmax_kernel = KernelExercise(
             ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
-            "You divide while the sum is still growing: each channel by the sum up to itself. First the sum "
-            "over all channels, then, in a loop of its own, the quotients.",
+            "You divide while the sum is still growing. First sum all channels, then divide in a second "
+            "loop.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
             (
                 "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
@@ -227,7 +219,7 @@ softmax_kernel = KernelExercise(
             ),
         ),
         "averaged": (
-            "You divide by the number of channels in the place of the sum of the exponentials.",
+            "You divide by the number of channels. Divide by the sum of the exponentials.",
             lambda maps: _powers(maps) / np.float32(len(maps)),
             ("/ total", "/ float32(channels)"),
         ),
@@ -239,8 +231,7 @@ softmax_kernel = KernelExercise(
             (" - largest", "", 2),
         ),
         "maximum of some channels": (
-            "Right, until the channel is the largest that your search for the largest leaves out: look at "
-            "all of them.",
+            "Your search for the largest leaves out a channel, which may be the largest: look at all.",
             lambda maps: _softmax_shifted_by(maps, maps[:-1]),
             lambda maps: _softmax_shifted_by(maps, maps[1:]),
             lambda maps: _softmax_shifted_by(maps, maps[:1]),
@@ -289,8 +280,7 @@ def _returned(attempt, image, weight):
     if device.is_device_array(maps):
         raise Wrong(
             "still on the device",
-            "What you return is on the device. Whoever calls `edge_maps` has NumPy arrays, and wants one "
-            "back: `copy_to_host()`.",
+            "Your result is on the device. Callers of `edge_maps` use NumPy arrays: `copy_to_host()`.",
         )
     return maps
 
@@ -307,8 +297,8 @@ edge_maps = Exercise(
     rtol=1e-5,
     mistakes={
         "rounded down": (
-            "The right and the lower edge of the maps are never written: the number of blocks is rounded "
-            "down. `device.blocks(n, 16)` rounds up, and the kernel's guard holds back whoever is too many.",
+            "The right and lower edges of the maps are never written: you round the number of blocks down. "
+            "`device.blocks(n, 16)` rounds up, and the kernel's guard stops the threads beyond the edge.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
             ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
         ),
@@ -316,14 +306,10 @@ edge_maps = Exercise(
             "A part of the maps is never written where they are not square: the grid comes as (rows, "
             "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
             *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
-            (
-                "device.blocks(width, 16), device.blocks(height, 16)",
-                "device.blocks(height, 16), device.blocks(width, 16)",
-            ),
+            ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
         ),
         "input lost": (
-            "All is garbage, as the kernel reads an image that nobody has written: the name of the image was "
-            "given to a new, empty array. `cuda.to_device(image)` allocates and copies in one.",
+            "Your image is a new, empty array. `cuda.to_device({image})` allocates and copies in one.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
@@ -340,7 +326,7 @@ edge_maps = Exercise(
 
 
 def _holds(softmax, maps, skip=(), axis=0):
-    """Tell whether the four properties hold, but for those in `skip`."""
+    """Return whether the four properties hold, but for those in `skip`."""
     out = np.asarray(softmax(maps))
     holds = {
         "negative": np.all(out >= 0),
@@ -414,27 +400,25 @@ is_softmax = Exercise(
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
         ),
         "shift not tried": (
-            "`maps / maps.sum(axis=0)` passes: at numbers above 0 it is positive, sums to 1, and keeps the "
-            "order. Call `softmax` once more, on `maps + 1`.",
+            "`{maps} / {maps}.sum({axis}=0)` passes for numbers above 0. Try `{softmax}({maps} + 1)` as "
+            "well.",
             _without("shift"),
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
         "order not looked at": (
-            "A function that gives every channel the same passes. The largest has to stay the largest, at "
-            "each pixel: `argmax(axis=0)`.",
+            "An equal share for every channel passes. The largest must stay the largest: `argmax({axis}=0)`.",
             _without("order"),
             ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
         "exactly equal": (
-            "You refuse a right softmax: float32 sums to 1 up to a rounding, and `==` does not forgive it. "
-            "`np.allclose` does.",
+            "You refuse a right softmax: float32 sums to 1 up to rounding. Use `np.allclose`, not `==`.",
             lambda softmax, maps: (
                 _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
             ),
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)"),
         ),
         "sum over the image": (
-            "You add over the pixels. At each pixel the sum over the channels is 1: `axis=0`.",
+            "You add over the pixels. At each pixel the sum over the channels is 1: `{axis}=0`.",
             lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
             ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Exercise, avoids
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_course.engine.checks.mimics import sigmoid
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import reference
 
@@ -15,10 +16,6 @@ def _sizes():
     for samples, hidden in [(1, 1), (2, 3), (5, 9), (3, 17), (9, 4), (4, 16)]:
         grid = device.blocks(hidden + 1, BLOCK[0]), device.blocks(samples + 1, BLOCK[1])
         yield samples, hidden, grid
-
-
-def _sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def _parts(gates):
@@ -38,7 +35,7 @@ def _before_a_cell(rng):
 def lstm_cell(sums, c):
     """Return the gates of a step, the new cell and the new hidden state."""
     i, f, g, o = _parts(sums)
-    gates = np.concatenate([_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)], axis=1)
+    gates = np.concatenate([sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)], axis=1)
     return _with_gates(gates, c)
 
 
@@ -64,10 +61,10 @@ def _in_order(order):
     def function(sums, c):
         groups = np.split(np.float64(sums), 4, axis=1)
         i, f, g, o = (groups[k] for k in order)
-        stored = dict(zip(order, (_sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)), strict=True))
-        cell = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        stored = dict(zip(order, (sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)), strict=True))
+        cell = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         gates = np.concatenate([stored[k] for k in range(4)], axis=1)
-        return gates, cell, _sigmoid(o) * np.tanh(cell)
+        return gates, cell, sigmoid(o) * np.tanh(cell)
 
     return function
 
@@ -99,8 +96,7 @@ lstm_cell_kernel = KernelExercise(
     once=True,
     mistakes={
         "other order of the gates": (
-            "You take the four groups in another order. It is i, f, g, o, as in PyTorch: the new content g "
-            "is the third, the output gate the fourth.",
+            "The four groups come in the order i, f, g, o, as in PyTorch.",
             _in_order((0, 1, 3, 2)),
             _in_order((0, 2, 1, 3)),
             [
@@ -133,14 +129,12 @@ lstm_cell_kernel = KernelExercise(
             ],
         ),
         "content through a sigmoid": (
-            "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative, and "
-            "then the cell goes down.",
-            _all_squashed_by(_sigmoid),
+            "All four go through a sigmoid. The new content `g` goes through tanh: it may be negative.",
+            _all_squashed_by(sigmoid),
             (_TANH_G, "sigmoid(sums[n, j + 2 * hidden])"),
         ),
         "gates through tanh": (
-            "All four go through tanh. A gate is a share between 0 and 1, and so i, f and o go through a "
-            "sigmoid.",
+            "All four go through tanh. The gates i, f and o are shares of 0 to 1: use a sigmoid.",
             _all_squashed_by(np.tanh),
             [
                 (
@@ -151,15 +145,13 @@ lstm_cell_kernel = KernelExercise(
             ],
         ),
         "input and forget gate exchanged": (
-            "The cell has the two gates exchanged: `f` says how much of the old cell stays, `i` how much "
-            "of the new content comes in.",
+            "Two gates are exchanged: `f` keeps the old cell, `i` lets the new content in.",
             _cell(lambda i, f, g, o, c: (i * c + f * g, o * np.tanh(i * c + f * g))),
             ("f * c[n, j] + i * g", "i * c[n, j] + f * g"),
             [("i, f = sigmoid", "f, i = sigmoid"), ("= i, f", "= f, i")],
         ),
         "old cell forgotten": (
-            "The new cell has nothing of the old one. What stays of it is `f * c`: this sum is all the "
-            "memory there is.",
+            "The new cell has nothing of the old one: add `f * {c}`, all the memory that there is.",
             _cell(lambda i, f, g, o, c: (i * g, o * np.tanh(i * g))),
             ("f * c[n, j] + i * g", "i * g"),
         ),
@@ -169,7 +161,7 @@ lstm_cell_kernel = KernelExercise(
             ("i * g", "g"),
         ),
         "forget gate left out": (
-            "The old cell stays whole; it is `f * c` that stays.",
+            "The old cell stays whole; it is `f * {c}` that stays.",
             _cell(lambda i, f, g, o, c: (c + i * g, o * np.tanh(c + i * g))),
             ("f * c[n, j]", "c[n, j]"),
         ),
@@ -189,8 +181,7 @@ lstm_cell_kernel = KernelExercise(
             ("o * math.tanh(new)", "math.tanh(new)"),
         ),
         "sums stored as gates": (
-            "Cell and hidden state are right. What you store in `gates` are the sums; the backward pass "
-            "needs what has become of them.",
+            "Cell and hidden state are right. Store the gates themselves in `gates`, not the sums.",
             _sums_stored,
             [
                 ("= i, f", "= sums[n, j], sums[n, j + hidden]"),
@@ -226,40 +217,35 @@ def _turned(x):
 
 last_states = Exercise(
     "last_states",
-    reference=lambda x, *weights: _states(_turned(x), *weights)[:, -1],
+    reference=lambda x, weight_ih, weight_hh: _states(_turned(x), weight_ih, weight_hh)[:, -1],
     cases=_time_first,
     mistakes={
         "not turned": (
             "That is the article's mistake: `lstm_forward` takes the first axis for the samples, and in "
-            "`x` it is the steps. Nothing complains; with as many steps as samples even the shape is right.",
+            "`{x}` it is the steps. Nothing complains; with as many steps as samples even the shape is "
+            "right.",
             lambda x, *weights: _states(x, *weights)[:, -1],
             lambda x, *weights: _states(x, *weights)[-1],
             ("x.transpose(1, 0, 2)", "x"),
-            [
-                ("_, h_n, _, _, _ =", "out, *_ ="),
-                ("x.transpose(1, 0, 2)", "x"),
-                ("return h_n", "return out[-1]"),
-            ],
+            [("_, h_n, _, _, _", "out, *_"), (".transpose(1, 0, 2)", ""), ("h_n", "out[-1]")],
         ),
         "reshaped": (
-            "The shape is right, and the numbers are in other places: `reshape` only cuts the same row of "
-            "numbers anew. To exchange two axes takes `transpose`.",
+            "`reshape` only cuts the same row of numbers anew. To exchange two axes, use `transpose`.",
             lambda x, *weights: _states(x.reshape(x.shape[1], x.shape[0], -1), *weights)[:, -1],
             ("x.transpose(1, 0, 2)", "x.reshape(x.shape[1], x.shape[0], -1)"),
         ),
         "last sample": (
-            "You have turned `x`, and then take the last *sample*, with all its steps. The steps are the "
-            "second axis now: `[:, -1]`.",
+            "`{x}` is turned, but you take the last *sample*. Steps are the second axis now: `[:, -1]`.",
             lambda x, *weights: _states(_turned(x), *weights)[-1],
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[-1]")],
         ),
         "first step": (
-            "These are the states after the first step; the last one is asked for.",
+            "These are the states after the first step. Return the last one.",
             lambda x, *weights: _states(_turned(x), *weights)[:, 0],
             [("_, h_n, _, _, _ =", "out, *_ ="), ("return h_n", "return out[:, 0]")],
         ),
         "all steps": (
-            "These are the states after every step; the last is asked for.",
+            "These are the states after every step. Return only the last.",
             lambda x, *weights: _states(_turned(x), *weights),
             ("_, h_n, _, _, _ =", "h_n, *_ ="),
         ),
@@ -269,7 +255,7 @@ last_states = Exercise(
             ("x.transpose(1, 0, 2)", "x[::-1].transpose(1, 0, 2)"),
         ),
         "cell for the hidden state": (
-            "That is the last cell, `c_n`; the last hidden state is asked for.",
+            "That is the last cell, `c_n`. Return the last hidden state.",
             lambda x, *weights: reference.lstm_forward(_turned(x), *weights)[2],
             ("_, h_n, _, _, _ =", "_, _, h_n, _, _ ="),
         ),
@@ -345,8 +331,7 @@ lstm_cell_backward_kernel = KernelExercise(
     once=True,
     mistakes={
         "slopes left out": (
-            "These are the gradients of the gates. Each still has to go through its sigmoid or tanh: times "
-            "`y * (1 - y)`, or `1 - y * y`, with `y` the gate itself.",
+            "Multiply each gradient by the slope of its gate `y`: `y * (1 - y)`, or `1 - y * y` for g.",
             _cell_back(slopes=False),
             [
                 (" * i * (one - i)", ""),
@@ -356,8 +341,7 @@ lstm_cell_backward_kernel = KernelExercise(
             ],
         ),
         "slope of one gate left out": (
-            "One of the four gradients has not gone through its gate: each is multiplied by a slope of its "
-            "own, `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
+            "One gradient lacks the slope of its gate: `y * (1 - y)` for i, f and o, `1 - y * y` for g.",
             *(_cell_back(without=(k,)) for k in range(4)),
             (" * i * (one - i)", ""),
             (" * (one - g * g)", ""),
@@ -369,14 +353,12 @@ lstm_cell_backward_kernel = KernelExercise(
             ("squashed * squashed", "squashed"),
         ),
         "output gate left out": (
-            "The hidden state shows `o` times the cell's tanh: on its way to the cell the gradient is "
-            "multiplied by `o`.",
+            "The hidden state is `o` times the cell's tanh: multiply its gradient by `o`.",
             _cell_back(output=False),
             ("grad_h[n, j] * o *", "grad_h[n, j] *"),
         ),
         "output gate from the cell": (
-            "The output gate has no part in the cell: its gradient comes from `grad_h` alone, times "
-            "`tanh(cell)`.",
+            "The output gate does not act on the cell: its gradient is `{grad_h} * tanh({cell})`.",
             _cell_back(shown=False),
             ("grad_h[n, j] * squashed", "dc * squashed"),
         ),
@@ -386,44 +368,39 @@ lstm_cell_backward_kernel = KernelExercise(
             ("(one - g * g)", "g * (one - g)"),
         ),
         "nothing through the hidden state": (
-            "The cell's gradient is only what comes from the step after. The hidden state depends on the "
-            "cell as well: add `grad_h * o * (1 - tanh(cell)**2)`.",
+            "You use only the gradient that comes from the next step. The hidden state depends on the cell "
+            "as well: add `{grad_h} * o * (1 - tanh({cell})**2)`.",
             _cell_back(own=False),
             ("grad_cell[n, j] + grad_h[n, j] * o * (one - squashed * squashed)", "grad_cell[n, j]"),
         ),
         "nothing from the step after": (
-            "The cell's gradient comes from this step's hidden state alone. The step after has read the "
-            "cell too: begin with `grad_cell`. It is the way on which gradients get far.",
+            "The cell's gradient comes from this step's hidden state alone. The step after has read the cell "
+            "too: begin with `{grad_cell}`. It is the way on which gradients get far.",
             _cell_back(later=False),
             ("grad_cell[n, j] + ", ""),
         ),
         "slope of the cell's tanh left out": (
-            "The hidden state is `o * tanh(cell)`, so its gradient is multiplied by `1 - tanh(cell)**2` on "
-            "the way to the cell.",
+            "On its way to the cell, multiply the gradient by the tanh's slope, `1 - tanh({cell})**2`.",
             _cell_back(tanh_slope=False),
             (" * (one - squashed * squashed)", ""),
         ),
         "old cell squashed": (
-            "You take the tanh of the cell *before* the step. The hidden state was made of the new one, "
-            "`cell`.",
+            "You take the tanh of the cell *before* the step. The hidden state has the new one, `{cell}`.",
             _cell_back(squash_new=False),
             ("math.tanh(cell[n, j])", "math.tanh(c[n, j])"),
         ),
         "new cell for the forget gate": (
-            "The forget gate was multiplied by the cell *before* the step, `c`: that is what its gradient "
-            "has as a factor.",
+            "The forget gate multiplies the cell *before* the step: its gradient has the factor `{c}`.",
             _cell_back(old=False),
             ("dc * c[n, j]", "dc * cell[n, j]"),
         ),
         "forget gate left out": (
-            "What goes on to the step before is the cell's gradient times `f`: only so much of the old "
-            "cell came through.",
+            "Pass on the cell's gradient times `f`: only that share of the old cell came through.",
             _cell_back(forget=False),
             ("grad_c[n, j] = dc * f", "grad_c[n, j] = dc"),
         ),
         "input gate and content exchanged": (
-            "`i * g`: the gradient of `i` has `g` as a factor, and that of `g` has `i`. You have them the "
-            "other way round.",
+            "You have two exchanged: the gradient of `i` has the factor `g`, and that of `g` has `i`.",
             _exchanged,
             [("dc * g * i", "dc * i * i"), ("dc * i * (one - g * g)", "dc * g * (one - g * g)")],
         ),
@@ -489,41 +466,36 @@ backward_through_time = Exercise(
     properties=(avoids("lstm_backward"),),
     mistakes={
         "forwards": (
-            "You go from the first step to the last. A step's gradient is made of that of the step *after* "
-            "it: begin with the last.",
+            "You go forwards. Each step needs the gradient of the *next* one: begin with the last.",
             _loop(forwards=True),
             (_LOOP, "range(gates.shape[1])"),
         ),
         "hidden state not followed": (
             "The hidden state of the step before has taken part in all four sums. Its gradient is "
-            "`grad_gates[:, t] @ weight_hh`, and the next round of the loop needs it.",
+            "`grad_gates[:, t] @ {weight_hh}`, and the next round of the loop needs it.",
             _loop(hidden="dropped"),
             _loop(hidden="kept"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = zeros"),
             ("grad_h = grad_gates[:, t] @ weight_hh", ""),
         ),
         "last gradient in every step": (
-            "You add `grad_h_n` in every step. It is the gradient of the last hidden state alone: the loss "
-            "does not see the others but through their successors.",
+            "You add `{grad_h_n}` in every step. It is the gradient of the last hidden state alone.",
             _loop(hidden="again"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h_n + grad_gates[:, t] @ weight_hh"),
         ),
         "gradients summed up": (
-            "You carry on the sum of all gradients so far. A step passes on its own: the new one takes the "
-            "place of the old.",
+            "You pass on the sum of all gradients so far. Pass on only that of the step itself.",
             _loop(hidden="summed"),
             _loop(cell="summed"),
             ("grad_h = grad_gates[:, t] @ weight_hh", "grad_h = grad_h + grad_gates[:, t] @ weight_hh"),
         ),
         "cell not followed": (
-            "The cell's gradient ends after each step. Hand what `cell_backward` returns for the cell "
-            "before to the next round: that is the way along which little is lost.",
+            "The cell's gradient ends after each step: pass on what `cell_backward` returns for it.",
             _loop(cell="dropped"),
             ("cells[:, t], grad_h, grad_c)", "cells[:, t], grad_h, zeros)"),
         ),
         "first step left out": (
-            "The first step gets no gradient: `reversed(range(steps))` ends with 0, and "
-            "`range(steps - 1, 0, -1)` with 1.",
+            "The first step gets no gradient: `range(steps - 1, 0, -1)` ends with 1. Include step 0.",
             _loop(unseen=(0,)),
             [("np.empty_like", "np.zeros_like"), (_LOOP, "range(gates.shape[1] - 1, 0, -1)")],
         ),
@@ -534,13 +506,12 @@ backward_through_time = Exercise(
             [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
         ),
         "wraps round": (
-            "At the first step, `cells[:, t - 1]` is `cells[:, -1]`: the *last* cell. What came before the "
-            "first step is zeros.",
+            "At the first step, `{cells}[:, t - 1]` is the *last* cell. Use zeros there.",
             _loop(before="round"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t - 1]"),
         ),
         "cell after the step": (
-            "`cell_backward` wants the cell *before* the step as its second argument, `cells[:, t - 1]`.",
+            "The second argument of `cell_backward` is the cell *before* the step, `{cells}[:, t - 1]`.",
             _loop(before="after"),
             ("cells[:, t - 1] if t else zeros", "cells[:, t]"),
         ),

@@ -120,27 +120,22 @@ smooth_kernel = _TileExercise(
     properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
     mistakes={
         "flipped": (
-            "Your weights run backwards: `weights[k]` belongs to `signal[i + k - RADIUS]`.",
+            "Your weights run backwards: `{weights}[k]` belongs to `{signal}[i + k - RADIUS]`.",
             lambda signal, weights: _smoothed(signal, weights[::-1]),
             ("weights[k]", "weights[weights.size - 1 - k]"),
         ),
         "shifted": (
-            "Your window begins at element `i`, where it is to have it in its middle: it begins RADIUS "
-            "samples before.",
+            "Your window begins at element `i`. Begin RADIUS samples before, so that `i` is its middle.",
             lambda signal, weights: _windows(weights, np.pad(signal, (0, 2 * RADIUS))),
             ("cuda.blockIdx.x * BLOCK - RADIUS", "cuda.blockIdx.x * BLOCK"),
         ),
         "edge repeated": (
             "Outside, you repeat the signal's first and last sample; it counts as zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
-            (
-                "signal[start + k] if inside else float32(0)",
-                "signal[min(max(start + k, 0), signal.size - 1)]",
-            ),
+            ("[start + k] if inside else float32(0)", "[min(max(start + k, 0), signal.size - 1)]"),
         ),
         "tile not zeroed": (
-            "The first and the last outputs are garbage. Where the halo lies outside of the signal, nobody "
-            "writes into the tile: write a zero there.",
+            "The ends are garbage: no thread writes the halo outside of the signal. Write zeros there.",
             lambda signal, weights: _windows(weights, np.pad(signal, RADIUS, constant_values=np.nan)),
             (
                 "tile[k] = signal[start + k] if inside else float32(0)",
@@ -261,7 +256,7 @@ def _which_barrier(attempt, trials):
 
 
 def _no_needless_barrier(attempt):
-    """Demand that a block waits no more than twice for each channel."""
+    """Demand that a block waits at most twice for each channel."""
     rng, channels = np.random.default_rng(0), 3
     case = _channels_case(rng, channels, 5, 9)
     intervals = int(examine(attempt, case).report.trace.interval.max())
@@ -394,34 +389,24 @@ conv_strided_kernel = _TileExercise(
     properties=(uses("shared"), _loads_each_pixel_once),
     mistakes={
         "corner without the stride": (
-            "Blocks after the first load from the wrong place: the patch of the next block begins TILE_W * "
-            "STRIDE pixels further to the right, and TILE_H * STRIDE further down.",
+            "The next patch begins TILE_W * STRIDE pixels further right, TILE_H * STRIDE further down.",
             _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
             [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
         ),
         "padding before the stride": (
-            "Blocks after the first load from the wrong place: the padding of one pixel comes off after the "
-            "multiplication with the stride, `top = row * STRIDE - 1`.",
+            "Subtract the padding after you multiply by the stride: `top = row * STRIDE - 1`.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
-            [
-                ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
-                ("TILE_W * STRIDE - 1", "TILE_W * STRIDE - STRIDE"),
-            ],
+            [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
         ),
         "padding left out": (
-            "Your patch begins at the tile's own first pixel. With a padding of 1 it begins one row above "
-            "and one column to the left of it.",
+            "Your patch begins at the tile's first pixel. With padding 1, begin one row and column earlier.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H, j * _STEP_W)),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE")],
         ),
         "block axes exchanged": (
-            "Row and column of the block are exchanged: `blockIdx.x` counts tiles to the right, `blockIdx.y` "
-            "tiles down.",
+            "Row and column of the block are exchanged: `blockIdx.x` counts to the right, `blockIdx.y` down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
-            [
-                ("top = cuda.blockIdx.y", "top = cuda.blockIdx.x"),
-                ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y"),
-            ],
+            [("cuda.blockIdx.y", "cuda.blockIdx.x"), ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y")],
         ),
         "edge repeated": (
             "Outside of the image you repeat its border; it counts as zero there.",
@@ -432,8 +417,7 @@ conv_strided_kernel = _TileExercise(
             ),
         ),
         "patch not zeroed": (
-            "The outputs at the border are garbage. Where the patch lies outside of the image, nobody writes "
-            "into it: write a zero there.",
+            "The border is garbage: no thread writes the patch outside of the image. Write zeros there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, np.nan)),
             (
                 "patch[k // STRIDED_W, k % STRIDED_W] = image[h, w] if inside else float32(0)",
@@ -526,7 +510,7 @@ def _turned_in_part(image, rows, columns):
 
 
 def _turned_by_threads(image):
-    """Turn the pixels that have a thread of their own, at `cuda.grid(2)`; the others are not written."""
+    """Turn the pixels that have a thread, at `cuda.grid(2)`; the others are not written."""
     rows = _blocks(image.shape[0], SIDE) * ROWS
     return np.rot90(np.where(np.arange(image.shape[0])[:, None] < rows, image, np.nan))
 
@@ -577,8 +561,7 @@ turn_kernel = _TileExercise(
             """,
         ),
         "turned within tiles": (
-            "Each tile is turned, and stays in its place or goes to a wrong one: the tile's corner has to be "
-            "turned as well.",
+            "You turn each tile in its place. Turn the corner of the tile as well.",
             _turned_tile_by_tile,
             ("width - 1 - left", "left + min(SIDE, width - left) - 1"),
         ),

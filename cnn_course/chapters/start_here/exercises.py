@@ -50,8 +50,7 @@ brighten_kernel = KernelExercise(
             ("2 *", "digit[row, column] *"),
         ),
         "larger of the two": (
-            "`max` takes the larger of two numbers, and so every pixel gets 255 or more. The "
-            "smaller is meant.",
+            "`max` takes the larger of two numbers, so every pixel gets 255 or more. Use `min`.",
             lambda digit: np.maximum(2 * digit.astype(int), 255).astype(np.uint8),
             lambda digit: np.full_like(digit, 255),
             ("min(", "max("),
@@ -135,26 +134,24 @@ count_kernel = KernelExercise(
             ("level, 1)", "level, digits[n, row, column])"),
         ),
         "old count added": (
-            "The value to add is 1; `counts[level]` is what is there already.",
+            "The value to add is 1; `{counts}[level]` is what is there already.",
             _doubled,
             ("level, 1)", "level, counts[level] + 1)"),
         ),
         "one counter": (
-            "All pixels are counted in `counts[0]`. The place where one is added is `level`.",
+            "All pixels are counted in `{counts}[0]`. The place where one is added is `level`.",
             lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
             ("level, 1)", "0, 1)"),
         ),
         "exchanged": (
-            "You have exchanged place and value: all is added to `counts[1]`. The order is array, place, "
-            "value.",
+            "Place and value are exchanged, so all goes to `{counts}[1]`: array, place, value.",
             lambda digits, counts: (
                 counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)
             ),
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "`cuda.atomic.add` changes the array by itself, and returns what was there before. You write "
-            "that back, and the 1 is gone: let the call stand alone on its line.",
+            "`cuda.atomic.add` returns the old number, and you write it back: let the call stand alone.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),
@@ -166,8 +163,7 @@ count_kernel = KernelExercise(
             ("atomic.add", "atomic.max"),
         ),
         "counted twice": (
-            "Each pixel counts twice: the atomic addition takes the place of the old line, and does not "
-            "stand beside it.",
+            "You count each pixel twice: the atomic addition replaces the old line.",
             lambda digits, counts: counts + 2 * _counted(digits),
             ("level, 1)", "level, 2)"),
         ),

@@ -29,14 +29,12 @@ held_by = Exercise(
             (_REGISTER, "2 * (row // 8) + k // 4"),
         ),
         "lanes down the columns": (
-            "Your lanes count down the columns. They count along a row first: lanes 0 to 3 hold k = 0 to 3 "
-            "of row 0, and lane 4 begins row 1.",
+            "Your lanes count down the columns. Count along the rows: lane 4 begins row 1.",
             lambda row, k: (row % 8 + 8 * (k % 4), row // 8 + 2 * (k // 4)),
             ("4 * (row % 8) + k % 4", "row % 8 + 8 * (k % 4)"),
         ),
         "eight lanes to a row": (
-            "You give a row eight lanes. It has four: k = 4 is held by the lane that holds k = 0, in another "
-            "register.",
+            "You give a row eight lanes. It has four: the lane of k = 0 also holds k = 4.",
             lambda row, k: (8 * (row % 4) + k, row // 4),
             [("4 * (row % 8) + k % 4", "8 * (row % 4) + k"), (_REGISTER, "row // 4")],
         ),
@@ -118,8 +116,7 @@ warp_product_kernel = KernelExercise(
     properties=(uses("multiply_tf32"),),
     mistakes={
         "not rounded": (
-            "Your numbers go in as they are, and the Tensor Core cuts off what tf32 has no bits for. Round "
-            "them first, with `to_tf32`.",
+            "You do not round the numbers, so the Tensor Core cuts them off: round them with `to_tf32`.",
             lambda a, b: _cut(a) @ _cut(b),
             lambda a, b: _tf32(a) @ _cut(b),
             lambda a, b: _cut(a) @ _tf32(b),
@@ -127,14 +124,12 @@ warp_product_kernel = KernelExercise(
             ("to_tf32(b[k, left]), to_tf32(b[k + 4, left])", "b[k, left], b[k + 4, left]"),
         ),
         "registers exchanged": (
-            "Registers 1 and 2 of the left fragment have changed places: `(row, k)`, `(row + 8, k)`, "
-            "`(row, k + 4)`, `(row + 8, k + 4)`.",
+            "Left registers 1 and 2 are exchanged: `(row + 8, k)` comes before `(row, k + 4)`.",
             lambda a, b: _product(_pieces(a, 16, 8, _quarters_exchanged), b),
             ("above[0], below[0], above[1], below[1]", "above[0], above[1], below[0], below[1]"),
         ),
         "right one transposed": (
-            "Your right fragment is transposed: a lane holds `b[k, row]` and `b[k + 4, row]`, where `row` "
-            "stands for a column.",
+            "Your right fragment is transposed: a lane holds `{b}[k, row]` and `{b}[k + 4, row]`.",
             lambda a, b: _product(a, _pieces(b, 8, 8, np.transpose)),
             [
                 ("b[k, left]", "b[k - first + row, left - row + first]"),
@@ -152,7 +147,7 @@ warp_product_kernel = KernelExercise(
             [("for k in range(", "zero = sums\nfor k in range("), ("right, sums)", "right, zero)")],
         ),
         "first step only": (
-            "You multiply the first eight k only: there are `a.shape[1]`.",
+            "You multiply the first eight k only: there are `{a}.shape[1]`.",
             lambda a, b: _product(a[:, :8], b[:8]),
             ("a.shape[1], 8", "8, 8"),
         ),
@@ -200,17 +195,17 @@ split_tf32 = Exercise(
             (_REST, "x - near"),
         ),
         "sign": (
-            "The sum of the two is not `x`: what is left is `x` less the nearest, not the other way round.",
+            "The two do not add up to `{x}`: the rest is `{x}` minus the nearest, not the reverse.",
             lambda x: (rounded(x, "tf32"), rounded(rounded(x, "tf32") - x, "tf32")),
             ("x - near", "near - x"),
         ),
         "the same twice": (
-            "You round `x` a second time. To be rounded is what the first number leaves of it.",
+            "You round `{x}` a second time. To be rounded is what the first number leaves of it.",
             lambda x: (rounded(x, "tf32"), rounded(x, "tf32")),
             ("x - near", "x"),
         ),
         "not rounded": (
-            "Your first number has more bits than tf32: round `x`.",
+            "Your first number has more bits than tf32: round `{x}`.",
             lambda x: (x, np.zeros_like(x)),
             ('near = rounded(x, "tf32")', "near = x"),
         ),
@@ -256,8 +251,7 @@ turns = Exercise(
         ),
         "sixteen banks": ("There are 32 banks.", lambda pitch: _turns(pitch, banks=16), ("% 32", "% 16")),
         "all rows": (
-            "You take 32 rows, one for each lane. A matrix has eight; the other lanes say where the rows of "
-            "the other three begin.",
+            "You take 32 rows. A matrix has eight; the other lanes hold where the next three begin.",
             lambda pitch: _turns(pitch, rows=32),
             lambda pitch: _turns(pitch, rows=16),
             ("range(8)", "range(32)"),

@@ -52,40 +52,36 @@ warps_needed = Exercise(
     cases=_machines,
     mistakes={
         "rounded down": (
-            "You round down. With a warp less than needed the memory has moments without anything to do: "
-            "round up.",
+            "You round down, so the memory is idle at times: round up.",
             partial(_warps, rounded=floor),
             ("math.ceil(", "int("),
         ),
         "one too many": (
-            "Where whole warps are just enough you return one more. `int(q) + 1` rounds up a fraction only; "
-            "`math.ceil(q)` leaves a whole number as it is.",
+            "`int(q) + 1` is one too many for whole numbers: `math.ceil(q)` leaves them as they are.",
             partial(_warps, rounded=lambda warps: floor(warps) + 1),
             ("math.ceil(", "1 + int("),
         ),
         "whole GPU": (
-            "That is for the whole GPU. The question is how many warps each of its `sms` multiprocessors "
-            "needs.",
+            "That is for the whole GPU. Return how many warps each of its `{sms}` multiprocessors needs.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, size),
             (" / sms", ""),
         ),
         "threads": (
-            "You count threads. A warp has 32 of them, and asks for `32 * bytes_a_thread` bytes.",
+            "You count threads. A warp has 32 of them, and asks for `32 * {bytes_a_thread}` bytes.",
             partial(_warps, lanes=1),
             lambda *machine: LANES * _warps(*machine),
             (_WARP, "bytes_a_thread"),
             ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
-            "You return the bytes that have to be in flight. Each warp brings `32 * bytes_a_thread` of them: "
-            "divide, and round up.",
+            "You return bytes. Divide by those of a warp, `32 * {bytes_a_thread}`, and round up.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
             (f" / {_WARP}", ""),
             [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
-            "You count as many bytes for a thread whatever it loads: `bytes_a_thread` is missing.",
+            "You count as many bytes for a thread whatever it loads: `{bytes_a_thread}` is missing.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
             (_WARP, "128"),
@@ -176,7 +172,7 @@ warp_sums_kernel = KernelExercise(
             [("(16, 8, 4, 2, 1)", "(32,)"), ("t % 32 < step", "t % 32 < 0")],
         ),
         "mean": (
-            "That is the mean of each warp's elements; the sum is asked for.",
+            "That is the mean of each warp's elements. Return the sum.",
             partial(_sums, scale=1 / 32),
             ("out[i // 32] = line[t]", "out[i // 32] = line[t] / float32(32)"),
         ),

@@ -10,6 +10,8 @@ import re
 import sys
 from typing import NamedTuple
 
+from cnn_course.engine.checks import errors
+
 # "def name(", also where the word is misspelt, which is one of the errors.
 _DEFINITION = re.compile(r"^[ \t]*(\w+)[ \t]+(\w+)[ \t]*(?:\(|:|$)", re.MULTILINE)
 _OTHER_WORDS = {*keyword.kwlist} - {"def"}
@@ -24,24 +26,20 @@ class Failure(NamedTuple):
     """What the function's name still stands for."""
 
     def describe(self):
-        """Return what a learner is told: a sentence, and further lines."""
+        """Return what the learner reads: a sentence, and further lines."""
         error, place = _in_pythons_words(self.error, self.source), ()
-        text = " ".join(str(error).split())
-        if isinstance(error, SyntaxError):
-            text, written = error.msg or "", (error.text or "").strip()
-            if error.lineno:
-                place = (f"Line {error.lineno} of the cell" + (f": `{written}`" if written else "."),)
-        text = text if len(text) <= 240 else text[:240] + " ..."
-        what = f"{type(error).__name__}: {text.rstrip('.')}" if text else type(error).__name__
+        if isinstance(error, SyntaxError) and error.lineno:
+            written = (error.text or "").strip()
+            place = (f"Line {error.lineno} of the cell" + (f": `{written}`" if written else "."),)
         message = (
-            f"Your last run of the cell above failed with {what}. Mend that first, and run the cell again: "
-            "until then the name stands for what was defined before."
+            f"Your last run of the cell above failed with {errors.text(error)}. Mend that first, and run the "
+            "cell again: until then the name stands for what was defined before."
         )
         return message, place
 
 
 def _in_pythons_words(error, source):
-    """Return a syntax error as Python has it, where IPython says no more than "incomplete input"."""
+    """Return a syntax error as Python reports it, where IPython says only "incomplete input"."""
     if isinstance(error, SyntaxError) and error.msg == "incomplete input":
         try:
             compile(source, "<cell>", "exec")
@@ -55,7 +53,7 @@ _before = {}  # what the names of the running cell stood for
 
 
 def failure_of(name: str, attempt: object) -> Failure | None:
-    """Return why the last cell that was to define a function did not; None if it did, or nobody knows.
+    """Return why the last cell that was to define a function did not; None if it did, or if that is unknown.
 
     Parameters
     ----------

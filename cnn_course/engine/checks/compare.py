@@ -31,7 +31,7 @@ def close(got, expected, rtol, slack=0.0):
 
 
 def same(got, expected, dtype, rtol, slack=0.0) -> bool:
-    """Tell whether a result is the expected one: type, shape and numbers, tuples part by part.
+    """Return whether a result is the expected one: type, shape and numbers, tuples part by part.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def same(got, expected, dtype, rtol, slack=0.0) -> bool:
 
 
 def repeats(outcome, other, rtol):
-    """Tell whether two calls of the same code came to the same."""
+    """Return whether two calls of the same code came to the same."""
 
     def alike(value, second):
         if isinstance(value, tuple) and isinstance(second, tuple):
@@ -74,7 +74,7 @@ def repeats(outcome, other, rtol):
 
 
 def identical(array, other):
-    """Tell whether two arrays hold the same bits, all NaN being alike."""
+    """Return whether two arrays hold the same bits, all NaN being alike."""
     return np.array_equal(array, other, equal_nan=array.dtype.kind in "fc")
 
 

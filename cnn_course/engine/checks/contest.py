@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import cnn_numba
-from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.evidence import Wrong, plain
 from cnn_course.engine.checks.exercise import Verdict
 from cnn_course.engine.checks.source import is_blank
 from cnn_numba import device
@@ -129,7 +129,7 @@ class Contest:
 
 
 class _Bench:
-    """Arrays on the device, and turns of whoever fills the last of them."""
+    """Arrays on the device, and turns of functions that fill the last of them."""
 
     def __init__(self, contest, rng):
         self.contest, self.rng = contest, rng
@@ -194,7 +194,7 @@ def _call(function, *arrays):
     except Wrong:
         raise
     except Exception as error:
-        raise Wrong("raises", f"It raises `{type(error).__name__}`.", str(error)) from error
+        raise Wrong("raises", f"It raises `{type(error).__name__}`.", plain(str(error))) from error
 
 
 def _seconds(work):

@@ -1,4 +1,4 @@
-"""What an exception says, in words for somebody who has met neither Numba's compiler nor the simulator.
+"""What an exception means, in words for a learner who knows neither Numba's compiler nor the simulator.
 
 Nothing here looks into messages: what Python, NumPy and Numba mean comes as a `Cause` from gpuless.
 """
@@ -13,6 +13,7 @@ import traceback
 import numpy as np
 from numba import cuda
 
+from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.simulator import Cause, LaunchStopped, cause_of, compiler_cause, compiler_line, namespace
 
@@ -22,7 +23,8 @@ _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "Unsuppo
 
 def text(error):
     """Return the exception's type and the start of its message."""
-    said = " ".join(str(error).split()).rstrip(".")
+    said = error.msg or "" if isinstance(error, SyntaxError) else str(error)
+    said = " ".join(plain(said).split()).rstrip(".")
     said = said if len(said) <= 240 else said[:240] + " ..."
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
@@ -43,7 +45,7 @@ def in_words(error: BaseException) -> str:
 
 
 def of_cause(cause: Cause | None) -> str:
-    """Return what somebody else's message is about; empty if that is not known.
+    """Return what a message of a library is about; empty if that is not known.
 
     Examples
     --------
@@ -127,7 +129,7 @@ def unsupported(error: BaseException) -> str:
     """Return as a sentence what a GPU cannot run: what the simulator refuses, or the compiler."""
     reason = error.reason
     if error.of_compiler:
-        reason = of_cause(error.cause) or f"Numba refuses it: {reason}"
+        reason = of_cause(error.cause) or f"Numba refuses it: {plain(reason)}"
     if error.code:
         reason = f"`{error.code}` {reason}"
     else:
@@ -182,7 +184,7 @@ def in_source(function: str, line: int, source: str, code: object) -> str:
 
 def places_in(error: BaseException, code: object) -> list:
     """Return where a launch ended: the line, or its loop where a launch was stopped, and the thread."""
-    if where := getattr(error, "where", None):  # of what cannot run the source tells
+    if where := getattr(error, "where", None):  # Python that cannot run has a place in the source only
         return [in_source(where.function, where.line, where.source, code)]
     place = getattr(error, "place", None)
     if place is None:

@@ -6,6 +6,7 @@ an exercise stand in a tuple, in order: what the first of them finds is what the
 
 import copy
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Trial(NamedTuple):
 
 
 def call(function, case, run=None) -> Outcome:
-    """Call a function on copies of a case's arguments, so that nobody sees what another one wrote.
+    """Call a function on copies of a case's arguments, so that it cannot change them for others.
 
     Parameters
     ----------
@@ -108,25 +109,36 @@ def call(function, case, run=None) -> Outcome:
     return Outcome(value, error, after)
 
 
-def describe(case, function) -> str:
-    """Say in words what a case is: the shapes of arrays, the values of everything else.
+def describe(named) -> str:
+    """Say in words what a call is given: the shapes of arrays, the values of everything else.
 
     Parameters
     ----------
-    case : Case
-    function : callable
-        Its signature gives the names.
+    named : dict
+        The arguments by name.
 
     Examples
     --------
-    >>> describe(Case((np.ones((2, 3)),), {"delay": 1}), lambda image, delay=None: None)
+    >>> describe({"image": np.ones((2, 3)), "delay": 1})
     '`image` of shape (2, 3), `delay` = 1'
     """
-    arguments = ", ".join(
-        f"`{name}` of shape {value.shape}" if isinstance(value, np.ndarray) else f"`{name}` = {value!r}"
-        for name, value in case.named(function).items()
+    arrays = {name: f"of shape {each.shape}" for name, each in named.items() if isinstance(each, np.ndarray)}
+    return ", ".join(
+        f"`{name}` {arrays.get(name) or f'= {plain(repr(value))}'}" for name, value in named.items()
     )
-    return arguments + case.circumstances
+
+
+def plain(text) -> str:
+    """Return what Python or a library says of an object, without the object's address in memory.
+
+    That is another one in each run, and says nothing to a learner.
+
+    Examples
+    --------
+    >>> plain(repr([1, object()]))
+    '[1, <object object>]'
+    """
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
 
 
 class StandIn(NamedTuple):
@@ -175,14 +187,21 @@ class Evidence:
         """What the attempt is called: a kernel is what is launched with a grid."""
         return "kernel" if hasattr(type(self.attempt), "__getitem__") else "function"
 
+    @cached_property
+    def names(self):
+        """What the attempt calls the reference's arguments, by the reference's names for them."""
+        own = list(inspect.signature(self.exercise.reference).parameters)
+        theirs = self.exercise.names_of(self.attempt, self.trials[0].case)[: len(own)] if self.trials else []
+        names = [*theirs, *own[len(theirs) :]]
+        return dict(zip(own, names if len(set(names)) == len(names) else own, strict=True))
+
+    def named(self, case):
+        """Return the arguments of a case by the attempt's names."""
+        return {self.names[name]: value for name, value in case.named(self.exercise.reference).items()}
+
     def where(self, trial):
         """Return with which arguments something was seen."""
-        return seen_with(self.exercise, trial.case)
-
-
-def seen_with(exercise, case):
-    """Return with which arguments something was seen."""
-    return f"Seen with {describe(case, exercise.reference)}."
+        return f"Seen with {describe(self.named(trial.case))}{trial.case.circumstances}."
 
 
 def first_finding(judges, *evidence):

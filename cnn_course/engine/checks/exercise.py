@@ -7,7 +7,7 @@ those of a known mistake, the diagnosis names it; all other mistakes are recogni
 The tuple `judges.JUDGES` says what is asked of an attempt, and in which order. Where the cell that was to
 define the attempt has failed, the check says that and judges nothing (`cells`).
 
-With the environment variable ``CNN_NUMBA_STRICT=1`` whatever is not solved raises `CheckFailed`.
+With the environment variable ``CNN_NUMBA_STRICT=1``, an exercise that is not solved raises `CheckFailed`.
 """
 
 import html
@@ -63,7 +63,7 @@ _TINTS["measured"] = "56, 132, 196"
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """The answer to an attempt, readable as plain text and as HTML.
+    """The answer to an attempt, as plain text and as HTML.
 
     Parameters
     ----------
@@ -116,9 +116,10 @@ class Exercise:
         Takes a seeded generator, returns the inputs: each a tuple of arguments, or a `case`. Begin
         with the smallest; let shapes be neither square, nor alike, nor round numbers.
     mistakes : dict of str to tuple
-        For each mistake's name what to say of an attempt that behaves like it; one wrong function or more,
-        with the arguments of `reference`; and the slips in the solution that lead to it, of which the tests
-        make wrong answers (``tests/course/wrong_answers.py`` says how).
+        For each mistake's name: what to say of an attempt that behaves like it; one wrong function or more,
+        with the arguments of `reference`; and the slips in the solution that lead to it, from which the tests
+        make wrong answers (``tests/course/wrong_answers.py`` says how). In the text, ``{x}`` stands for what
+        the learner calls the reference's argument `x`; a brace that is meant as one is doubled.
     properties : tuple of callable
         What must hold besides the numbers: each takes the attempt, and raises `Wrong` if it does not.
     starts_as : callable, optional
@@ -146,12 +147,12 @@ class Exercise:
     ...     "double",
     ...     reference=lambda x: 2 * x,
     ...     cases=lambda rng: [(rng.normal(size=(2, 3)),), (rng.normal(size=5),)],
-    ...     mistakes={"squared": ("You square `x`; doubling is meant.", lambda x: x * x)},
+    ...     mistakes={"squared": ("You square `{x}`; doubling is meant.", lambda x: x * x)},
     ... )
     >>> double(lambda x: x + x).status
     'solved'
-    >>> double(lambda x: x**2).message
-    'You square `x`; doubling is meant.'
+    >>> double(lambda values: values**2).message
+    'You square `values`; doubling is meant.'
     """
 
     name: str
@@ -212,13 +213,13 @@ class Exercise:
         return StandIn(function)
 
     def agrees(self, outcome, other):
-        """Tell whether two outcomes are alike: the same result, or the same type of exception."""
+        """Return whether two outcomes are alike: the same result, or the same type of exception."""
         if outcome.error is not None or other.error is not None:
             return type(outcome.error) is type(other.error)
         return same(outcome.value, other.value, None, self.rtol)
 
     def is_right(self, got, expected, given):
-        """Tell whether an outcome is the right one of a case."""
+        """Return whether an outcome is the right one of a case."""
         if expected.error is not None:
             return isinstance(got.error, type(expected.error))
         return got.error is None and same(got.value, expected.value, self.dtype, self.rtol)
@@ -236,8 +237,7 @@ class Exercise:
                 return self._unsolved("The function still returns `...`: put your answer there.")
             if self.starts_as and all(self.is_like(self.starts_as, trial) for trial in trials):
                 return self._unsolved("The function still gives what it gave at the start.")
-            exercise = self._in_the_names_of(attempt, trials[0].case)
-            found = exercise.finding(Evidence(exercise, attempt, trials))
+            found = self.finding(Evidence(self, attempt, trials))
         except Wrong as raised:  # by the exercise's own `run`
             found = raised
         if found is None:
@@ -248,26 +248,7 @@ class Exercise:
         """Return what the first judge finds that finds anything, None if the attempt is right."""
         return first_finding(self.judges, evidence)
 
-    def _in_the_names_of(self, attempt, given):
-        """Return the exercise with the attempt's names for the arguments in all that it says."""
-        signature = inspect.signature(self.reference)
-        names = dict(zip(signature.parameters, self._names(attempt, given), strict=False))
-        names = {old: new for old, new in names.items() if old != new}
-        if not names or set(names.values()) & set(signature.parameters):
-            return self
-
-        def reference(*args, **kwargs):
-            return self.reference(*args, **kwargs)
-
-        parameters = [one.replace(name=names.get(name, name)) for name, one in signature.parameters.items()]
-        reference.__signature__ = signature.replace(parameters=parameters)
-        mistakes = {
-            mistake: (_renamed(text, names), *functions)
-            for mistake, (text, *functions) in self.mistakes.items()
-        }
-        return replace(self, reference=reference, mistakes=mistakes)
-
-    def _names(self, attempt, given):
+    def names_of(self, attempt, given):
         """Return an attempt's names for the reference's arguments, as many as are known."""
         try:
             parameters = inspect.signature(getattr(attempt, "py_func", attempt)).parameters.values()
@@ -286,19 +267,19 @@ class Exercise:
         return Verdict(self.name, "wrong", message, details, "cell failed")
 
     def is_like(self, function, trial):
-        """Tell whether the attempt did in this trial what `function` does."""
+        """Return whether the attempt did in this trial what `function` does."""
         return self.agrees(trial.got, call(function, trial.case))
 
 
 def strict() -> bool:
-    """Tell whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
+    """Return whether strict mode is on: ``CNN_NUMBA_STRICT`` set to anything but 0."""
     return os.environ.get("CNN_NUMBA_STRICT", "") not in ("", "0")
 
 
 def fills(shape, dtype=np.float32) -> Callable:
     """Return a `run` for attempts that write into an array instead of returning one.
 
-    The array comes last in the call and is full of NaN, so that an element nobody writes shows.
+    The array comes last in the call and is full of NaN, so that an element without a value shows.
 
     Parameters
     ----------
@@ -324,7 +305,7 @@ def fills(shape, dtype=np.float32) -> Callable:
 
 
 def avoids(*names) -> Callable:
-    """Return a property: the attempt does not lean on somebody else's work.
+    """Return a property: the attempt does not use these functions.
 
     Parameters
     ----------
@@ -347,12 +328,6 @@ def avoids(*names) -> Callable:
                 raise Wrong("shortcut", message)
 
     return holds
-
-
-def _renamed(text, names):
-    """Return a text with other names in its code, which stands between backticks."""
-    name = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})(?!\w)")
-    return re.sub(r"`[^`]+`", lambda code: name.sub(lambda old: names[old[0]], code[0]), text)
 
 
 def _html(text):

@@ -1,6 +1,6 @@
 """Whether a kernel computes in float64: asked of the code that it is compiled to.
 
-The source does not tell: a bare ``0.0`` that is only stored costs nothing, ``total = 0`` before a loop of
+The source does not show it: a bare ``0.0`` that is only stored costs nothing, ``total = 0`` before a loop of
 ``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
 are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
 `gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
@@ -173,7 +173,7 @@ def _signature(attempt, arguments):
 
 
 def _compiled(attempt, types):
-    """Return a kernel's instructions for a signature, None where nobody compiles it, and its overload."""
+    """Return a kernel's instructions for a signature, None where nothing compiles it, and its overload."""
     if device.simulated():
         return _inspected(attempt, types), None
     compiled = attempt.overloads.get(types)

@@ -20,8 +20,8 @@ def uninitialised(evidence):
             advice = "Start from `np.zeros`." if helps else "Is each element written before it is read?"
             return Wrong(
                 "not initialised",
-                "Your result has numbers in it that nobody has written: an array of `np.empty` holds what is "
-                f"in memory, often zeros, but not always. {advice}",
+                "Your result has numbers that your function never wrote: an array of `np.empty` holds what "
+                f"is in memory, often zeros, but not always. {advice}",
                 evidence.where(trial),
             )
     return None
@@ -34,10 +34,9 @@ def changed_input(evidence):
 
 def find_changed_input(evidence, advice):
     """Find the same; `advice` says where else to write."""
-    reference = evidence.exercise.reference
     for trial in evidence.trials:
-        after = trial.got.after.named(reference)
-        for name, value in trial.case.named(reference).items():
+        after = evidence.named(trial.got.after)
+        for name, value in evidence.named(trial.case).items():
             if isinstance(value, np.ndarray) and not identical(value, after[name]):
                 message = f"Your {evidence.what} changes `{name}`, which is an input. {advice}"
                 return Wrong("changes input", message)
@@ -47,13 +46,17 @@ def find_changed_input(evidence, advice):
 def known_mistake(evidence):
     """Name the mistake that explains every failed case; of several, the one nearest in the others."""
     exercise, failed = evidence.exercise, evidence.failed
-    known = [(Wrong(name, text), f) for name, (text, *wrong) in exercise.mistakes.items() for f in wrong]
     explaining = [
-        (mistake, f) for mistake, f in known if failed and all(exercise.is_like(f, trial) for trial in failed)
+        (name, text, function)
+        for name, (text, *functions) in exercise.mistakes.items()
+        for function in functions
+        if failed and all(exercise.is_like(function, trial) for trial in failed)
     ]
     if not explaining:
         return None
-    return max(explaining, key=lambda pair: sum(exercise.is_like(pair[1], t) for t in evidence.trials))[0]
+    alike = [sum(exercise.is_like(function, t) for t in evidence.trials) for *_, function in explaining]
+    name, text, _ = explaining[alike.index(max(alike))]
+    return Wrong(name, text.format(**evidence.names))
 
 
 def wrapping(evidence):
@@ -64,7 +67,7 @@ def wrapping(evidence):
         if not exercise.is_right(got, expected, given):
             types = (
                 f"`{name}` of {value.dtype}"
-                for name, value in given.named(exercise.reference).items()
+                for name, value in evidence.named(given).items()
                 if isinstance(value, np.ndarray)
             )
             return Wrong(

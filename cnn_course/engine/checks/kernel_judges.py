@@ -5,7 +5,7 @@ import ast
 import numpy as np
 
 from cnn_course.engine.checks import errors
-from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, first_finding
+from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, first_finding, plain
 from cnn_course.engine.checks.extremes import far_below, in_other_blocks
 from cnn_course.engine.checks.findings import sanitizers_finding
 from cnn_course.engine.checks.float64 import computes_in_float64
@@ -35,7 +35,7 @@ def raised(evidence):
     if trial is None:
         return None
     error, code = trial.got.error, code_of(evidence.attempt)
-    reason, *further = getattr(error, "reason", str(error)).splitlines() or [""]
+    reason, *further = plain(getattr(error, "reason", str(error))).splitlines() or [""]
     places = [*map(str.strip, further), *errors.places_in(error, code), evidence.where(trial)]
     if missing := _missing_indices(evidence.attempt, trial.case, error):
         return Wrong("raises", missing, *places)
@@ -148,9 +148,7 @@ def _wrong_in(evidence, launches, mistake, message):
         if not trial.right:
             error = trial.got.error
             details = (
-                wrong_numbers(trial, evidence.exercise.rtol)
-                if error is None
-                else (f"{type(error).__name__}: {error}",)
+                wrong_numbers(trial, evidence.exercise.rtol) if error is None else (f"{errors.text(error)}.",)
             )
             return Wrong(mistake, message, *details, evidence.where(trial))
     return None

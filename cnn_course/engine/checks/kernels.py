@@ -21,9 +21,9 @@ marked `output`, what it has to change `inout`; all else is an input and must co
   and grids that cover the output with threads to spare, or a missing guard goes unseen. About 20 us a
   simulated thread: keep all launches of a check together below some 5000 threads. Give numbers as
   ``np.float32(2)``: a Python float would make the kernel compute in float64.
-- `mistakes`, by name: what to say, NumPy functions with the reference's arguments, and the slips in the
-  solution that make the mistake, as in any `Exercise`; NaN stands for what is not written. They are asked
-  before anything else, so they may also name what the sanitizer would call a mere index error.
+- `mistakes`, by name: what to say, with ``{x}`` for an argument's name; NumPy functions with the reference's
+  arguments; and the slips in the solution that make the mistake, as in any `Exercise`. NaN stands for what is
+  not written. They come before all other judges, so they may name what the sanitizer calls an index error.
 - ``float32=True`` refuses a kernel that computes in float64, by the code that it is compiled to
   (`cnn_course.engine.checks.float64`), and ``once=True`` one of which several threads do the same, such as a
   loop over all elements in every thread, or of which one thread does all.
@@ -214,7 +214,7 @@ class KernelExercise(Exercise):
         with few_prints():
             return super()._verdict(attempt)
 
-    def _names(self, attempt, given):
+    def names_of(self, attempt, given):
         """Return a kernel's names for what the reference gets: all arguments but the outputs."""
         code = code_of(attempt)
         names = code.co_varnames[: code.co_argcount] if code else ()
@@ -227,14 +227,14 @@ class KernelExercise(Exercise):
         return f"Right in all {len(trials)} launches, and the sanitizer found nothing."
 
     def is_right(self, got, expected, given):
-        """Tell whether an outcome is right, or as near as the rounding of the inputs lets a program come."""
+        """Return whether an outcome is right, or as near as the rounding of the inputs allows."""
         return super().is_right(got, expected, given) or (
             got.error is expected.error is None
             and same(got.value, expected.value, self.dtype, self.rtol, rounding(given, self.reference))
         )
 
     def allows(self, kernel):
-        """Tell whether a kernel with the right numbers does nothing that the exercise rules out."""
+        """Return whether a kernel with the right numbers does nothing that the exercise rules out."""
         try:
             for holds in self.properties:
                 holds(kernel)
@@ -243,7 +243,7 @@ class KernelExercise(Exercise):
         return True
 
     def is_flawless(self, kernel, case):
-        """Tell whether a launch gives the right numbers, and the sanitizer finds nothing."""
+        """Return whether a launch gives the right numbers, and the sanitizer finds nothing."""
         found = examine(kernel, case)
         right = found.report is not None and self.is_right(found.outcome, call(self.reference, case), case)
         return right and found.report.ok
@@ -263,7 +263,7 @@ def _kernel_problem(attempt, name):
 
 
 def is_unfinished(attempt: object) -> bool:
-    """Tell whether an exercise has not been worked on: its stub, or an answer with a line ``...`` left in it.
+    """Return whether an exercise is not done yet: its stub, or an answer with a line ``...`` left in it.
 
     Examples
     --------

@@ -95,7 +95,7 @@ class LaunchCase:
 
 
 def is_result(given):
-    """Tell whether an argument of a launch is marked as an output, or as one to be changed."""
+    """Return whether an argument of a launch is marked as an output, or as one to be changed."""
     return isinstance(given, (Output, InOut))
 
 
@@ -124,10 +124,9 @@ def launch(grid, block, *arguments) -> LaunchCase:
 
     Examples
     --------
-    >>> from cnn_course.engine.checks.evidence import describe
-    >>> case = launch(3, 32, np.ones(70, np.float32), np.float32(2), output(70))
-    >>> describe(case, lambda x, scale: x * scale)
-    '`x` of shape (70,), `scale` = 2.0, launched as `[3, 32]`'
+    >>> case = launch(3, 32, np.ones(2, np.float32), np.float32(2), output(2))
+    >>> case.named(lambda x, scale: x * scale)["scale"], case.circumstances
+    (2.0, ', launched as `[3, 32]`')
     """
     if not any(map(is_result, arguments)):
         raise ValueError("a launch needs an `output` or an `inout` among its arguments")

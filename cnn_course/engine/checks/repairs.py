@@ -3,7 +3,7 @@
 What the sanitizer has seen is certain; what is missing is a guess: where a thread writes past the edge there
 may be no guard, or a guard of the wrong axis, or an index that is not the one meant. So the kernel is changed
 in each likely way, by its syntax, and run once more. A change that makes it right is advised, with the line;
-where none does, the verdict says no more than what has been seen.
+where none does, the verdict says only what has been seen.
 """
 
 import ast
@@ -40,7 +40,7 @@ class Repairs:
     ----------
     kernel : kernel
     passes : callable
-        Takes a kernel, tells whether it is right.
+        Takes a kernel, returns whether it is right.
 
     The methods take the lines of the accesses in question, counted from the kernel's first line, and the name
     of the array. They return a list of `Repair`, all to be made; empty if there is none of their kind, no
@@ -146,7 +146,7 @@ class Repairs:
     # --- trying --------------------------------------------------------------------------------------------
 
     def _is_repaired(self, change, *arguments):
-        """Tell whether the kernel is right with its syntax changed."""
+        """Return whether the kernel is right with its syntax changed."""
         if time.monotonic() > self._until:
             return False
         tree = copy.deepcopy(self._tree)

@@ -1,4 +1,4 @@
-"""Judges of a wrong result, whatever the exercise: none of its own mistakes explains the result.
+"""Judges of a wrong result in any exercise, where none of its own mistakes explains the result.
 
 `RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed in at least one trial.
 """
@@ -86,15 +86,15 @@ def ignored_input(evidence):
         return None
     what = evidence.what
     if len(ignored) == len(arrays):
-        return Wrong("constant", f"Your {what} gives the same result whatever it is given.")
-    name = list(trials[0].case.named(evidence.exercise.reference))[ignored[0]]
+        return Wrong("constant", f"Your {what} gives the same result for all inputs.")
+    name = list(evidence.named(trials[0].case))[ignored[0]]
     return Wrong(
         "ignores input", f"The result stays the same when `{name}` changes: does your {what} use it?"
     )
 
 
 def _follows(evidence, trial, index):
-    """Tell whether the attempt's result changes with one argument; None where even the right one does not."""
+    """Return whether the attempt's result changes with one argument; None if the right one does not."""
     exercise, value = evidence.exercise, trial.case.args[index]
     ramp = np.arange(value.size).reshape(value.shape)
     changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
@@ -187,7 +187,7 @@ RESULTS = (
 
 def _where(evidence):
     """Return with which arguments something was seen first, and what the right cases have in common."""
-    return evidence.where(evidence.failed[0]), *_pattern(evidence.exercise, evidence.trials)
+    return evidence.where(evidence.failed[0]), *_pattern(evidence)
 
 
 def parts_of(trial):
@@ -250,13 +250,14 @@ def _places(failed, rtol):
     return ()
 
 
-def _pattern(exercise, trials):
+def _pattern(evidence):
     """Say what the right cases have in common that the wrong ones have not."""
+    trials = evidence.trials
     right = [trial.right for trial in trials]
     square = {"shapes": [True] * len(trials)}
     sides = [0] * len(trials)  # of the largest array: of one element, it says nothing
     for place, trial in enumerate(trials):
-        for name, value in trial.case.named(exercise.reference).items():
+        for name, value in evidence.named(trial.case).items():
             if isinstance(value, np.ndarray) and value.ndim > 1:
                 alone = square.setdefault(f"`{name}`", [True] * len(trials))
                 alone[place] = len(set(value.shape)) == 1

@@ -10,7 +10,7 @@ from cnn_course.engine.checks.uninitialised import code_of
 
 
 def is_blank(attempt: object) -> bool:
-    """Tell whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
+    """Return whether a function's body is empty: a docstring, ``...`` or ``pass``, and nothing else.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def is_blank(attempt: object) -> bool:
 
 
 def has_dots_left(attempt):
-    """Tell whether an ``...`` is left in an attempt where a statement or a value is to be."""
+    """Return whether an ``...`` is left in an attempt where a statement or a value is to be."""
     tree = parsed(attempt)
     if tree is None:
         return False
@@ -46,7 +46,7 @@ def parsed(attempt):
 
 
 def is_same_code(attempt, kernel):
-    """Tell whether two kernels have the same arguments and statements, comments and docstrings aside."""
+    """Return whether two kernels have the same arguments and statements, comments and docstrings aside."""
     # Not their byte code: that depends on what else is in the cell or the module.
     texts = [_text_of(tree) for tree in map(parsed, (attempt, kernel))]
     return None not in texts and texts[0] == texts[1]
@@ -86,7 +86,7 @@ _TO_BE_CALLED = ("cuda.sync", "cuda.threadfence")
 
 
 def uncalled(evidence):
-    """Find a statement that is no more than the name of a barrier or a fence."""
+    """Find a statement that only names a barrier or a fence, without calling it."""
     for node in _nodes(evidence, ast.Expr):
         name = ast.unparse(node.value) if isinstance(node.value, ast.Attribute) else ""
         # Not `cuda.threadIdx.x`: it does nothing either, but there is nothing to call.

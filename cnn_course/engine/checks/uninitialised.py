@@ -1,9 +1,9 @@
-"""Finding out whether an attempt reads memory that nobody has written.
+"""Finding out whether an attempt reads memory before it is written.
 
 ``np.empty`` hands out whatever is in memory, very often zeros: a sum started there comes out right today
 and wrong tomorrow. So the attempt is run as two *twins*, functions with its very code, for which
 ``np.empty`` and ``np.empty_like`` fill their arrays: with zeros for one, with poison for the other. A result
-in which the two differ has come from memory. Nothing is changed for anybody else while they run: NumPy,
+in which the two differ has come from memory. Nothing else changes while they run: NumPy,
 compilers, and the attempt itself keep the real functions.
 """
 
@@ -100,7 +100,7 @@ def _mentions_empty(function):
 
 
 def _twin(function, family, fill):
-    """Rebuild the family in a namespace of its own, where ``np.empty`` fills its arrays."""
+    """Rebuild the family in a new namespace, where ``np.empty`` fills its arrays."""
     instead = {"empty": _filling(np.empty, fill), "empty_like": _filling(np.empty_like, fill)}
     numpy = _Numpy(instead)
 

@@ -28,13 +28,13 @@ WORDS = {
     "should not?",
     "write-write race": "Two threads of a block write the same element of {array}, and the value of the "
     "later one stays. Should only one of them write, or is an index wrong? If they are meant to add to one "
-    "element, that takes `cuda.atomic`.",
-    "lost update": "Several threads read an element of {array}, change it and write it back. Two that do it "
-    "at the same time lose one of the changes. Is the index wrong, so that threads meet at one element that "
-    "should have elements of their own? If they are meant to add to one, that takes `cuda.atomic`.",
+    "element, use `cuda.atomic`.",
+    "lost update": "Several threads read an element of {array}, change it and write it back. If two do it "
+    "at the same time, one change is lost. Is the index wrong, so that threads share an element by mistake? "
+    "If they are meant to add to one, use `cuda.atomic`.",
     "race between blocks": "A block uses an element of {array} that another block writes. Blocks run in any "
-    "order, and no barrier holds between them. Should each block have elements of its own? If the blocks are "
-    "meant to add to one, that takes `cuda.atomic`.",
+    "order, and no barrier holds between them. Should blocks have different elements? If they are "
+    "meant to add to one, use `cuda.atomic`.",
     "uninitialised read": "The kernel reads {array} before anything is written there. A new array holds "
     "garbage.",
     "never written": "Some elements of {array} are never written.",
@@ -209,7 +209,7 @@ def seen_unwritten(finding):
 
 
 def two_at_one_element(trial, info):
-    """Say which threads write the same element of an array; nothing if each writes elements of its own."""
+    """Say which threads write the same element of an array; nothing if no two do."""
     trace = trial.report.trace
     number = next(i for i, other in enumerate(trace.arrays) if other is info)
     writers = {}

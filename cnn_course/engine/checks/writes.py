@@ -85,7 +85,7 @@ def nothing_written(writes, trial):
 
 
 def _is_telling(writes, trial):
-    """Tell whether numbers are wrong, and the outputs are of one shape: else the elements tell nothing."""
+    """Return whether numbers are wrong, and the outputs are of one shape: else the elements tell nothing."""
     return len(writes.rows) and not trial.right and writes.is_one_shape
 
 
@@ -134,7 +134,7 @@ def z_not_used(writes, trial):
 
 
 def _has_depth(writes, trial):
-    """Tell whether elements of a volume are missing, although threads have a z."""
+    """Return whether elements of a volume are missing, although threads have a z."""
     return _is_telling(writes, trial) and writes.missing and len(writes.shape) == 3 and writes.depth().any()
 
 

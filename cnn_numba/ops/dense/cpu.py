@@ -16,7 +16,7 @@ from numba import prange
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.blocks import load_part, number, numbers, positive, store_part, transpose
-from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import expand_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import FLOAT32, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, multiply_add, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS
@@ -29,7 +29,7 @@ PANEL_VECTORS, TILE_VECTORS, ROW_VECTORS = 2 * DEPTH, 2 * TILE_ROWS, TILE_ROWS *
 PARALLEL_FROM = 1 << 22
 
 
-@inline_jit
+@expand_jit
 def _pack_rows(b, pitch, first, count, column, width, panel):
     """Copy `width` columns of `count` rows of `b`, from row `first` on, into the panel."""
     for k in range(count):
@@ -38,7 +38,7 @@ def _pack_rows(b, pitch, first, count, column, width, panel):
             panel[2 * k + v] = load_part(b, at, width - v * WIDTH)
 
 
-@inline_jit
+@expand_jit
 def _pack_columns(b, pitch, first, count, column, width, panel):
     """Do the same with the transposed `b`, by squares of WIDTH x WIDTH."""
     square = vectors(WIDTH)
@@ -53,7 +53,7 @@ def _pack_columns(b, pitch, first, count, column, width, panel):
                 panel[2 * (k + i) + v] = square[i]
 
 
-@inline_jit
+@expand_jit
 def _begin_sums(bias, column, sums):
     """Set the sums of a tile to the bias, or to zeros if there is none."""
     for v in range(2):
@@ -63,7 +63,7 @@ def _begin_sums(bias, column, sums):
             sums[2 * r + v] = start
 
 
-@inline_jit
+@expand_jit
 def _load_sums(out, start, pitch, last, width, sums):
     """Read the sums of a tile, the first of them at ``out[start]``."""
     for r in range(TILE_ROWS):
@@ -72,7 +72,7 @@ def _load_sums(out, start, pitch, last, width, sums):
             sums[2 * r + v] = load_part(out, at, width - v * WIDTH)
 
 
-@inline_jit
+@expand_jit
 def _copy_rows(a, start, row_step, step, last, count, rows):
     """Copy the rows of `a` that a tile takes, the first from ``a[start]`` on, into `rows`, DEPTH apart."""
     for r in range(TILE_ROWS):
@@ -80,7 +80,7 @@ def _copy_rows(a, start, row_step, step, last, count, rows):
             rows[r * DEPTH + k] = number(a, start + min(r, last) * row_step + k * step)
 
 
-@inline_jit
+@expand_jit
 def _add_products(a, start, row_step, step, last, panel, count, sums):
     """Add to the sums of a tile the products of its rows of `a`, from ``a[start]`` on, with the panel."""
     for k in range(count):
@@ -92,7 +92,7 @@ def _add_products(a, start, row_step, step, last, panel, count, sums):
             sums[2 * r + 1] = multiply_add(x, right, sums[2 * r + 1])
 
 
-@inline_jit
+@expand_jit
 def _store_sums(sums, out, start, pitch, last, width, relu):
     """Write the sums of a tile, as they are or through a ReLU, to ``out[start]`` and on."""
     for r in range(TILE_ROWS):

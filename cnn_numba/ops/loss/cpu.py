@@ -12,27 +12,33 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
 
-def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
+def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
     """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`."""
-    *_, losses, probabilities = checks.cross_entropy_forward(HOST, logits, labels, losses, probabilities)
+    *_, losses, probabilities = checks.cross_entropy_forward(
+        HOST, logits, labels, losses, probabilities, label_smoothing=label_smoothing
+    )
     checks.check_labels(labels, logits.shape[1])
-    _cross_entropy_forward(logits, labels, losses, probabilities)
+    _cross_entropy_forward(logits, labels, np.float32(label_smoothing), losses, probabilities)
     return losses, probabilities
 
 
-def cross_entropy_backward(probabilities, labels, grad_logits=None):
+def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    *_, grad_logits = checks.cross_entropy_backward(HOST, probabilities, labels, grad_logits)
+    *_, grad_logits = checks.cross_entropy_backward(
+        HOST, probabilities, labels, grad_logits, label_smoothing=label_smoothing
+    )
     checks.check_labels(labels, probabilities.shape[1])
-    _cross_entropy_backward(probabilities, labels, grad_logits)
+    _cross_entropy_backward(probabilities, labels, np.float32(label_smoothing), grad_logits)
     return grad_logits
 
 
-def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None, label_smoothing=0.0):
     """Losses, and the gradient of their mean, at once; see `reference.cross_entropy_forward_backward`."""
-    *_, losses, grad_logits = checks.cross_entropy_forward_backward(HOST, logits, labels, losses, grad_logits)
+    *_, losses, grad_logits = checks.cross_entropy_forward_backward(
+        HOST, logits, labels, losses, grad_logits, label_smoothing=label_smoothing
+    )
     checks.check_labels(labels, logits.shape[1])
-    _cross_entropy_forward_backward(logits, labels, losses, grad_logits)
+    _cross_entropy_forward_backward(logits, labels, np.float32(label_smoothing), losses, grad_logits)
     return losses, grad_logits
 
 
@@ -59,7 +65,7 @@ def accumulate_metrics(losses, logits, labels, totals):
 
 
 @serial_jit
-def _cross_entropy_forward(logits, labels, losses, probabilities):
+def _cross_entropy_forward(logits, labels, smoothing, losses, probabilities):
     batch_size, classes = logits.shape
     for n in range(batch_size):
         largest = logits[n, 0]
@@ -72,6 +78,8 @@ def _cross_entropy_forward(logits, labels, losses, probabilities):
             probabilities[n, k] = exponential
             total += exponential
         losses[n] = _loss(math.log(total), logits[n, labels[n]], largest)
+        if smoothing > 0:
+            losses[n] = _smoothed_loss(logits[n], labels[n], smoothing, math.log(total), largest)
         scale = np.float32(1.0) / total
         for k in range(classes):
             probabilities[n, k] *= scale
@@ -84,25 +92,41 @@ def _loss(log_total, of_the_label, largest):
 
 
 @serial_jit
-def _cross_entropy_backward(probabilities, labels, grad_logits):
+def _smoothed_loss(logits, label, smoothing, log_total, largest):
+    """Return a row's loss with a smoothed target; no term of the sum is negative, so no digits cancel."""
+    of_all, each = np.float32(0.0), smoothing / np.float32(logits.size)
+    for k in range(logits.size):
+        of_all += each * _below(largest, logits[k])
+    return log_total + (np.float32(1.0) - smoothing) * _below(largest, logits[label]) + of_all
+
+
+@exact_jit
+def _below(largest, score):
+    """Return how far a score is below the largest: 0 for that itself, however large it is."""
+    return largest - score
+
+
+@serial_jit
+def _cross_entropy_backward(probabilities, labels, smoothing, grad_logits):
     batch_size, classes = probabilities.shape
-    scale = np.float32(1.0 / batch_size)
+    scale, each = np.float32(1.0 / batch_size), smoothing / np.float32(classes)
     for n in range(batch_size):
         # Before the loop, for the two arrays may be one.
-        of_the_label = (probabilities[n, labels[n]] - np.float32(1.0)) * scale
+        of_the_label = (probabilities[n, labels[n]] - (np.float32(1.0) - smoothing) - each) * scale
         for k in range(classes):
-            grad_logits[n, k] = probabilities[n, k] * scale
+            grad_logits[n, k] = (probabilities[n, k] - each) * scale
         grad_logits[n, labels[n]] = of_the_label
 
 
 @serial_jit
-def _cross_entropy_forward_backward(logits, labels, losses, grad_logits):
-    _cross_entropy_forward(logits, labels, losses, grad_logits)  # the probabilities, until the next line
-    scale = np.float32(1.0 / labels.size)
+def _cross_entropy_forward_backward(logits, labels, smoothing, losses, grad_logits):
+    # The probabilities, until the next line.
+    _cross_entropy_forward(logits, labels, smoothing, losses, grad_logits)
+    scale, each = np.float32(1.0 / labels.size), smoothing / np.float32(grad_logits.shape[1])
     for n in range(labels.size):
-        grad_logits[n, labels[n]] -= np.float32(1.0)
+        grad_logits[n, labels[n]] -= np.float32(1.0) - smoothing
         for k in range(grad_logits.shape[1]):
-            grad_logits[n, k] *= scale
+            grad_logits[n, k] = (grad_logits[n, k] - each) * scale
 
 
 @serial_jit

@@ -6,6 +6,10 @@ it has not been measured on a GPU yet). A thousand classes are 32 for each lane.
 
 The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` is not refused here. It shows:
 the loss of its row is NaN, its gradient too, and its answer counts as wrong.
+
+Each kernel of the cross-entropy has a twin for label smoothing, with the same body. It takes the target in
+two numbers: `each` is the probability that every class should get, `right` what the right one should get on
+top. The plain kernel passes the constants 1 and 0, and the compiler leaves out what only smoothing needs.
 """
 
 import math
@@ -40,40 +44,65 @@ def _largest_and_total(logits, row):
 
 
 @cuda.jit(device=True)
-def _loss(logits, row, label, largest, total):
-    """Return the loss of a row, NaN if there is no such class."""
-    # Without a sign, a label below 0 is far above all classes.
-    if label >= uint32(logits.shape[1]):
-        return float32(math.nan)
-    return math.log(total) - (logits[row, label] - largest)
+def _share_of_all(logits, row, each, largest):
+    """Return the sum of each * (logit - largest) over a row, to all lanes of its warp."""
+    total = float32(0)
+    if each > 0:  # for all lanes alike
+        for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), uint32(WARP)):
+            total += each * (logits[row, k] - largest)
+        total = warp_sum(total)
+    return total
 
 
 @cuda.jit(device=True)
-def _gradient(probability, k, label, classes, scale):
+def _loss(logits, row, label, right, largest, total):
+    """Return the loss of a row but for the share of all classes, NaN if there is no such class."""
+    # Without a sign, a label below 0 is far above all classes.
+    if label >= uint32(logits.shape[1]):
+        return float32(math.nan)
+    return math.log(total) - right * (logits[row, label] - largest)
+
+
+@cuda.jit(device=True)
+def _gradient(probability, k, label, classes, right, each, scale):
     """Return the gradient of logit k, NaN if the label is no class."""
     if label >= classes:
         return float32(math.nan)
     if uint32(k) == label:
-        probability -= float32(1)
-    return probability * scale
+        probability -= right
+    return (probability - each) * scale
+
+
+@cuda.jit(device=True)
+def _forward(logits, labels, right, each, losses, probabilities):
+    """Compute the loss and the probabilities of this warp's row."""
+    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
+    if row >= uint32(logits.shape[0]):
+        return  # the whole warp, so that nobody waits for its lanes
+    largest, total = _largest_and_total(logits, row)
+    of_all = _share_of_all(logits, row, each, largest)
+    if lane == 0:
+        losses[row] = _loss(logits, row, uint32(labels[row]), right, largest, total) - of_all
+    scale = float32(1) / total
+    for k in range(lane, uint32(logits.shape[1]), uint32(WARP)):
+        probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
 
 
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[::1], float32[::1], float32[:, ::1])")
 def cross_entropy_forward_kernel(logits, labels, losses, probabilities):
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
-    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
-    if row >= uint32(logits.shape[0]):
-        return  # the whole warp, so that nobody waits for its lanes
-    largest, total = _largest_and_total(logits, row)
-    if lane == 0:
-        losses[row] = _loss(logits, row, uint32(labels[row]), largest, total)
-    scale = float32(1) / total
-    for k in range(lane, uint32(logits.shape[1]), uint32(WARP)):
-        probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
+    _forward(logits, labels, float32(1), float32(0), losses, probabilities)
 
 
-def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32[::1], float32[:, ::1])")
+def cross_entropy_forward_smoothed_kernel(logits, labels, right, each, losses, probabilities):
+    """One warp computes a row; as `cross_entropy_forward_kernel`."""
+    _forward(logits, labels, right, each, losses, probabilities)
+
+
+def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
     """Probabilities and losses of a batch of logits; see `reference.cross_entropy_forward`.
 
     Examples
@@ -85,57 +114,98 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> device.to_host(losses), device.to_host(probabilities).tolist()
     (array([0.6931472,       nan], dtype=float32), [[0.5, 0.5], [0.5, 0.5]])
     """
-    *_, losses, probabilities = checks.cross_entropy_forward(DEVICE, logits, labels, losses, probabilities)
-    _launch_rows(cross_entropy_forward_kernel, logits, labels, losses, probabilities)
+    *_, losses, probabilities = checks.cross_entropy_forward(
+        DEVICE, logits, labels, losses, probabilities, label_smoothing=label_smoothing
+    )
+    kernel, target = cross_entropy_forward_kernel, ()
+    if label_smoothing:
+        kernel, target = cross_entropy_forward_smoothed_kernel, _target(label_smoothing, logits)
+    _launch_rows(kernel, logits, labels, *target, losses, probabilities)
     return losses, probabilities
+
+
+@cuda.jit(device=True)
+def _backward(probabilities, labels, right, each, scale, grad_logits):
+    """Compute the gradient of this thread."""
+    i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
+    row = uint32(i // classes)
+    if row < uint32(probabilities.shape[0]):
+        k, label = uint32(i - row * classes), uint32(labels[row])
+        grad_logits[row, k] = _gradient(probabilities[row, k], k, label, classes, right, each, scale)
 
 
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[::1], float32, float32[:, ::1])")
 def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
     """One thread computes one gradient; a grid of one dimension covers them all."""
-    i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
-    row = uint32(i // classes)
-    if row < uint32(probabilities.shape[0]):
-        k = uint32(i - row * classes)
-        grad_logits[row, k] = _gradient(probabilities[row, k], k, uint32(labels[row]), classes, scale)
+    _backward(probabilities, labels, float32(1), float32(0), scale, grad_logits)
 
 
-def cross_entropy_backward(probabilities, labels, grad_logits=None):
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32, float32[:, ::1])")
+def cross_entropy_backward_smoothed_kernel(probabilities, labels, right, each, scale, grad_logits):
+    """One thread computes one gradient; as `cross_entropy_backward_kernel`."""
+    _backward(probabilities, labels, right, each, scale, grad_logits)
+
+
+def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
-    *_, grad_logits = checks.cross_entropy_backward(DEVICE, probabilities, labels, grad_logits)
-    arguments = probabilities, labels, np.float32(1 / labels.size), grad_logits
-    device.launch_for_each(cross_entropy_backward_kernel, grad_logits.size, THREADS, *arguments)
+    *_, grad_logits = checks.cross_entropy_backward(
+        DEVICE, probabilities, labels, grad_logits, label_smoothing=label_smoothing
+    )
+    kernel, target = cross_entropy_backward_kernel, ()
+    if label_smoothing:
+        kernel, target = cross_entropy_backward_smoothed_kernel, _target(label_smoothing, probabilities)
+    arguments = probabilities, labels, *target, np.float32(1 / labels.size), grad_logits
+    device.launch_for_each(kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
+
+
+@cuda.jit(device=True)
+def _forward_backward(logits, labels, right, each, scale, losses, grad_logits):
+    """Compute the loss and the gradients of this warp's row."""
+    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
+    if row >= uint32(logits.shape[0]):
+        return
+    largest, total = _largest_and_total(logits, row)
+    label, classes = uint32(labels[row]), uint32(logits.shape[1])
+    of_all = _share_of_all(logits, row, each, largest)
+    if lane == 0:
+        losses[row] = _loss(logits, row, label, right, largest, total) - of_all
+    to_probability = float32(1) / total
+    for k in range(lane, classes, uint32(WARP)):
+        probability = math.exp(logits[row, k] - largest) * to_probability
+        grad_logits[row, k] = _gradient(probability, k, label, classes, right, each, scale)
 
 
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[::1], float32, float32[::1], float32[:, ::1])")
 def cross_entropy_forward_backward_kernel(logits, labels, scale, losses, grad_logits):
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
-    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
-    if row >= uint32(logits.shape[0]):
-        return
-    largest, total = _largest_and_total(logits, row)
-    label, classes = uint32(labels[row]), uint32(logits.shape[1])
-    if lane == 0:
-        losses[row] = _loss(logits, row, label, largest, total)
-    to_probability = float32(1) / total
-    for k in range(lane, classes, uint32(WARP)):
-        probability = math.exp(logits[row, k] - largest) * to_probability
-        grad_logits[row, k] = _gradient(probability, k, label, classes, scale)
+    _forward_backward(logits, labels, float32(1), float32(0), scale, losses, grad_logits)
 
 
-def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+@cuda.jit
+@device.signature(
+    "void(float32[:, ::1], int32[::1], float32, float32, float32, float32[::1], float32[:, ::1])"
+)
+def cross_entropy_forward_backward_smoothed_kernel(logits, labels, right, each, scale, losses, grad_logits):
+    """One warp computes a row; as `cross_entropy_forward_backward_kernel`."""
+    _forward_backward(logits, labels, right, each, scale, losses, grad_logits)
+
+
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None, label_smoothing=0.0):
     """Losses, and the gradient of their mean, in one launch; see `reference.cross_entropy_forward_backward`.
 
     The probabilities never leave the registers.
     """
     *_, losses, grad_logits = checks.cross_entropy_forward_backward(
-        DEVICE, logits, labels, losses, grad_logits
+        DEVICE, logits, labels, losses, grad_logits, label_smoothing=label_smoothing
     )
-    scale = np.float32(1 / labels.size)
-    _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, scale, losses, grad_logits)
+    kernel, target = cross_entropy_forward_backward_kernel, ()
+    if label_smoothing:
+        kernel, target = cross_entropy_forward_backward_smoothed_kernel, _target(label_smoothing, logits)
+    _launch_rows(kernel, logits, labels, *target, np.float32(1 / labels.size), losses, grad_logits)
     return losses, grad_logits
 
 
@@ -236,6 +306,11 @@ def accumulate_metrics(losses, logits, labels, totals):
     block = whole_warps(labels.size, THREADS)
     device.launch(accumulate_metrics_kernel, 1, block, losses, logits, labels, totals)
     return totals
+
+
+def _target(label_smoothing, scores):
+    """Return `right` and `each`, as the kernels take them."""
+    return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])
 
 
 def _launch_rows(kernel, logits, *arguments):

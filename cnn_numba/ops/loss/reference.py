@@ -10,13 +10,16 @@ from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.loss import checks
 
 
-def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
+def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
     """Turn logits into probabilities, and measure how little of it the right class gets.
 
     With N samples and K classes::
 
         probabilities[n, k] = exp(logits[n, k]) / sum over j of exp(logits[n, j])
-        losses[n] = -log(probabilities[n, labels[n]])
+        target[n, k] = (1 - label_smoothing) * (1 if k is labels[n] else 0) + label_smoothing / K
+        losses[n] = -sum over k of target[n, k] * log(probabilities[n, k])
+
+    which is ``-log(probabilities[n, labels[n]])`` without label smoothing.
 
     Parameters
     ----------
@@ -25,19 +28,9 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float, optional
-        Where to write the losses; None allocates float64.
     probabilities : ndarray, shape (N, K), float, optional
-        Where to write the probabilities, which the backward needs; None allocates float64.
-
-    Returns
-    -------
-    losses : ndarray, shape (N,)
-    probabilities : ndarray, shape (N, K)
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label is out of range.
+    label_smoothing : float
+        The share of the target that all classes get alike, at least 0 and below 1.
 
     Notes
     -----
@@ -45,7 +38,11 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
     Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
     A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
-    probability is 0.
+    probability is 0, and the loss infinite if its target is not.
+
+    Label smoothing is from Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception
+    Architecture for Computer Vision" (2016), section 7. The plain loss falls as long as the scores grow;
+    the smoothed one is least where the probabilities are the target.
 
     Examples
     --------
@@ -54,25 +51,33 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None):
     >>> losses, probabilities = cross_entropy_forward(np.zeros((1, 3)), np.array([0], np.int32))
     >>> losses.round(4), probabilities.round(4)
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
+
+    A right answer, more certain than the target, which is 0.8 here:
+
+    >>> logits, labels = np.array([[9.0, 0.0, 0.0]]), np.array([0], np.int32)
+    >>> cross_entropy_forward(logits, labels, label_smoothing=0.3)[0].round(4)
+    array([1.8002])
     """
-    arrays = logits, labels, losses, probabilities
-    logits, labels, losses, probabilities = checks.cross_entropy_forward(ANYTHING, *arrays)
+    logits, labels, losses, probabilities = checks.cross_entropy_forward(
+        ANYTHING, logits, labels, losses, probabilities, label_smoothing=label_smoothing
+    )
     checks.check_labels(labels, logits.shape[1])
     shifted = logits - logits.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
     totals = exponentials.sum(axis=1)
-    of_the_label = shifted[np.arange(len(labels)), labels]
-    return (
-        put(losses, np.log(totals) - of_the_label),
-        put(probabilities, exponentials / totals[:, None]),
-    )
+    result = np.log(totals) - shifted[np.arange(len(labels)), labels]
+    if label_smoothing:
+        of_all = np.log(totals) - shifted.mean(axis=1)
+        result = (1 - label_smoothing) * result + label_smoothing * of_all
+    return put(losses, result), put(probabilities, exponentials / totals[:, None])
 
 
-def cross_entropy_backward(probabilities, labels, grad_logits=None):
+def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
     """Compute the gradient of the mean cross-entropy with respect to the logits.
 
-    ``grad_logits[n, k] = (probabilities[n, k] - (1 if k is labels[n] else 0)) / N``: the right class
-    is pushed up by what it lacks to probability 1, every other down by what it has.
+    ``grad_logits[n, k] = (probabilities[n, k] - target[n, k]) / N``, with the target of
+    `cross_entropy_forward`: without smoothing the right class is pushed up by what it lacks to probability
+    1, every other down by what it has.
 
     Parameters
     ----------
@@ -81,17 +86,9 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     grad_logits : ndarray, shape (N, K), float, optional
-        Where to write the result; None allocates float64. May be `probabilities` itself.
-
-    Returns
-    -------
-    ndarray, shape (N, K)
-        `grad_logits`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label is out of range.
+        May be `probabilities` itself.
+    label_smoothing : float
+        As the forward pass had it.
 
     Notes
     -----
@@ -103,15 +100,16 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None):
     >>> cross_entropy_backward(np.array([[0.25, 0.75]]), np.array([0], np.int32))
     array([[-0.75,  0.75]])
     """
-    arrays = probabilities, labels, grad_logits
-    probabilities, labels, grad_logits = checks.cross_entropy_backward(ANYTHING, *arrays)
+    probabilities, labels, grad_logits = checks.cross_entropy_backward(
+        ANYTHING, probabilities, labels, grad_logits, label_smoothing=label_smoothing
+    )
     batch_size, classes = probabilities.shape
     checks.check_labels(labels, classes)
-    one_hot = np.eye(classes)[labels]
-    return put(grad_logits, (probabilities - one_hot) / batch_size)
+    target = (1 - label_smoothing) * np.eye(classes)[labels] + label_smoothing / classes
+    return put(grad_logits, (probabilities - target) / batch_size)
 
 
-def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None):
+def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None, label_smoothing=0.0):
     """Compute the losses and the gradient of their mean at once, which is all that training needs.
 
     What `cross_entropy_forward` and `cross_entropy_backward` give one after the other, except the
@@ -123,19 +121,9 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     losses : ndarray, shape (N,), float, optional
-        Where to write the losses; None allocates float64.
     grad_logits : ndarray, shape (N, K), float, optional
-        Where to write the gradient; None allocates float64.
-
-    Returns
-    -------
-    losses : ndarray, shape (N,)
-    grad_logits : ndarray, shape (N, K)
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label is out of range.
+    label_smoothing : float
+        As `cross_entropy_forward` has it.
 
     Examples
     --------
@@ -144,8 +132,8 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     (array([1.3863]), array([[-0.75,  0.25,  0.25,  0.25]]))
     """
     checks.cross_entropy_forward_backward(ANYTHING, logits, labels, losses, grad_logits)
-    losses, probabilities = cross_entropy_forward(logits, labels, losses)
-    return losses, cross_entropy_backward(probabilities, labels, grad_logits)
+    losses, probabilities = cross_entropy_forward(logits, labels, losses, label_smoothing=label_smoothing)
+    return losses, cross_entropy_backward(probabilities, labels, grad_logits, label_smoothing)
 
 
 def mse_loss_forward(y, target, losses=None):
@@ -160,17 +148,6 @@ def mse_loss_forward(y, target, losses=None):
     target : ndarray, shape of `y`, float
         What it should have answered.
     losses : ndarray, shape (N,), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N,)
-        `losses`.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to average.
 
     Notes
     -----
@@ -199,17 +176,7 @@ def mse_loss_backward(y, target, grad_y=None):
     target : ndarray, shape of `y`, float
         What it should have answered.
     grad_y : ndarray, shape of `y`, float, optional
-        Where to write the result; None allocates float64. May be `y` or `target` itself.
-
-    Returns
-    -------
-    ndarray, shape of `y`
-        `grad_y`.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to average.
+        May be `y` or `target` itself.
 
     Examples
     --------
@@ -238,16 +205,6 @@ def accumulate_metrics(losses, logits, labels, totals):
         The right class of each sample, 0 to K - 1.
     totals : ndarray, shape (2,), float64
         Sum of losses and number of right answers so far; updated in place.
-
-    Returns
-    -------
-    ndarray, shape (2,), float64
-        `totals`.
-
-    Raises
-    ------
-    ValueError
-        If an argument is empty, or a label is out of range.
 
     Examples
     --------

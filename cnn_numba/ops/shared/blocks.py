@@ -9,7 +9,7 @@ from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from cnn_numba.ops.shared.jit import inline_jit
+from cnn_numba.ops.shared.jit import expand_jit
 from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, _pointer, _vector
 
 _LANE = ir.IntType(32)
@@ -55,7 +55,7 @@ def _address(typing_context, block):
     return types.CPointer(types.float32)(block), generate
 
 
-@inline_jit
+@expand_jit
 def numbers(block, count):
     """Return the first `count` numbers in an array of vectors, as an array that shares their memory."""
     return carray(_address(block), (count,), np.float32)

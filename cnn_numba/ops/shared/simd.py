@@ -38,11 +38,15 @@ class _VectorModel(models.PrimitiveModel):
 _vector = _Vector()
 
 
-def _pointer(context, builder, signature, args):
-    """Return the address of ``array[index]``, for an (array, index, ...) call, as a vector's address."""
+def _address(context, builder, signature, args):
+    """Return the address of ``array[index]``, for an (array, index, ...) call."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
-    index = context.cast(builder, args[1], signature.args[1], types.intp)
-    return builder.bitcast(builder.gep(array.data, [index]), _LLVM_VECTOR.as_pointer())
+    return builder.gep(array.data, [context.cast(builder, args[1], signature.args[1], types.intp)])
+
+
+def _pointer(context, builder, signature, args, vector=_LLVM_VECTOR):
+    """Return that address as a vector's."""
+    return builder.bitcast(_address(context, builder, signature, args), vector.as_pointer())
 
 
 @intrinsic
@@ -68,20 +72,109 @@ def store(typing_context, array, index, value):
 
 
 @intrinsic
+def element(typing_context, array, index):
+    """Return ``array[index]``, without Numba's code for a negative index."""
+
+    def generate(context, builder, signature, args):
+        return builder.load(_address(context, builder, signature, args))
+
+    return array.dtype(array, index), generate
+
+
+@intrinsic
 def multiply_add(typing_context, number, vector, addend):
     """Return ``number * vector + addend``, a fused multiply-add."""
 
     def generate(context, builder, signature, args):
-        number = context.cast(builder, args[0], signature.args[0], types.float32)
-        undefined = ir.Constant(_LLVM_VECTOR, ir.Undefined)
-        lane = ir.IntType(32)
-        first = builder.insert_element(undefined, number, ir.Constant(lane, 0))
-        every_lane_the_first = ir.Constant(ir.VectorType(lane, WIDTH), [0] * WIDTH)
-        broadcast = builder.shuffle_vector(first, undefined, every_lane_the_first)
-        product = builder.fmul(broadcast, args[1], flags=["contract"])
+        product = builder.fmul(_broadcast(context, builder, signature, args), args[1], flags=["contract"])
         return builder.fadd(product, args[2], flags=["contract"])
 
     return _vector(number, vector, addend), generate
+
+
+def _broadcast(context, builder, signature, args):
+    """Return a vector whose elements are the first argument, a number."""
+    number = context.cast(builder, args[0], signature.args[0], types.float32)
+    undefined = ir.Constant(_LLVM_VECTOR, ir.Undefined)
+    lane = ir.IntType(32)
+    first = builder.insert_element(undefined, number, ir.Constant(lane, 0))
+    every_lane_the_first = ir.Constant(ir.VectorType(lane, WIDTH), [0] * WIDTH)
+    return builder.shuffle_vector(first, undefined, every_lane_the_first)
+
+
+@intrinsic
+def filled(typing_context, number):
+    """Return a vector of `WIDTH` times this number."""
+    return _vector(number), _broadcast
+
+
+@intrinsic
+def add(typing_context, a, b):
+    """Return ``a + b``, element by element."""
+
+    def generate(context, builder, signature, args):
+        return builder.fadd(*args)
+
+    return _vector(a, b), generate
+
+
+@intrinsic
+def subtract(typing_context, a, b):
+    """Return ``a - b``, element by element."""
+
+    def generate(context, builder, signature, args):
+        return builder.fsub(*args)
+
+    return _vector(a, b), generate
+
+
+@intrinsic
+def where_larger(typing_context, a, b, then, otherwise):
+    """Return the elements of `then` where `a` is larger than `b`, or NaN; elsewhere those of `otherwise`."""
+
+    def generate(context, builder, signature, args):
+        a, b, then, otherwise = args
+        larger = builder.or_(builder.fcmp_ordered(">", a, b), builder.fcmp_unordered("uno", a, a))
+        return builder.select(larger, then, otherwise)
+
+    return _vector(a, b, then, otherwise), generate
+
+
+@intrinsic
+def where_equal(typing_context, a, b, then):
+    """Return the elements of `then` where `a` equals `b`; elsewhere zeros."""
+
+    def generate(context, builder, signature, args):
+        zeros = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
+        return builder.select(builder.fcmp_ordered("==", args[0], args[1]), args[2], zeros)
+
+    return _vector(a, b, then), generate
+
+
+_LLVM_BYTES = ir.VectorType(ir.IntType(8), WIDTH)
+
+
+@intrinsic
+def load_bytes(typing_context, array, index):
+    """Return ``array[index : index + WIDTH]`` of a contiguous uint8 array as a vector of floats."""
+
+    def generate(context, builder, signature, args):
+        loaded = builder.load(_pointer(context, builder, signature, args, _LLVM_BYTES), align=1)
+        return builder.uitofp(loaded, _LLVM_VECTOR)
+
+    return _vector(array, index), generate
+
+
+@intrinsic
+def store_bytes(typing_context, array, index, value):
+    """Write a vector of whole numbers up to 255 to ``array[index : index + WIDTH]``, a uint8 array."""
+
+    def generate(context, builder, signature, args):
+        value = builder.fptoui(args[2], _LLVM_BYTES)
+        builder.store(value, _pointer(context, builder, signature, args, _LLVM_BYTES), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, index, value), generate
 
 
 class _Vectors(types.Type):

@@ -5,8 +5,9 @@ kernel, which are looked at when it is launched.
 """
 
 from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.waits import instructions_of
 from gpuless.emulator.ptx import BITS, Address, number
-from gpuless.emulator.ptx.instructions import destinations
+from gpuless.emulator.ptx.instructions import destinations, listed
 
 _ACCESSES = {"ld", "ldu", "st", "atom", "red"}
 #: Which operands of an instruction are added up, and which are multiplied.
@@ -22,12 +23,7 @@ def access_size(instruction):
     if opcode[0] not in _ACCESSES or "param" in opcode:
         return 0
     given = operands[1] if opcode[0] == "st" else operands[0]
-    count = len(given) if isinstance(given, tuple) and not isinstance(given, Address) else 1
-    return count * BITS[next(part for part in reversed(opcode) if part in BITS)] // 8
-
-
-def _instructions(function):
-    return [item for item in function.body if not isinstance(item, str)]
+    return len(listed(given)) * BITS[next(part for part in reversed(opcode) if part in BITS)] // 8
 
 
 def _parameter(instruction):
@@ -50,18 +46,9 @@ def _is_integer(instruction):
 
 
 def needed_alignments(function):
-    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned.
-
-    Parameters
-    ----------
-    function : Function
-
-    Returns
-    -------
-    dict of str to int
-    """
+    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned."""
     written, needed, seen = {}, {}, {}
-    for instruction in _instructions(function):
+    for instruction in instructions_of(function):
         for name in destinations(instruction):
             written.setdefault(name, []).append(instruction)
 
@@ -89,7 +76,7 @@ def needed_alignments(function):
 
     waiting = [
         (operand.base, lanes.trailing_zeros(access_size(instruction)))
-        for instruction in _instructions(function)
+        for instruction in instructions_of(function)
         for operand in instruction.operands
         if isinstance(operand, Address) and access_size(instruction)
     ]
@@ -104,11 +91,7 @@ def needed_alignments(function):
 class Multiples:
     """By what power of two each register can be divided, in all lanes.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    alignments : dict of str to int
-        What parameters, and the addresses of variables, are multiples of.
+    `alignments`: what parameters, and the addresses of variables, are multiples of.
     """
 
     def __init__(self, analysis, alignments):

@@ -9,16 +9,7 @@ _BARRIERS, _PARAMETERS, _OLD_PARAMETERS = 16, 32764, 4352
 
 
 def refusals(source):
-    """Yield what is wrong with a module: nothing if there is machine code of it.
-
-    Parameters
-    ----------
-    source : Module
-
-    Yields
-    ------
-    str
-    """
+    """Yield what is wrong with a module: nothing if there is machine code of it."""
     constants = lay_out(source.variables.values(), ("const",))[1]
     if constants > CONSTANT_LIMIT:
         yield f"File uses too much global constant data ({constants} bytes, {CONSTANT_LIMIT} max)"
@@ -57,16 +48,7 @@ def _of_kernel(source, kernel):
 def local_size(source, function, known=None):
     """Return the bytes of local memory of a function, and of those it calls: where they nest deepest.
 
-    Parameters
-    ----------
-    source : Module
-    function : Function
-    known : dict, optional
-        The results so far; a function that calls itself counts once.
-
-    Returns
-    -------
-    int
+    `known`: the results so far; a function that calls itself counts once.
     """
     known = {} if known is None else known
     if function.name not in known:

@@ -7,18 +7,13 @@ so each that is all a reader may find gets a name of its own, and is known by it
 
 from dataclasses import replace
 
-from gpuless.emulator.ptx import Address
-from gpuless.emulator.ptx.instructions import destinations, sources
+from gpuless.emulator.ptx.instructions import destinations, renamed, sources
 
 
 def separate(flow, registers):
     """Rename registers in the blocks of a function.
 
-    Parameters
-    ----------
-    flow : Flow
-    registers : dict of str to int
-        The widths of registers; new ones are added.
+    `registers`: the widths of registers; new ones are added.
     """
     blocks, sites = flow.blocks, _sites(flow.blocks, registers)
     if not sites:
@@ -103,8 +98,8 @@ def _rewritten(instruction, registers, reads, writes):
         return [instruction]
     own = {name: new for name, (new, _) in writes.items()}
     first, rest = instruction.operands[:1], instruction.operands[1:]
-    first = [_renamed(operand, own if destinations(instruction) else reads) for operand in first]
-    changed = replace(instruction, operands=[*first, *(_renamed(operand, reads) for operand in rest)])
+    first = [renamed(operand, own if destinations(instruction) else reads) for operand in first]
+    changed = replace(instruction, operands=[*first, *(renamed(operand, reads) for operand in rest)])
     copies = [
         replace(instruction, opcode=("mov", _TYPES[registers[name]]), operands=[name, own[name]])
         for name, (_, also) in writes.items()
@@ -114,13 +109,3 @@ def _rewritten(instruction, registers, reads, writes):
 
 
 _TYPES = {1: "pred", 16: "b16", 32: "b32", 64: "b64"}
-
-
-def _renamed(operand, names):
-    if isinstance(operand, Address):
-        return operand._replace(base=names.get(operand.base, operand.base))
-    if isinstance(operand, tuple):
-        return tuple(_renamed(each, names) for each in operand)
-    if operand.startswith("!"):
-        return "!" + names.get(operand[1:], operand[1:])
-    return names.get(operand, operand)

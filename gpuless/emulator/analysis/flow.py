@@ -11,8 +11,18 @@ have not come to it, go on until they have to wait as well: where all lanes come
 from dataclasses import replace
 from typing import NamedTuple
 
+from gpuless.emulator.analysis.waits import (
+    ALL,
+    MEETINGS,
+    OWN,
+    TELLING,
+    calls_any,
+    gathered,
+    instructions_of,
+    reads_anew,
+    spinning_loops,
+)
 from gpuless.emulator.ptx import PtxError
-from gpuless.emulator.ptx.instructions import destinations, sources, written_by
 
 
 class Branch(NamedTuple):
@@ -26,16 +36,8 @@ class Branch(NamedTuple):
 class Block:
     """Instructions that run one after the other.
 
-    Attributes
-    ----------
-    body : list of Instruction
-    end : Branch
-    index : int
-        Its place in the order.
-    location : Location or None
-        Where it ends.
-    last : Instruction or None
-        The one that ends it, if it does not just go on.
+    `index`: its place in the order; `location`: where it ends; `last`: the one that ends it, if it does not
+    just go on.
     """
 
     def __init__(self):
@@ -45,22 +47,11 @@ class Block:
 class Flow:
     """The blocks of a function in their order.
 
-    Attributes
-    ----------
-    blocks : list of Block
-        Targets of their ends are indices into it.
-    loop_ends : dict
-        For the first block of a loop, the last one.
-    anew : set of str
-        What `reading_anew` says of the module.
-    registers : dict
-        Those of the function.
-    paused : bool
-        Whether each instruction for which lanes come together begins a block.
-    waiting : set of int
-        The first blocks of loops in which lanes may wait for what others write.
-    pauses : set of int
-        Blocks that some lanes may have come to, and not begun, while others run any other block.
+    `blocks`: targets of their ends are indices into it; `loop_ends`: for the first block of a loop, the last
+    one; `anew`: what `reading_anew` says of the module; `registers`: those of the function; `paused`: whether
+    each instruction for which lanes come together begins a block; `waiting`: the first blocks of loops in
+    which lanes may wait for what others write; `pauses`: blocks that some lanes may have come to, and not
+    begun, while others run any other block.
     """
 
     def __init__(self, function, anew=frozenset(), paused=False):
@@ -141,9 +132,9 @@ class Flow:
         for at, block in enumerate(self.blocks):
             for one in block.body:
                 lanes = gathered(one)
-                if lanes in _ALL:
+                if lanes in ALL:
                     silent.add(at)
-                elif lanes is not None or (one.opcode[0] in _TELLING and _OWN.isdisjoint(one.opcode)):
+                elif lanes is not None or (one.opcode[0] in TELLING and OWN.isdisjoint(one.opcode)):
                     found.add(at)
                 if at in silent or at in found:
                     break
@@ -165,10 +156,7 @@ class Flow:
     def region(self, block):
         """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
 
-        Returns
-        -------
-        list of set of int
-            One set for each target.
+        There is a set for each target.
         """
         return self._ways(block, self.parted_until(block))
 
@@ -185,174 +173,13 @@ class Flow:
         return ways
 
 
-#: Instructions for which all lanes of a warp, or all warps of a block, come together.
-_MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
-_OF_ALL = {"mma", "wmma", "ldmatrix"}  # which name no lanes
-_MEETINGS |= _OF_ALL
-_MEETING_CALLS = {"cudaCGSynchronize"}  # functions that CUDA provides
-_ALL = {"-1", "4294967295", "0xffffffff", "0xFFFFFFFF"}
-#: Instructions by which others may learn of something.
-_TELLING = {"st", "red", "atom", "call", "trap", "cp", "mbarrier", "multimem"}
-
-
-def gathered(instruction):
-    """Return the operand that names the lanes which come together for an instruction; None if none do.
-
-    `activemask` waits for nobody: it may well stand where a lane has a lock.
-    """
-    name = instruction.opcode[0]
-    if name == "call":
-        return "-1" if called(instruction) in _MEETING_CALLS else None
-    if name not in _MEETINGS or name == "activemask":
-        return None
-    named = "warp" in instruction.opcode if name in ("bar", "barrier") else "sync" in instruction.opcode
-    return instruction.operands[-1] if named and name not in _OF_ALL else "-1"
-
-
-def spinning_loops(flow):
-    """Return the first blocks of loops that may wait for what other threads write to memory.
-
-    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read. Behind
-    a barrier any reading is such, but there most loops read what all threads have computed together. One that
-    waits has no end but by what it reads.
-    """
-    found = set()
-    for first, last in flow.loop_ends.items():
-        blocks = flow.blocks[first : last + 1]
-        instructions = [instruction for block in blocks for instruction in block.body]
-        calls = [one for one in instructions if _calls(one, flow.anew, flow.registers)]
-        # What a function has found it may also have left in memory.
-        fenced = bool(calls) or any(one.opcode[0] in _FENCES for one in instructions)
-        waiting = [*calls, *(one for one in instructions if _reads_anew(one, fenced))]
-        read = _following(
-            instructions, {n for one in waiting for n in (*destinations(one), *_given_back(one))}
-        )
-        waits = any(not _tries_again(one, blocks, read) for one in waiting)
-        if waits and any(block.end.condition in read for block in blocks):
-            found.add(first)
-        elif any(one.opcode[0] in ("bar", "barrier") for one in instructions):
-            leaving = [block for block in blocks if not set(block.end.targets) <= {*range(first, last + 1)}]
-            ends = [_behind(instructions, {block.end.condition}) for block in leaving]
-            if ends and all(any(_reads_anew(one, True) for one in end) for end in ends):
-                found.add(first)
-    return found
-
-
-def _following(instructions, names):
-    """Return registers, and those that are computed from them."""
-    before, names = -1, set(names)
-    while before != len(names):
-        before = len(names)
-        for instruction in instructions:
-            if not names.isdisjoint(sources(instruction)):
-                names.update(destinations(instruction))
-    return names
-
-
-def _behind(instructions, names):
-    """Return the instructions by which registers are computed, from memory at most."""
-    before, names, found = -1, set(names), []
-    while before != len(names):
-        before = len(names)
-        found = [one for one in instructions if not names.isdisjoint(destinations(one))]
-        names.update(name for one in found if one.opcode[0] != "ld" for name in sources(one))
-    return found
-
-
-def _tries_again(instruction, loop, read):
-    """Return whether an instruction tries again with just what it has found: somebody has got on.
-
-    It waits if it tries with what it wants to find, or if more than one comparison says whether it is done.
-    """
-    if "cas" not in instruction.opcode:
-        return False
-    instructions = [one for block in loop for one in block.body]
-    expected, new = instruction.operands[2:4]
-    found = _copies(instructions, destinations(instruction))
-    decisive = [block.end.condition for block in loop if block.end.condition in read]
-    tests = [one for one in instructions if not set(decisive).isdisjoint(destinations(one))]
-    if len(decisive) != 1 or len(tests) != 1 or tests[0].opcode[0] != "setp" or len(tests[0].operands) != 3:
-        return False
-    return expected in found and new != expected and not found.isdisjoint(sources(tests[0]))
-
-
-def _copies(instructions, names):
-    """Return registers, and those that hold nothing else than one of them."""
-    written, names = written_by(instructions), set(names)
-    moved = {name for name, each in written.items() if all(one.opcode[0] == "mov" for one in each)}
-    before = None
-    while before != moved:
-        before = set(moved)
-        known = names | moved
-        moved = {name for name in moved if all(known.issuperset(sources(one)) for one in written[name])}
-    return names | moved
-
-
-def _calls(instruction, names, registers):
-    """Return whether an instruction calls one of some functions; by an address it may call any."""
-    if not names or instruction.opcode[0] != "call":
-        return False
-    name = called(instruction)
-    return name in names or name in registers
-
-
-def reading_anew(functions):
-    """Return the names of the functions that may read what other threads have just written.
-
-    They do so themselves, or by what they call.
-    """
-    found, before = set(), -1
-    while before != len(found):
-        before = len(found)
-        for name, function in functions.items():
-            for one in instructions_of(function):
-                fence, calls = one.opcode[0] in _FENCES, _calls(one, found, function.registers)
-                if fence or calls or _reads_anew(one, False):
-                    found.add(name)
-    return found
-
-
-_FENCES = {"membar", "fence", "nanosleep"}
-
-
-def called(call):
-    """Return the name of the function that is called, or of the register that has its address."""
-    return next(operand for operand in call.operands if isinstance(operand, str))
-
-
-def _given_back(instruction):
-    """Return the names of what a call gives back."""
-    first = instruction.operands[:1] if instruction.opcode[0] == "call" else ()
-    return first[0] if first and isinstance(first[0], tuple) else ()
-
-
-def called_by(function):
-    """Return the names that a function calls; those of registers where it calls by an address."""
-    return {called(one) for one in instructions_of(function) if one.opcode[0] == "call"}
-
-
-def instructions_of(function):
-    """Return the instructions of a function, without its labels."""
-    return [item for item in function.body if not isinstance(item, str)]
-
-
-_OWN = {"param", "local", "const"}  # where no other thread writes
-
-
-def _reads_anew(instruction, fenced):
-    opcode = instruction.opcode
-    if opcode[0] == "ld" and _OWN.isdisjoint(opcode):
-        return fenced or not {"volatile", "relaxed", "acquire", "cv"}.isdisjoint(opcode)
-    return opcode[0] == "atom" or (opcode[0] == "mbarrier" and opcode[1] in ("test_wait", "try_wait"))
-
-
 def _split(function, anew, paused):
     """Return the blocks of a function, targets as numbers of blocks."""
     starts, blocks = {}, [Block()]
     # Where lanes may wait for each other they part until a block that begins with such an instruction.
     listed = instructions_of(function)
-    wait = any(_reads_anew(one, False) or _calls(one, anew, function.registers) for one in listed)
-    meetings = _MEETINGS if wait or paused else ()
+    wait = any(reads_anew(one, False) or calls_any(one, anew, function.registers) for one in listed)
+    meetings = MEETINGS if wait or paused else ()
 
     def fresh():
         if blocks[-1].body or blocks[-1].end:
@@ -501,28 +328,3 @@ def _components(blocks, entries, inside):
                     parent = work[-1][0]
                     low[parent] = min(low[parent], low[at])
     return found[::-1]
-
-
-def exits(function, functions):
-    """Return the instructions by which lanes end, but not those that only stand behind what never returns.
-
-    Compilers write `exit` there, so that nobody takes what comes next for what is run next.
-    """
-    found, over = [], False
-    for item in function.body:
-        if isinstance(item, str):
-            over = False
-        elif item.opcode[0] == "exit" and not over:
-            found.append(item)
-        elif item.guard is None:
-            over = over or item.opcode[0] == "trap" or _never_returns(item, functions)
-    return found
-
-
-def _never_returns(instruction, functions):
-    if instruction.opcode[0] != "call":
-        return False
-    name = called(instruction)
-    if name not in functions:
-        return name == "__assertfail"
-    return all(item.opcode[0] != "ret" for item in instructions_of(functions[name]))

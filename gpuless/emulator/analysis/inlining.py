@@ -7,8 +7,10 @@ wait for those that have not, which wait for the lock. As a part of the kernel i
 import itertools
 from dataclasses import replace
 
-from gpuless.emulator.analysis.flow import Flow, called, called_by, gathered, instructions_of, spinning_loops
+from gpuless.emulator.analysis.flow import Flow
+from gpuless.emulator.analysis.waits import called, called_by, gathered, instructions_of, spinning_loops
 from gpuless.emulator.ptx import Address, Instruction
+from gpuless.emulator.ptx.instructions import renamed
 
 
 def joined(source, kernel, anew):
@@ -17,16 +19,7 @@ def joined(source, kernel, anew):
     It is the same module if they wait nowhere. Functions that call themselves stay, and those that are called
     by their addresses.
 
-    Parameters
-    ----------
-    source : Module
-    kernel : str
-    anew : set of str
-        What `reading_anew` says of the module.
-
-    Returns
-    -------
-    Module
+    `anew`: what `reading_anew` says of the module.
     """
     calls = {name: called_by(function) & set(source.functions) for name, function in source.functions.items()}
     below = {name: _reachable(calls, name) for name in calls}
@@ -111,22 +104,12 @@ def _in_place(call, function, given, result, number):
             body.append(_jump(end, guard, item))
         else:
             guard = (names[item.guard[0]], item.guard[1]) if item.guard else None
-            body.append(replace(item, guard=guard, operands=[_renamed(one, names) for one in item.operands]))
+            body.append(replace(item, guard=guard, operands=[renamed(one, names) for one in item.operands]))
     return [*body, end]
 
 
 def _jump(label, guard, like):
     return Instruction(("bra",), [label], guard, like.location)
-
-
-def _renamed(operand, names):
-    if isinstance(operand, Address):
-        return operand._replace(base=names.get(operand.base, operand.base))
-    if isinstance(operand, tuple):
-        return tuple(_renamed(each, names) for each in operand)
-    if operand.startswith("!"):
-        return "!" + names.get(operand[1:], operand[1:])
-    return names.get(operand, operand)
 
 
 def _in_local_memory(item, names):

@@ -20,17 +20,10 @@ ZERO = (0,) * WARP
 class Lanes(NamedTuple):
     """Lane i holds the number of lane 0 plus ``offsets[i]``; a constant holds just ``offsets[i]``.
 
-    Attributes
-    ----------
-    offsets : tuple of int
-    align : int
-        The number of lane 0 is a multiple of ``2 ** align``.
-    constant : bool
-    rows : int
-        Of a block whose rows are shorter than a warp, a warp has several; if it is told of each by itself,
-        the distances are from a row's first lane, and what these hold is not known.
-    unit : Address, optional
-        The kernel's parameter, such as a stride, that the distances are multiples of.
+    `align`: the number of lane 0 is a multiple of ``2 ** align``; `rows`: of a block whose rows are shorter
+    than a warp, a warp has several; if it is told of each by itself, the distances are from a row's first
+    lane, and what these hold is not known; `unit`: the kernel's parameter, such as a stride, that the
+    distances are multiples of.
     """
 
     offsets: tuple
@@ -144,22 +137,16 @@ def _fold(function, bits, *kinds):
 
 
 def _add(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a + b, bits, x, y)
     (a, align_a), (b, align_b) = relative(x), relative(y)
     return _apart(bits, a if b is ZERO else _map(int.__add__, a, b), min(align_a, align_b))
 
 
 def _sub(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a - b, bits, x, y)
     (a, align_a), (b, align_b) = relative(x), relative(y)
     return _apart(bits, a if b is ZERO else _map(int.__sub__, a, b), min(align_a, align_b))
 
 
 def _mul(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a * b, bits, x, y)
     if y.constant and y.uniform:
         x, y = y, x
     if x.constant and x.uniform:
@@ -171,32 +158,24 @@ def _mul(bits, x, y):
 
 
 def _shift_left(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a << b if b < bits else 0, bits, x, y)
     if y.constant and y.uniform and y.offsets[0] < bits:
         return _mul(bits, x, constant(1 << y.offsets[0]))
-    return UNIFORM if x.uniform and y.uniform else VARYING
+    return _elementwise(x, y)
 
 
 def _shift_right(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a >> b if b < bits else 0, bits, x, y)
     if y.constant and y.uniform and (x.uniform or _within(bits, x)):
         # Where all bits go in which lanes differ, the offsets are zero.
         amount = y.offsets[0]
         return Lanes(_map(lambda a: a >> amount, x.offsets), max(x.align - amount, 0))
-    return UNIFORM if x.uniform and y.uniform else VARYING
+    return _elementwise(x, y)
 
 
 def _shift_right_signed(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: _signed(a, bits) >> min(b, bits - 1), bits, x, y)
     return _shift_right(bits, x, y) if y.constant and x.align < bits - 1 else _elementwise(x, y)
 
 
 def _and(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a & b, bits, x, y)
     if x.constant:
         x, y = y, x
     if y.constant and y.uniform and (x.uniform or _within(bits, x)):
@@ -204,12 +183,10 @@ def _and(bits, x, y):
         if mask < 1 << min(x.align, bits):
             return constant(*_map(lambda a: a & mask, x.offsets))
         return Lanes(_map(lambda a: a & mask, x.offsets), max(x.align, min(trailing_zeros(mask), bits)))
-    return UNIFORM if x.uniform and y.uniform else VARYING
+    return _elementwise(x, y)
 
 
 def _or(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a | b, bits, x, y)
     if x.constant:
         x, y = y, x
     if y.constant and x.uniform and max(y.offsets) < 1 << min(x.align, bits):
@@ -217,18 +194,16 @@ def _or(bits, x, y):
     if y.constant and y.uniform and _within(bits, x):
         mask = y.offsets[0]
         return Lanes(_map(lambda a: a & ~mask, x.offsets), min(x.align, trailing_zeros(mask)))
-    return UNIFORM if x.uniform and y.uniform else VARYING
+    return _elementwise(x, y)
 
 
 def _xor(bits, x, y):
-    if x.constant and y.constant:
-        return _fold(lambda a, b: a ^ b, bits, x, y)
     if x.constant:
         x, y = y, x
     if y.constant and y.uniform and _within(bits, x):
         low = y.offsets[0] & ((1 << x.align) - 1)
         return Lanes(_map(lambda a: (a ^ low) - low, x.offsets), min(x.align, trailing_zeros(y.offsets[0])))
-    return UNIFORM if x.uniform and y.uniform else VARYING
+    return _elementwise(x, y)
 
 
 def _not(bits, x):
@@ -242,9 +217,13 @@ def _elementwise(*kinds):
     return UNIFORM if all(kind.uniform for kind in kinds) else VARYING
 
 
-def _folding(function):
+def _folding(function, otherwise=lambda bits, *kinds: _elementwise(*kinds)):
+    """Return a rule that computes constants; other kinds it leaves to another one."""
+
     def rule(bits, x, y):
-        return _fold(function, bits, x, y) if x.constant and y.constant else _elementwise(x, y)
+        if x.constant and y.constant:
+            return _fold(lambda a, b: function(a, b, bits), bits, x, y)
+        return otherwise(bits, x, y)
 
     return rule
 
@@ -279,21 +258,21 @@ def compare(equality, x, y):
 
 
 RULES = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "shl": _shift_left,
-    "shr.u": _shift_right,
-    "shr.s": _shift_right_signed,
-    "and": _and,
-    "or": _or,
-    "xor": _xor,
+    "add": _folding(lambda a, b, _: a + b, _add),
+    "sub": _folding(lambda a, b, _: a - b, _sub),
+    "mul": _folding(lambda a, b, _: a * b, _mul),
+    "shl": _folding(lambda a, b, bits: a << b if b < bits else 0, _shift_left),
+    "shr.u": _folding(lambda a, b, bits: a >> b if b < bits else 0, _shift_right),
+    "shr.s": _folding(lambda a, b, bits: _signed(a, bits) >> min(b, bits - 1), _shift_right_signed),
+    "and": _folding(lambda a, b, _: a & b, _and),
+    "or": _folding(lambda a, b, _: a | b, _or),
+    "xor": _folding(lambda a, b, _: a ^ b, _xor),
     "not": _not,
-    "neg": lambda bits, x: _sub(bits, constant(0), x),
-    "min.u": _folding(min),
-    "max.u": _folding(max),
-    "div.u": _folding(lambda a, b: a // b if b else -1),
-    "rem.u": _folding(lambda a, b: a % b if b else a),
+    "neg": lambda bits, x: RULES["sub"](bits, constant(0), x),
+    "min.u": _folding(lambda a, b, _: min(a, b)),
+    "max.u": _folding(lambda a, b, _: max(a, b)),
+    "div.u": _folding(lambda a, b, _: a // b if b else -1),
+    "rem.u": _folding(lambda a, b, _: a % b if b else a),
 }
 #: The rules by which addresses are computed, whose lanes are known to stay near each other.
 ADDRESSING = {"add", "sub", "mul", "shl", "neg"}

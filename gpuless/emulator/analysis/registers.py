@@ -14,14 +14,6 @@ def estimate(function):
 
     A register counts from where it is first named to where it is last. NVIDIA's compiler orders instructions
     anew, and may need more or fewer.
-
-    Parameters
-    ----------
-    function : Function
-
-    Returns
-    -------
-    int
     """
     first, last = {}, {}
     for at, item in enumerate(function.body):

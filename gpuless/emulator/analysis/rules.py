@@ -18,13 +18,8 @@ def special_registers(block):
         # Behind the last thread of a block go on as before: nobody asks there.
         return i % x if y * z > 1 else i, i // x % y if z > 1 else i // x * (y > 1), i // (x * y) * (z > 1)
 
-    found = {
-        "%ntid.x": constant(x),
-        "%ntid.y": constant(y),
-        "%ntid.z": constant(z),
-        "WARP_SZ": constant(WARP),
-    }
-    found["%laneid"] = constant(*range(WARP))
+    found = {f"%ntid.{axis}": constant(size) for axis, size in zip("xyz", block, strict=True)}
+    found |= {"WARP_SZ": constant(WARP), "%laneid": constant(*range(WARP))}
     for i, mask in (("eq", lambda i: 1 << i), ("lt", lambda i: (1 << i) - 1), ("le", lambda i: (2 << i) - 1)):
         found[f"%lanemask_{i}"] = constant(*map(mask, range(WARP)))
     found["%lanemask_ge"] = constant(*(0xFFFFFFFF ^ ((1 << i) - 1) for i in range(WARP)))
@@ -55,16 +50,7 @@ def _same_address(instruction, analysis):
 def transfer(instruction, kinds, assumptions, analysis):
     """Return (kind, assumption) of each register that an instruction writes, from those of its operands.
 
-    Parameters
-    ----------
-    instruction : Instruction
-    kinds, assumptions : callable
-        Give those of the operands after the first, which are of the types given.
-    analysis : Analysis
-
-    Returns
-    -------
-    iterable of (Lanes or None, Lanes or None)
+    `kinds`, `assumptions`: give those of the operands after the first, which are of the types given.
     """
     opcode = instruction.opcode
     name, type_ = opcode[0], opcode[-1]
@@ -263,11 +249,8 @@ def _compare(instruction, kinds, _, analysis):
     kind = VARYING
     if VARYING not in found:
         kind = lanes.compare(opcode[1] in _COMPARISONS_OF_EQUALITY, *found)
-    if (
-        len(instruction.operands) > 3
-        and kind is not VARYING
-        and not lanes.uniform(analysis.kind(instruction.operands[3]))
-    ):
+    joined = instruction.operands[3:4]
+    if kind is not VARYING and not all(lanes.uniform(analysis.kind(name)) for name in joined):
         kind = VARYING
     return [(kind, None)] * 2
 
@@ -309,8 +292,5 @@ _TRANSFERS = {
 _TRANSFERS |= {name: _arithmetic(name) for name in ("min", "max", "div", "rem")}
 _TRANSFERS |= {"mul": _mul, "mad": _mad, "cvt": _convert, "mov": _move, "selp": _select, "setp": _compare}
 _TRANSFERS |= {"ld": _load, "ldu": _load, "cvta": _cvta, "vote": _of_members, "activemask": _uniform}
-_TRANSFERS |= {
-    name: _varying
-    for name in ("shfl", "atom", "match", "mma", "wmma", "ldmatrix", "movmatrix", "elect", "call", "fns")
-}
+_TRANSFERS |= dict.fromkeys("shfl atom match mma wmma ldmatrix movmatrix elect call fns".split(), _varying)
 _TRANSFERS |= {"bar": _uniform, "barrier": _uniform, "redux": _of_members}

@@ -10,9 +10,10 @@ from collections import Counter
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.definitions import separate
-from gpuless.emulator.analysis.flow import Flow, spinning_loops
+from gpuless.emulator.analysis.flow import Flow
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.analysis.rules import is_sign, is_widened, special_registers, transfer
+from gpuless.emulator.analysis.waits import spinning_loops
 from gpuless.emulator.ptx import BITS, Address, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations, sources
 
@@ -20,33 +21,14 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 class Analysis:
     """What is known of a function before it is translated.
 
-    Parameters
-    ----------
-    function : Function
-    block : (int, int, int)
-        The shape of a block of threads.
-    space_of : callable
-        Tells where a variable of the module or the function lives.
-    local_kind : callable
-        Tells the `Lanes` of the address of a local variable.
-    anew : set of str, optional
-        The functions that may read what other threads have just written, of which a loop may wait for one.
-
-    Attributes
-    ----------
-    flow : Flow
-    kinds, assumed : dict
-        Of each register the `Lanes`, proved, and such as addresses may be taken to be.
-    masked : set of int
-        Blocks that may run with some of the warp's lanes only.
-    blended : set of str
-        Registers of which lanes that are off keep what they have.
-    doubted : set of str
-        Registers of which what is assumed follows from a sign, and is to be checked when the kernel runs.
-    wrapping : set of str
-        Registers of which what is assumed follows from a number that is made wider, of which lanes may wrap.
-    crossing : set of str
-        Registers that live longer than a block.
+    `block`: the shape of a block of threads; `space_of`: tells where a variable of the module or the function
+    lives; `local_kind`: tells the `Lanes` of the address of a local variable; `anew`: the functions that may
+    read what other threads have just written, of which a loop may wait for one; `kinds`, `assumed`: of each
+    register the `Lanes`, proved, and such as addresses may be taken to be; `masked`: blocks that may run with
+    some of the warp's lanes only; `blended`: registers of which lanes that are off keep what they have;
+    `doubted`: registers of which what is assumed follows from a sign, and is to be checked when the kernel
+    runs; `wrapping`: registers of which what is assumed follows from a number that is made wider, of which
+    lanes may wrap; `crossing`: registers that live longer than a block.
     """
 
     def __init__(self, function, block, space_of, local_kind, anew=frozenset()):

@@ -7,18 +7,7 @@ from gpuless.emulator.ptx.model import BITS, Address
 
 
 def lay_out(variables, space):
-    """Give each variable of the given spaces its place.
-
-    Parameters
-    ----------
-    variables : iterable of Variable
-    space : tuple of str
-
-    Returns
-    -------
-    places : dict of str to int
-    size : int
-    """
+    """Give each variable of the given spaces its place."""
     places, at = {}, 0
     for variable in variables:
         if variable.space in space and not (variable.space == "shared" and not variable.size):
@@ -29,17 +18,7 @@ def lay_out(variables, space):
 
 
 def called(source, function):
-    """Return the functions of a module that one of them may call.
-
-    Parameters
-    ----------
-    source : Module
-    function : Function
-
-    Returns
-    -------
-    list of Function
-    """
+    """Return the functions of a module that one of them may call."""
     found = []
     for item in function.body:
         if not isinstance(item, str) and item.opcode[0] == "call":
@@ -55,15 +34,6 @@ def visible_variables(source, kernel):
     """Return the variables of a module, of a kernel in it, and of the functions that it may call.
 
     Shared ones of the module are among them if they are named there: each kernel has its own.
-
-    Parameters
-    ----------
-    source : Module
-    kernel : Function
-
-    Returns
-    -------
-    list of Variable
     """
     found, waiting = {}, [kernel]
     while waiting:
@@ -93,14 +63,7 @@ def parameter_units(source):
     Functions that are called by their addresses share theirs. What CUDA provides is none of these: it takes
     each parameter whole, as `host` has it.
 
-    Parameters
-    ----------
-    source : Module
-
-    Returns
-    -------
-    dict of (str, str) to int
-        By the names of a function and of a variable in it: its own parameter, or what it passes on.
+    Returns them by the names of a function and of a variable in it: its own parameter, or what it passes on.
     """
     roles, units = {}, {}
     calls = [

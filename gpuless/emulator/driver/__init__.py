@@ -5,7 +5,7 @@ from gpuless.emulator.driver import table
 
 # isort: split
 # Each registers functions of the driver.
-from gpuless.emulator.driver import allocations, device, graphs, linking, modules, nodes, streams  # noqa: F401
+from gpuless.emulator.driver import allocations, device, events, graphs, linking, modules, nodes, streams  # noqa: F401
 from gpuless.emulator.driver.table import last_detail
 
 __all__ = ["install", "last_detail"]

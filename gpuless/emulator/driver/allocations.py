@@ -5,23 +5,10 @@ import struct
 from functools import partial
 
 from gpuless.emulator.driver.device import _CONTEXT, device
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
-from gpuless.emulator.driver.table import (
-    ALREADY_REGISTERED,
-    INVALID_VALUE,
-    NOT_REGISTERED,
-    NOT_SUPPORTED,
-    OUT_OF_MEMORY,
-    DriverError,
-    Handles,
-    check_choice,
-    check_flags,
-    driver_function,
-    put,
-    put_handle,
-    put_int,
-)
+from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
 _kinds, _registered = {}, {}
@@ -31,18 +18,17 @@ _MAPPED, _IO = 2, 4  # CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY
 
 def allocate(size, kind=DEVICE):
     """Return the address of new memory."""
-    if size == 0:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(size == 0)
     address = device().arena.allocate(size)
     _kinds[address] = kind
     return address
 
 
+@driver_function("cuMemFree", "cuMemFreeHost", types="p")
 def free(address):
     """Give memory back."""
     if address:
-        if address not in _kinds:
-            raise DriverError(INVALID_VALUE)
+        refuse_if(address not in _kinds)
         del _kinds[address]
         _pinned.pop(address, None)
         for pool in _pools:
@@ -82,58 +68,42 @@ def _host_alloc(found, size, flags):
     put_handle(found, address)
 
 
-@driver_function("cuMemFree", types="p")
-def _free(address):
-    free(address or 0)
-
-
-@driver_function("cuMemFreeHost", types="p")
-def _free_host(address):
-    free(address or 0)
-
-
 @driver_function("cuMemHostRegister", types="pzu")
 def _register(address, size, flags):
     check_flags(flags, 0xF)
     if flags & _MAPPED:
         detail = "kernels cannot reach memory that the emulated GPU has not allocated (cuda.mapped_array has)"
-        raise DriverError(NOT_SUPPORTED, detail)
-    if flags & _IO:
-        raise DriverError(NOT_SUPPORTED, "the emulated GPU reaches no memory of other devices")
-    if not address or not size:
-        raise DriverError(INVALID_VALUE)
+        raise DriverError(Result.NOT_SUPPORTED, detail)
+    refuse_if(flags & _IO, Result.NOT_SUPPORTED, "the emulated GPU reaches no memory of other devices")
+    refuse_if(not address or not size)
     if any(address < at + length and at < address + size for at, length in _registered.items()):
-        raise DriverError(ALREADY_REGISTERED)
+        raise DriverError(Result.HOST_MEMORY_ALREADY_REGISTERED)
     _registered[address] = size
 
 
 @driver_function("cuMemHostUnregister", types="p")
 def _unregister(address):
-    if _registered.pop(address, None) is None:
-        raise DriverError(NOT_REGISTERED)
+    refuse_if(_registered.pop(address, None) is None, Result.HOST_MEMORY_NOT_REGISTERED)
 
 
 @driver_function("cuMemHostGetDevicePointer", types="ppu")
 def _device_pointer(found, address, flags):
     check_flags(flags)
-    if device().arena.find(address or 0) is None:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(device().arena.find(address or 0) is None)
     put_handle(found, address)
 
 
 @driver_function("cuMemHostGetFlags", types="pp")
 def _host_flags(found, address):
     allocation = device().arena.find(address or 0)
-    if allocation is None or allocation.address not in _pinned:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(allocation is None or allocation.address not in _pinned)
     put_int(found, _pinned[allocation.address])
 
 
 @driver_function("cuMemGetAddressRange", types="ppp")
 def _range(base, size, address):
     allocation = device().arena.find(address or 0)
-    if allocation is None:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(allocation is None)
     put_handle(base, allocation.address)
     put_handle(size, allocation.size)
 
@@ -157,7 +127,9 @@ class _Pool:
     def allocate(self, size):
         """Return the address of new memory."""
         if self.most and self.used + size > self.most:
-            raise DriverError(OUT_OF_MEMORY, f"the pool may have {self.most} bytes, {self.used} are in use")
+            raise DriverError(
+                Result.OUT_OF_MEMORY, f"the pool may have {self.most} bytes, {self.used} are in use"
+            )
         address = allocate(size)
         self.held[address] = size
         self.used += size
@@ -199,14 +171,13 @@ def _pool_create(found, address):
     check_choice(place, *range(1, 7))
     if (kind, handles, place, number, usage) != (1, 0, 1, 0, 0):
         detail = "a pool of the emulated GPU has memory of device 0, which no other process reaches"
-        raise DriverError(NOT_SUPPORTED, detail)
+        raise DriverError(Result.NOT_SUPPORTED, detail)
     put_handle(found, _pools.add(_Pool(most)))
 
 
 @driver_function("cuMemPoolDestroy", types="p")
 def _pool_destroy(pool):
-    if pool == _DEFAULT_POOL:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(pool == _DEFAULT_POOL)
     _pools.remove(pool)
 
 
@@ -269,14 +240,12 @@ def _memcpy_async(target, source, size, stream):
     enqueue(stream, copying(target, source, size))
 
 
-@driver_function("cuMemcpyPeer", types="ppppz")
-def _memcpy_peer(target, _, source, __, size):
-    _memcpy(target, source, size)
-
-
-@driver_function("cuMemcpyPeerAsync", types="ppppzp")
-def _memcpy_peer_async(target, _, source, __, size, stream):
-    enqueue(stream, copying(target, source, size))
+driver_functions(
+    {
+        "cuMemcpyPeer ppppz": lambda target, _, source, __, size: _memcpy(target, source, size),
+        "cuMemcpyPeerAsync ppppzp": lambda target, _, source, __, *rest: _memcpy_async(target, source, *rest),
+    }
+)
 
 
 def _check_copy(target, source, size):
@@ -285,10 +254,8 @@ def _check_copy(target, source, size):
     for address in (target, source):
         if size and arena.base <= (address or 0) < arena.base + (1 << 40):
             allocation = arena.find(address)
-            if allocation is None or address + size > allocation.address + allocation.size:
-                raise DriverError(INVALID_VALUE)
-        if size and not address:
-            raise DriverError(INVALID_VALUE)
+            refuse_if(allocation is None or address + size > allocation.address + allocation.size)
+        refuse_if(size and not address)
 
 
 def setting(target, value, count, size):
@@ -307,39 +274,14 @@ def setting(target, value, count, size):
     return Work(fill, "set", partial(SET.pack, target or 0, 0, value, size, count, 1))
 
 
-def _set(target, value, count, size, stream=None):
+def _set(size, target, value, count, stream=None):
     if count:
         enqueue(stream, setting(target, value, count, size))
 
 
-@driver_function("cuMemsetD8", types="pbz")
-def _set8(target, value, count):
-    _set(target, value, count, 1)
-
-
-@driver_function("cuMemsetD16", types="phz")
-def _set16(target, value, count):
-    _set(target, value, count, 2)
-
-
-@driver_function("cuMemsetD32", types="puz")
-def _set32(target, value, count):
-    _set(target, value, count, 4)
-
-
-@driver_function("cuMemsetD8Async", types="pbzp")
-def _set8_async(target, value, count, stream):
-    _set(target, value, count, 1, stream)
-
-
-@driver_function("cuMemsetD16Async", types="phzp")
-def _set16_async(target, value, count, stream):
-    _set(target, value, count, 2, stream)
-
-
-@driver_function("cuMemsetD32Async", types="puzp")
-def _set32_async(target, value, count, stream):
-    _set(target, value, count, 4, stream)
+for _letter, _size in (("b", 1), ("h", 2), ("u", 4)):
+    driver_function(f"cuMemsetD{8 * _size}", types=f"p{_letter}z")(partial(_set, _size))
+    driver_function(f"cuMemsetD{8 * _size}Async", types=f"p{_letter}zp")(partial(_set, _size))
 
 
 @driver_function("cuMemPrefetchAsync", types="pziup")
@@ -358,9 +300,8 @@ def _advise(address, size, advice, *_):
 def _check_managed(address, size):
     allocation = device().arena.find(address or 0)
     if allocation is None or _kinds.get(allocation.address) != MANAGED:
-        raise DriverError(INVALID_VALUE, "only managed memory moves")
-    if not 0 < size <= allocation.address + allocation.size - address:
-        raise DriverError(INVALID_VALUE)
+        raise DriverError(Result.INVALID_VALUE, "only managed memory moves")
+    refuse_if(not 0 < size <= allocation.address + allocation.size - address)
 
 
 # --- Pointers -----------------------------------------------------------------------------------------------
@@ -372,37 +313,29 @@ def _attribute(attribute, address, found):
     registered = any(at <= address < at + size for at, size in _registered.items())
     if kind is None and registered:
         kind = HOST
-    if attribute == 1:  # the context
-        put_handle(found, _CONTEXT if kind else 0)
-    elif attribute == 2:  # the type: host 1, device 2
-        put_int(found, 0 if kind is None else 1 if kind == HOST else 2)
-    elif attribute == 3:  # the address on the device
-        put_handle(found, address if allocation else 0)
-    elif attribute == 4:  # on the host
-        put_handle(found, address if kind and kind != DEVICE else 0)
-    elif attribute == 7:
-        put_handle(found, allocation.address if allocation else 0)
-    elif attribute == 8:
-        put(found, ctypes.c_int, int(kind == MANAGED))
-    elif attribute == 9:  # the device
-        put_int(found, 0 if kind else -2)
-    elif attribute == 11:
-        put_handle(found, allocation.address if allocation else 0)
-    elif attribute == 12:
-        put_handle(found, allocation.size if allocation else 0)
-    elif attribute == 13:
-        put_int(found, int(kind is not None))
-    elif attribute == 17:
-        put_handle(found, 0)
+    start, size = (allocation.address, allocation.size) if allocation else (0, 0)
+    handles = {
+        1: _CONTEXT if kind else 0,  # the context
+        3: address if allocation else 0,  # the address on the device
+        4: address if kind and kind != DEVICE else 0,  # on the host
+        **{7: start, 11: start, 12: size, 17: 0},
+    }
+    numbers = {
+        2: 0 if kind is None else 1 if kind == HOST else 2,  # the type: host 1, device 2
+        8: kind == MANAGED,
+        9: 0 if kind else -2,  # the device
+        13: kind is not None,
+    }
+    if attribute in handles:
+        put_handle(found, handles[attribute])
     else:
-        put_int(found, 0)
+        put_int(found, int(numbers.get(attribute, 0)))
     return kind
 
 
 @driver_function("cuPointerGetAttribute", types="pip")
 def _pointer_attribute(found, attribute, address):
-    if _attribute(attribute, address or 0, found) is None:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(_attribute(attribute, address or 0, found) is None)
 
 
 @driver_function("cuPointerGetAttributes", types="uppp")
@@ -416,5 +349,4 @@ def _pointer_attributes(count, attributes, places, address):
 def _set_attribute(value, attribute, address):
     """Do no more than check: copies are over when they return, which is all that can be asked for."""
     check_choice(attribute, 6)  # CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
-    if address not in _kinds:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(address not in _kinds)

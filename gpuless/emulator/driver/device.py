@@ -3,17 +3,11 @@
 import ctypes
 import threading
 
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.table import (
-    INVALID_CONTEXT,
-    INVALID_DEVICE,
-    INVALID_VALUE,
-    NOT_SUPPORTED,
-    UNSUPPORTED_LIMIT,
-    DriverError,
     Handles,
-    check_choice,
-    check_flags,
     driver_function,
+    driver_functions,
     put,
     put_handle,
     put_int,
@@ -54,58 +48,24 @@ class Device:
     def attributes(self):
         """Return what programs ask for, by the numbers of ``CUdevice_attribute``."""
         major, minor = self.capability
+        largest, multiprocessor = (1 << 31) - 1, self.shared_limit + self.shared_reserved
+        able = (15, 19, 31, 40, 79, 80, 89, 90, 99)  # it can map host memory (19), ...
         return {
-            1: 1024,  # threads of a block, and its sides
-            2: 1024,
-            3: 1024,
-            4: 64,
-            5: (1 << 31) - 1,  # the sides of a grid
-            6: 65535,
-            7: 65535,
-            8: 49152,  # shared memory of a block
-            9: 65536,  # constant memory
-            10: 32,  # a warp
-            11: (1 << 31) - 1,
-            12: 65536,  # registers of a block
-            13: 1_000_000,  # kHz, plausible only
-            14: 512,
-            15: 1,
-            16: MULTIPROCESSORS,
-            17: 0,  # no limit on the time of a kernel
-            18: 0,
-            19: 1,  # can map host memory
-            20: 0,
-            31: 1,
-            32: 0,
-            33: 0,
-            34: 0,
-            35: 0,
-            36: 1_000_000,
-            37: 256,
-            38: 1 << 22,
-            39: 2048,  # threads of a multiprocessor
-            40: 1,
-            41: 1,  # one address space
-            75: major,
-            76: minor,
-            78: 1,  # stream priorities
-            79: 1,
-            80: 1,
-            81: self.shared_limit + self.shared_reserved,  # shared memory of a multiprocessor
-            82: 65536,
-            83: 1,  # managed memory
-            84: 0,
-            88: 0,  # kernels reach no memory but the emulated GPU's
-            89: 1,
-            90: 1,
-            91: 0,
-            95: 1,  # cooperative launches
-            97: self.shared_limit,  # shared memory that can be opted in to
-            99: 1,
-            106: 16,  # blocks of a multiprocessor
-            111: self.shared_reserved,
-            115: 1,  # memory pools
-        }
+            **dict.fromkeys(able, 1),
+            **{1: 1024, 2: 1024, 3: 1024, 4: 64},  # threads of a block, and its sides
+            **{5: largest, 6: 65535, 7: 65535},  # the sides of a grid
+            **{
+                8: 49152,
+                81: multiprocessor,
+                97: self.shared_limit,
+                111: self.shared_reserved,
+            },  # shared
+            **{9: 65536, 10: 32, 11: largest, 12: 65536, 82: 65536},  # constants, a warp, registers
+            **{13: 1_000_000, 36: 1_000_000, 37: 256, 38: 1 << 22},  # clocks in kHz, plausible only
+            **{14: 512, 16: MULTIPROCESSORS, 39: 2048, 106: 16},  # threads and blocks of a multiprocessor
+            **{41: 1, 83: 1, 115: 1},  # one address space, managed memory, pools
+            **{75: major, 76: minor, 78: 1, 95: 1},  # stream priorities, cooperative launches
+        }  # others are 0: kernels take any time (17), and reach no memory but the emulated GPU's (88)
 
 
 _CONTEXT = 0x10  # the primary one
@@ -128,8 +88,7 @@ def device():
 
 
 def _check(number):
-    if number != 0:
-        raise DriverError(INVALID_DEVICE)
+    refuse_if(number != 0, Result.INVALID_DEVICE)
 
 
 def _stack():
@@ -144,14 +103,12 @@ def _init(flags):
     device()
 
 
-@driver_function("cuDriverGetVersion", types="p")
-def _version(found):
-    put_int(found, VERSION)
-
-
-@driver_function("cuDeviceGetCount", types="p")
-def _count(found):
-    put_int(found, 1)
+driver_functions(
+    {
+        "cuDriverGetVersion p": lambda found: put_int(found, VERSION),
+        "cuDeviceGetCount p": lambda found: put_int(found, 1),
+    }
+)
 
 
 @driver_function("cuDeviceGet", types="pi")
@@ -182,8 +139,7 @@ def _total(found, number):
 @driver_function("cuDeviceGetAttribute", types="pii")
 def _attribute(found, attribute, number):
     _check(number)
-    if attribute < 1:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(attribute < 1)
     put_int(found, device().attributes.get(attribute, 0))
 
 
@@ -250,8 +206,7 @@ def _checked(flags):
 
 
 def _check_context(context):
-    if context != _CONTEXT and context not in _others:
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(context != _CONTEXT and context not in _others, Result.INVALID_CONTEXT)
 
 
 @driver_function("cuCtxPushCurrent", types="p")
@@ -264,7 +219,9 @@ def _push(context):
 def _create(found, parameters, flags, number):
     _check(number)
     if parameters and any((ctypes.c_uint64 * 3).from_address(parameters)):
-        raise DriverError(NOT_SUPPORTED, "contexts of the emulated GPU have no affinity and no graphics")
+        raise DriverError(
+            Result.NOT_SUPPORTED, "contexts of the emulated GPU have no affinity and no graphics"
+        )
     device()
     _stack().append(_others.add(_checked(flags)))
     put_handle(found, _stack()[-1])
@@ -272,8 +229,7 @@ def _create(found, parameters, flags, number):
 
 @driver_function("cuCtxDestroy", types="p")
 def _destroy(context):
-    if context not in _others:
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(context not in _others, Result.INVALID_CONTEXT)
     _others.remove(context)
     if _stack() and _stack()[-1] == context:
         _stack().pop()
@@ -281,8 +237,7 @@ def _destroy(context):
 
 @driver_function("cuCtxPopCurrent", types="p")
 def _pop(found):
-    if not _stack():
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(not _stack(), Result.INVALID_CONTEXT)
     put_handle(found, _stack().pop())
 
 
@@ -293,27 +248,26 @@ def _context_device(found, context):
 
 @driver_function("cuCtxGetFlags", types="p")
 def _context_flags(found):
-    if not _stack():
-        raise DriverError(INVALID_CONTEXT)
+    refuse_if(not _stack(), Result.INVALID_CONTEXT)
     context = _stack()[-1]
     put_int(found, device().flags if context == _CONTEXT else _others[context])
 
 
-@driver_function("cuCtxGetId", types="pp")
-def _context_id(context, found):
-    put_handle(found, context or _CONTEXT)
-
-
-@driver_function("cuCtxGetApiVersion", types="pp")
-def _api_version(context, found):
-    put_int(found, VERSION)
+driver_functions(
+    {
+        "cuCtxGetId pp": lambda context, found: put_handle(found, context or _CONTEXT),
+        "cuCtxGetApiVersion pp": lambda context, found: put_int(found, VERSION),
+    }
+)
 
 
 @driver_function("cuCtxSetLimit", types="iz")
 def _set_limit(limit, value):
     _check_limit(limit)
     if limit == STACK_SIZE and value > LOCAL_LIMIT:
-        raise DriverError(INVALID_VALUE, f"a thread has {LOCAL_LIMIT} bytes of local memory, not {value}")
+        raise DriverError(
+            Result.INVALID_VALUE, f"a thread has {LOCAL_LIMIT} bytes of local memory, not {value}"
+        )
     device().limits[limit] = value
     if limit == STACK_SIZE:
         device().workers.lane_stack = -(-value // 16) * 16
@@ -327,8 +281,7 @@ def _get_limit(found, limit):
 
 def _check_limit(limit):
     check_choice(limit, *range(11))
-    if limit not in device().limits:
-        raise DriverError(UNSUPPORTED_LIMIT)
+    refuse_if(limit not in device().limits, Result.UNSUPPORTED_LIMIT)
 
 
 @driver_function("cuMemGetInfo", types="pp")

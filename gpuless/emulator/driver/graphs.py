@@ -6,30 +6,15 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpuless.emulator.driver.table import (
-    INVALID_VALUE,
-    NOT_SUPPORTED,
-    DriverError,
-    Handles,
-    check_flags,
-    driver_function,
-    put_handle,
-    put_int,
-)
+from gpuless.emulator.driver.errors import DriverError, Result, check_flags, refuse_if
+from gpuless.emulator.driver.table import Handles, driver_function, put_handle, put_int
 
 
 class Work(NamedTuple):
     """What a stream does, or a node of a graph.
 
-    Attributes
-    ----------
-    run : callable
-    kind : str
-        One of `nodes.KINDS`.
-    parameters : callable
-        Returns them as the structure of the driver's has them, in bytes.
-    kept : object
-        What they point to, or the graph that is run.
+    `kind`: one of `nodes.KINDS`; `parameters`: returns them as the structure of the driver's has them, in
+    bytes; `kept`: what they point to, or the graph that is run.
     """
 
     run: Callable
@@ -74,8 +59,7 @@ class Graph:
         done, order, left = set(), [], dict(self.nodes)
         while left:
             ready = [handle for handle, node in left.items() if done.issuperset(node.after)]
-            if not ready:
-                raise DriverError(INVALID_VALUE)
+            refuse_if(not ready)
             for handle in ready:
                 del left[handle]
                 order.append(handle)
@@ -125,8 +109,7 @@ def _graph_destroy(handle):
 @driver_function("cuGraphInstantiateWithFlags", types="ppz")
 def _instantiate(found, graph, flags):
     check_flags(flags, 0xF & ~_UPLOAD)
-    if flags & _DEVICE_LAUNCH:
-        raise DriverError(NOT_SUPPORTED, "kernels of the emulated GPU launch no graphs")
+    refuse_if(flags & _DEVICE_LAUNCH, Result.NOT_SUPPORTED, "kernels of the emulated GPU launch no graphs")
     put_handle(found, executables.add(Steps(graphs[graph], flags)))
 
 
@@ -208,7 +191,7 @@ _objects = Handles()
 @driver_function("cuUserObjectCreate", types="pppuu")
 def _object_create(found, data, destroy, count, flags):
     if flags != 1 or not count or not destroy:  # CU_USER_OBJECT_NO_DESTRUCTOR_SYNC has to be said
-        raise DriverError(INVALID_VALUE)
+        raise DriverError(Result.INVALID_VALUE)
     put_handle(found, UserObject(data, destroy, count).handle)
 
 

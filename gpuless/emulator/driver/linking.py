@@ -3,17 +3,9 @@
 import ctypes
 import re
 
+from gpuless.emulator.driver.errors import DriverError, Result, refuse_if
 from gpuless.emulator.driver.options import Options
-from gpuless.emulator.driver.table import (
-    INVALID_PTX,
-    INVALID_VALUE,
-    NO_BINARY_FOR_GPU,
-    NOT_FOUND,
-    DriverError,
-    Handles,
-    driver_function,
-    put_handle,
-)
+from gpuless.emulator.driver.table import Handles, driver_function, put_handle
 
 _HEADER = re.compile(r"^\s*\.(?:version|target|address_size)\b[^\n]*$", re.M)
 _SYMBOL = re.compile(
@@ -33,16 +25,6 @@ def join(texts):
 
     What a piece keeps for itself gets a name of its own where another piece has one of that name.
 
-    Parameters
-    ----------
-    texts : sequence of str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> head = ".version 8.0\n.target sm_80\n.address_size 64\n"
     >>> print(join([head + ".global .u32 x;", head + ".global .u32 x;"]))
     .version 8.0
@@ -78,12 +60,11 @@ class _Link:
 
     def add(self, image, kind):
         """Add a piece."""
-        if kind != _TEXT_KIND:
-            raise DriverError(NO_BINARY_FOR_GPU, "the emulated GPU links PTX, no machine code")
+        refuse_if(kind != _TEXT_KIND, Result.NO_BINARY_FOR_GPU, "the emulated GPU links PTX, no machine code")
         try:
             self.pieces.append(image.rstrip(b"\0").decode())
         except UnicodeDecodeError:
-            raise DriverError(INVALID_PTX) from None
+            raise DriverError(Result.INVALID_PTX) from None
 
 
 _links = Handles()
@@ -107,14 +88,13 @@ def _add_file(link, kind, path, *options):
         with open(path, "rb") as file:
             _links[link].add(file.read(), kind)
     except OSError as error:
-        raise DriverError(NOT_FOUND, str(error)) from None
+        raise DriverError(Result.NOT_FOUND, str(error)) from None
 
 
 @driver_function("cuLinkComplete", types="ppp")
 def _complete(link, image, size):
     link = _links[link]
-    if not link.pieces:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not link.pieces)
     link.joined = ctypes.create_string_buffer(link.options.apply(join(link.pieces)).encode())
     link.options.report()
     put_handle(image, ctypes.addressof(link.joined))

@@ -12,26 +12,11 @@ from gpuless.emulator.analysis import assembler
 from gpuless.emulator.analysis.registers import estimate
 from gpuless.emulator.analysis.variables import function_address, lay_out
 from gpuless.emulator.driver.device import MULTIPROCESSORS, device
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.options import Options, check_library_options
 from gpuless.emulator.driver.streams import enqueue
-from gpuless.emulator.driver.table import (
-    ASSERT,
-    COOPERATIVE_LAUNCH_TOO_LARGE,
-    INVALID_PTX,
-    INVALID_VALUE,
-    LAUNCH_OUT_OF_RESOURCES,
-    NO_BINARY_FOR_GPU,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    DriverError,
-    Handles,
-    check_choice,
-    check_flags,
-    driver_function,
-    put_handle,
-    put_int,
-)
+from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
 from gpuless.emulator.run import counting, host
 from gpuless.emulator.run.launch import Kernel
 from gpuless.limits import LOCAL_LIMIT, THREADS_LIMIT, LaunchError, check_launch
@@ -47,9 +32,9 @@ class Library:
         try:
             self.source = ptx.parse(text)
         except ptx.PtxError as error:
-            raise DriverError(INVALID_PTX, str(error)) from None
+            raise DriverError(Result.INVALID_PTX, str(error)) from None
         for reason in assembler.refusals(self.source):
-            raise DriverError(INVALID_PTX, f"ptxas: {reason}")
+            raise DriverError(Result.INVALID_PTX, f"ptxas: {reason}")
         variables = [v for v in self.source.variables.values() if v.space in ("global", "const")]
         self.places, self.size = lay_out(variables, ("global", "const"))
         self.address = device().arena.allocate(self.size) if self.size else 0
@@ -76,13 +61,12 @@ class Library:
             return self.address + self.places[name] + int(offset or "0", 0)
         if name in self.source.functions and not offset:
             return function_address(self.source, name)
-        raise DriverError(INVALID_PTX, f"{text} is no address that a variable can begin with")
+        raise DriverError(Result.INVALID_PTX, f"{text} is no address that a variable can begin with")
 
     def kernel(self, name):
         """Return the handle of a kernel."""
         function = self.source.functions.get(name)
-        if function is None or not function.kernel:
-            raise DriverError(NOT_FOUND)
+        refuse_if(function is None or not function.kernel, Result.NOT_FOUND)
         if name not in self.kernels:
             self.kernels[name] = _kernels.add(Kernel(self.source, name, self.address))
         return self.kernels[name]
@@ -101,7 +85,7 @@ _NO_PTX = 'this is machine code of a GPU; the emulated GPU runs PTX (cuda.core: 
 def _text(image):
     """Return the PTX at an address."""
     if ctypes.string_at(image, 4) == b"\x7fELF" or ctypes.string_at(image, 4) == b"\x50\xed\x55\xba":
-        raise DriverError(NO_BINARY_FOR_GPU, _NO_PTX)
+        raise DriverError(Result.NO_BINARY_FOR_GPU, _NO_PTX)
     return ctypes.string_at(image).decode(errors="replace")  # there may be any bytes in comments
 
 
@@ -122,24 +106,15 @@ def _library_load(found, image, options, values, count, library_options, _, libr
     _load(found, image, Options(count, options, values))
 
 
-@driver_function("cuModuleLoadData", types="pp")
-def _module_load(found, image):
-    _load(found, image, Options())
-
-
-@driver_function("cuModuleLoadDataEx", types="ppupp")
-def _module_load_ex(found, image, count, options, values):
-    _load(found, image, Options(count, options, values))
-
-
-@driver_function("cuLibraryUnload", "cuModuleUnload", types="p")
-def _unload(handle):
-    _libraries.remove(handle).free()
-
-
-@driver_function("cuLibraryGetModule", types="pp")
-def _get_module(found, handle):
-    put_handle(found, handle)
+driver_functions(
+    {
+        "cuModuleLoadData pp": lambda found, image: _load(found, image, Options()),
+        "cuModuleLoadDataEx ppupp": lambda found, image, *options: _load(found, image, Options(*options)),
+        "cuLibraryUnload cuModuleUnload p": lambda handle: _libraries.remove(handle).free(),
+        "cuLibraryGetModule pp": lambda found, handle: put_handle(found, handle),
+        "cuKernelGetFunction pp": lambda found, handle: put_handle(found, handle),
+    }
+)
 
 
 @driver_function("cuLibraryGetKernel", "cuModuleGetFunction", types="ppc")
@@ -152,16 +127,10 @@ def _kernel_count(found, handle):
     put_int(found, sum(function.kernel for function in _libraries[handle].source.functions.values()))
 
 
-@driver_function("cuKernelGetFunction", types="pp")
-def _kernel_function(found, handle):
-    put_handle(found, handle)
-
-
 @driver_function("cuLibraryGetGlobal", "cuLibraryGetManaged", "cuModuleGetGlobal", types="pppc")
 def _get_global(found, size, handle, name):
     library, name = _libraries[handle], name.decode()
-    if name not in library.places:
-        raise DriverError(NOT_FOUND)
+    refuse_if(name not in library.places, Result.NOT_FOUND)
     put_handle(found, library.address + library.places[name])
     put_handle(size, library.variables[name].size)
 
@@ -177,8 +146,7 @@ def _get_name(found, handle):
 def _parameter_info(handle, number, offset, size):
     kernel = _kernels[handle]
     parameters = kernel.function.parameters
-    if number >= len(parameters):
-        raise DriverError(INVALID_VALUE)
+    refuse_if(number >= len(parameters))
     put_handle(offset, kernel.places[parameters[number].name])
     put_handle(size, parameters[number].size)
 
@@ -215,14 +183,12 @@ def _attribute(kernel, attribute):
     return known[attribute]()
 
 
-@driver_function("cuFuncGetAttribute", types="pip")
-def _function_attribute(found, attribute, handle):
+def _get_attribute(found, attribute, handle, number=0):
     put_int(found, _attribute(_kernels[handle], attribute))
 
 
-@driver_function("cuKernelGetAttribute", types="pipi")
-def _kernel_attribute(found, attribute, handle, number):
-    put_int(found, _attribute(_kernels[handle], attribute))
+driver_function("cuFuncGetAttribute", types="pip")(_get_attribute)
+driver_function("cuKernelGetAttribute", types="pipi")(_get_attribute)
 
 
 @driver_function("cuFuncSetAttribute", types="pii")
@@ -235,7 +201,7 @@ def _set_attribute(handle, attribute, value):
     _, least, most = settable[attribute]
     if not least <= value <= most:
         detail = f"attribute {attribute} of this function can be {least} to {most}, not {value}"
-        raise DriverError(INVALID_VALUE, detail)
+        raise DriverError(Result.INVALID_VALUE, detail)
     if attribute == _DYNAMIC_SHARED:
         kernel.dynamic_limit = value
     else:
@@ -304,8 +270,7 @@ def _arguments(kernel, pointers, extra):
             at = kernel.places[variable.name]
             buffer[at : at + variable.size] = ctypes.string_at(pointer, variable.size)
         return bytes(buffer)
-    if not extra:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not extra)
     given = {}
     while True:
         key, value = (ctypes.c_uint64.from_address(extra + 8 * i).value for i in (0, 1))
@@ -318,8 +283,7 @@ def _arguments(kernel, pointers, extra):
 
 
 def _check_cluster(sides):
-    if max(sides) > 1:
-        raise DriverError(NOT_SUPPORTED, "on the emulated GPU each block is a cluster by itself")
+    refuse_if(max(sides) > 1, Result.NOT_SUPPORTED, "on the emulated GPU each block is a cluster by itself")
 
 
 def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=False):
@@ -335,19 +299,18 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
     try:
         _check_sizes(kernel, grid, block, shared)
     except LaunchError as error:
-        raise DriverError(INVALID_VALUE, f"this cannot be launched: {error}") from None
+        raise DriverError(Result.INVALID_VALUE, f"this cannot be launched: {error}") from None
     if kernel.local_size > LOCAL_LIMIT:
         detail = f"a thread needs {kernel.local_size} bytes of local memory, and a GPU has {LOCAL_LIMIT}"
-        raise DriverError(LAUNCH_OUT_OF_RESOURCES, detail)
+        raise DriverError(Result.LAUNCH_OUT_OF_RESOURCES, detail)
     if cooperative:
         resident = MULTIPROCESSORS * _resident(threads, shared + kernel.static_shared)
-        if grid[0] * grid[1] * grid[2] > resident:
-            raise DriverError(COOPERATIVE_LAUNCH_TOO_LARGE)
+        refuse_if(grid[0] * grid[1] * grid[2] > resident, Result.COOPERATIVE_LAUNCH_TOO_LARGE)
     arguments = _arguments(kernel, pointers, extra)
     try:
         kernel.code(block, arguments, counting.asked() is not None)
     except ptx.PtxError as error:
-        raise DriverError(INVALID_PTX, str(error)) from None
+        raise DriverError(Result.INVALID_PTX, str(error)) from None
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
     kept = []
     return Work(run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept)
@@ -387,12 +350,12 @@ def _run(kernel, grid, block, arguments, shared, cooperative):
         host.flush()
     if failed:
         print("\n".join(failed), file=sys.stderr, flush=True)
-        raise DriverError(ASSERT, failed[0])
+        raise DriverError(Result.ASSERT, failed[0])
 
 
 @driver_function("cuLaunchKernel", types="puuuuuuuppp")
-def _launch_kernel(handle, gx, gy, gz, bx, by, bz, shared, stream, pointers, extra):
-    launch(handle, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, extra)
+def _launch_kernel(handle, gx, gy, gz, bx, by, bz, *rest):
+    launch(handle, (gx, gy, gz), (bx, by, bz), *rest)
 
 
 @driver_function("cuLaunchCooperativeKernel", types="puuuuuuupp")
@@ -421,7 +384,7 @@ def _launch_ex(config, handle, pointers, extra):
         elif kind in _CLUSTERS:
             _check_cluster((ctypes.c_uint32 * 3).from_address(at + 8))
         elif kind in _WITH_EVENTS:
-            raise DriverError(NOT_SUPPORTED, f"attribute {kind} of a launch, on the emulated GPU")
+            raise DriverError(Result.NOT_SUPPORTED, f"attribute {kind} of a launch, on the emulated GPU")
         else:
             check_choice(kind, *_HINTS)
     launch(handle, tuple(numbers[:3]), tuple(numbers[3:6]), numbers[6], stream, pointers, extra, cooperative)

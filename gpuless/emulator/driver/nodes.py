@@ -4,17 +4,12 @@ import ctypes
 from functools import partial
 
 from gpuless.emulator.driver.allocations import COPY, SET, copying, setting
+from gpuless.emulator.driver.errors import DriverError, Result, refuse_if
+from gpuless.emulator.driver.events import recording
 from gpuless.emulator.driver.graphs import Node, Work, executables, graphs, handle_of
 from gpuless.emulator.driver.modules import KERNEL, launching
-from gpuless.emulator.driver.streams import FUNCTION, calling, recording
-from gpuless.emulator.driver.table import (
-    INVALID_VALUE,
-    NOT_SUPPORTED,
-    DriverError,
-    driver_function,
-    put_handle,
-    put_int,
-)
+from gpuless.emulator.driver.streams import FUNCTION, calling
+from gpuless.emulator.driver.table import driver_function, put_handle, put_int
 
 #: The types of nodes, by the driver's numbers.
 KINDS = {"kernel": 0, "copy": 1, "set": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "event": 7}
@@ -54,15 +49,13 @@ def _copy(at):
 
 
 def _start(x, y, z, level, kind, host, device, array, reserved, pitch, height):
-    if kind == _ARRAY:
-        raise DriverError(NOT_SUPPORTED, "the emulated GPU has no arrays for textures")
+    refuse_if(kind == _ARRAY, Result.NOT_SUPPORTED, "the emulated GPU has no arrays for textures")
     return (host if kind == _HOST else device) + x + pitch * (y + height * z)
 
 
 def _set(at):
     target, pitch, value, size, width, height = _read(SET, at)
-    if size not in (1, 2, 4):
-        raise DriverError(INVALID_VALUE, f"elements of {size} bytes cannot be set")
+    refuse_if(size not in (1, 2, 4), detail=f"elements of {size} bytes cannot be set")
     rows = [setting(target + pitch * y, value & (1 << 8 * size) - 1, width, size).run for y in range(height)]
 
     def fill():
@@ -70,10 +63,6 @@ def _set(at):
             row()
 
     return Work(fill, "set", partial(SET.pack, target, pitch, value, size, width, height))
-
-
-def _host(at):
-    return calling(*_read(FUNCTION, at))
 
 
 # --- Nodes -------------------------------------------------------------------------------------------------
@@ -92,45 +81,38 @@ def _put_all(handles, found, count):
 
 
 def _check(graph, nodes):
-    if not graph.nodes.keys() >= set(nodes):
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not graph.nodes.keys() >= set(nodes))
 
 
-def _add(found, graph, after, count, work):
-    before = _handles(after, count)
-    _check(graphs[graph], before)
-    put_handle(found, graphs[graph].add(Node(work, before)))
+def _add(name, types, work):
+    """Register the function that adds a node of a kind: with the arguments from which its work is made."""
+
+    @driver_function(name, types="pppz" + types)
+    def add(found, graph, after, count, *arguments):
+        made, before = work(*arguments), _handles(after, count)
+        _check(graphs[graph], before)
+        put_handle(found, graphs[graph].add(Node(made, before)))
 
 
-@driver_function("cuGraphAddKernelNode", types="pppzp")
-def _add_kernel(found, graph, after, count, parameters):
-    _add(found, graph, after, count, _kernel(parameters))
-
-
-@driver_function("cuGraphAddMemcpyNode", types="pppzpp")
-def _add_copy(found, graph, after, count, parameters, context):
-    _add(found, graph, after, count, _copy(parameters))
-
-
-@driver_function("cuGraphAddMemsetNode", types="pppzpp")
-def _add_set(found, graph, after, count, parameters, context):
-    _add(found, graph, after, count, _set(parameters))
-
-
-@driver_function("cuGraphAddHostNode", types="pppzp")
-def _add_host(found, graph, after, count, parameters):
-    _add(found, graph, after, count, _host(parameters))
-
-
-@driver_function("cuGraphAddChildGraphNode", types="pppzp")
-def _add_child(found, graph, after, count, child):
+def _of_graph(child):
+    """Return the work of a graph that is a node of another: a copy of its own."""
     own = graphs[child].clone()
 
     def run():
         for step in own.steps():
             own.nodes[step].work.run()
 
-    _add(found, graph, after, count, Work(run, "graph", kept=own))
+    return Work(run, "graph", kept=own)
+
+
+_add("cuGraphAddKernelNode", "p", _kernel)
+_add("cuGraphAddMemcpyNode", "pp", lambda at, context: _copy(at))
+_add("cuGraphAddMemsetNode", "pp", lambda at, context: _set(at))
+_add("cuGraphAddHostNode", "p", lambda at: calling(*_read(FUNCTION, at)))
+_add("cuGraphAddChildGraphNode", "p", _of_graph)
+_add("cuGraphAddEventRecordNode", "p", lambda event: Work(recording(event), "event"))
+_add("cuGraphAddEventWaitNode", "p", lambda event: Work(lambda: None, "wait"))
+_add("cuGraphAddEmptyNode", "", lambda: Work(lambda: None, "empty"))
 
 
 @driver_function("cuGraphChildGraphNodeGetGraph", types="pp")
@@ -138,27 +120,12 @@ def _child(node, found):
     put_handle(found, handle_of(_work(node, "graph").kept))
 
 
-@driver_function("cuGraphAddEventRecordNode", types="pppzp")
-def _add_record(found, graph, after, count, event):
-    _add(found, graph, after, count, Work(recording(event), "event"))
-
-
-@driver_function("cuGraphAddEventWaitNode", types="pppzp")
-def _add_wait(found, graph, after, count, event):
-    _add(found, graph, after, count, Work(lambda: None, "wait"))
-
-
-@driver_function("cuGraphAddEmptyNode", types="pppz")
-def _add_empty(found, graph, after, count):
-    _add(found, graph, after, count, Work(lambda: None, "empty"))
-
-
 def _owner(node):
     """Return the graph that a node is in."""
     for graph in graphs:
         if node in graph.nodes:
             return graph
-    raise DriverError(INVALID_VALUE)
+    raise DriverError(Result.INVALID_VALUE)
 
 
 @driver_function("cuGraphNodeGetType", types="pp")
@@ -202,23 +169,26 @@ def _after(node, found, data, count):
     _put_all([handle for handle, other in nodes.items() if node in other.after], found, count)
 
 
-@driver_function("cuGraphAddDependencies_v2", types="ppppz")
-def _connect(graph, sources, targets, data, count):
-    graph, sources, targets = graphs[graph], _handles(sources, count), _handles(targets, count)
+def _listed(graph, sources, targets, data, count):
+    """Return edges that a program lists, as pairs of nodes of a graph."""
+    sources, targets = _handles(sources, count), _handles(targets, count)
     _check(graph, [*sources, *targets])
-    for source, target in zip(sources, targets, strict=True):
-        if source in graph.nodes[target].after or source == target:
-            raise DriverError(INVALID_VALUE)
+    return list(zip(sources, targets, strict=True))
+
+
+@driver_function("cuGraphAddDependencies_v2", types="ppppz")
+def _connect(graph, *edges):
+    graph = graphs[graph]
+    for source, target in _listed(graph, *edges):
+        refuse_if(source in graph.nodes[target].after or source == target)
         graph.nodes[target].after.append(source)
 
 
 @driver_function("cuGraphRemoveDependencies_v2", types="ppppz")
-def _part(graph, sources, targets, data, count):
-    graph, sources, targets = graphs[graph], _handles(sources, count), _handles(targets, count)
-    _check(graph, [*sources, *targets])
-    for source, target in zip(sources, targets, strict=True):
-        if source not in graph.nodes[target].after:
-            raise DriverError(INVALID_VALUE)
+def _part(graph, *edges):
+    graph = graphs[graph]
+    for source, target in _listed(graph, *edges):
+        refuse_if(source not in graph.nodes[target].after)
         graph.nodes[target].after.remove(source)
 
 
@@ -228,76 +198,43 @@ def _part(graph, sources, targets, data, count):
 def _work(node, kind):
     """Return the work of a node of a kind."""
     work = _owner(node).nodes[node].work
-    if work.kind != kind:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(work.kind != kind)
     return work
 
 
-def _get(node, kind, found):
+def _get(kind, node, found):
     parameters = _work(node, kind).parameters()
     ctypes.memmove(found, parameters, len(parameters))
 
 
-@driver_function("cuGraphKernelNodeGetParams", types="pp")
-def _get_kernel(node, found):
-    _get(node, "kernel", found)
-
-
-@driver_function("cuGraphMemcpyNodeGetParams", types="pp")
-def _get_copy(node, found):
-    _get(node, "copy", found)
-
-
-@driver_function("cuGraphMemsetNodeGetParams", types="pp")
-def _get_set(node, found):
-    _get(node, "set", found)
-
-
-@driver_function("cuGraphHostNodeGetParams", types="pp")
-def _get_host(node, found):
-    _get(node, "host", found)
-
-
 def _change(node, work):
-    if node.work.kind != work.kind:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(node.work.kind != work.kind)
     node.work = work
 
 
 def _step(executable, node):
-    if node not in executables[executable].nodes:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(node not in executables[executable].nodes)
     return executables[executable].nodes[node]
 
 
-@driver_function("cuGraphKernelNodeSetParams", types="pp")
-def _change_kernel(node, parameters):
-    _change(_owner(node).nodes[node], _kernel(parameters))
+def _parameters(kind, name, work=None, types="pp"):
+    """Register the functions that give and change the parameters of nodes of a kind."""
+    driver_function(f"cuGraph{name}NodeGetParams", types="pp")(partial(_get, kind))
+    if work:
+
+        @driver_function(f"cuGraph{name}NodeSetParams", types="pp")
+        def change(node, at):
+            _change(_owner(node).nodes[node], work(at))
+
+        @driver_function(f"cuGraphExec{name}NodeSetParams", types="p" + types)
+        def change_step(executable, node, at, context=None):
+            _change(_step(executable, node), work(at))
 
 
-@driver_function("cuGraphMemcpyNodeSetParams", types="pp")
-def _change_copy(node, parameters):
-    _change(_owner(node).nodes[node], _copy(parameters))
-
-
-@driver_function("cuGraphMemsetNodeSetParams", types="pp")
-def _change_set(node, parameters):
-    _change(_owner(node).nodes[node], _set(parameters))
-
-
-@driver_function("cuGraphExecKernelNodeSetParams", types="ppp")
-def _change_kernel_step(executable, node, parameters):
-    _change(_step(executable, node), _kernel(parameters))
-
-
-@driver_function("cuGraphExecMemcpyNodeSetParams", types="pppp")
-def _change_copy_step(executable, node, parameters, context):
-    _change(_step(executable, node), _copy(parameters))
-
-
-@driver_function("cuGraphExecMemsetNodeSetParams", types="pppp")
-def _change_set_step(executable, node, parameters, context):
-    _change(_step(executable, node), _set(parameters))
+_parameters("kernel", "Kernel", _kernel)
+_parameters("copy", "Memcpy", _copy, "ppp")
+_parameters("set", "Memset", _set, "ppp")
+_parameters("host", "Host")
 
 
 @driver_function("cuGraphNodeSetEnabled", types="ppu")

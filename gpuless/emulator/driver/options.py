@@ -4,13 +4,7 @@ import ctypes
 import re
 
 from gpuless.emulator.driver.device import device
-from gpuless.emulator.driver.table import (
-    INVALID_VALUE,
-    NO_BINARY_FOR_GPU,
-    NOT_SUPPORTED,
-    DriverError,
-    check_choice,
-)
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, refuse_if
 
 _REGISTERS, _TIME, _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _LEVEL = 0, 2, 3, 4, 5, 6, 7
 _TARGET, _BLOCKS, _THREADS = 9, 31, 32
@@ -24,11 +18,7 @@ _CHOICES = {_LEVEL: range(5), 10: range(2), 14: range(3)}
 class Options:
     """The options of a call.
 
-    Parameters
-    ----------
-    count : int
-    options, values : int
-        The addresses of their numbers and of what they are set to.
+    `options`, `values`: the addresses of their numbers and of what they are set to.
     """
 
     def __init__(self, count=0, options=None, values=None):
@@ -45,11 +35,13 @@ class Options:
     def _check(self, number, value):
         check_choice(number, *range(36))
         if number in _REFUSED and value:
-            raise DriverError(NOT_SUPPORTED, f"option {number} of the compiler, on the emulated GPU")
+            raise DriverError(Result.NOT_SUPPORTED, f"option {number} of the compiler, on the emulated GPU")
         check_choice(value, *_CHOICES.get(number, (value,)))
         major, minor = device().capability
         if number == _TARGET and value > 10 * major + minor:
-            raise DriverError(NO_BINARY_FOR_GPU, f"machine code for {value / 10} on a GPU of {major}.{minor}")
+            raise DriverError(
+                Result.NO_BINARY_FOR_GPU, f"machine code for {value / 10} on a GPU of {major}.{minor}"
+            )
 
     def apply(self, text):
         """Return PTX with what the options say of its kernels."""
@@ -79,5 +71,4 @@ def check_library_options(count, options):
     """Refuse options of a library that are not known, or ask for tables that the host's compiler writes."""
     for number in (ctypes.c_int * count).from_address(options) if count else ():
         check_choice(number, 0, 1)
-        if number == 0:
-            raise DriverError(INVALID_VALUE, "a library of PTX has no table of functions for the host")
+        refuse_if(number == 0, detail="a library of PTX has no table of functions for the host")

@@ -1,4 +1,4 @@
-"""Streams, events, and graphs.
+"""Streams, what they capture, and the functions of the host that they call.
 
 What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it, and
 a graph does it later. Callbacks have threads of their own, and those wait for them who wait for the stream.
@@ -8,33 +8,12 @@ import ctypes
 import itertools
 import struct
 import threading
-import time
 from functools import partial
 
 from gpuless.emulator.driver.device import _CONTEXT
+from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of
-from gpuless.emulator.driver.table import (
-    CAPTURE_INVALIDATED,
-    CAPTURE_ISOLATION,
-    CAPTURE_MERGE,
-    CAPTURE_UNJOINED,
-    CAPTURE_UNMATCHED,
-    CAPTURE_UNSUPPORTED,
-    CAPTURED_EVENT,
-    ILLEGAL_STATE,
-    INVALID_HANDLE,
-    INVALID_VALUE,
-    NOT_PERMITTED,
-    NOT_READY,
-    DriverError,
-    Handles,
-    check_choice,
-    check_flags,
-    driver_function,
-    put,
-    put_handle,
-    put_int,
-)
+from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
 from gpuless.emulator.run.threads import Pool
 
 #: Handles of the default streams, which nobody makes: legacy and one for each thread.
@@ -66,8 +45,7 @@ class Capture:
 
     def check(self):
         """Raise an error if something was done that a capture does not allow."""
-        if not self.valid:
-            raise DriverError(CAPTURE_INVALIDATED)
+        refuse_if(not self.valid, Result.STREAM_CAPTURE_INVALIDATED)
 
     def refuse(self, code):
         """Raise an error for what a capture does not allow; it is of no more use."""
@@ -98,15 +76,15 @@ class Capture:
         return graph
 
 
-_streams, events = Handles(), Handles()
+_streams = Handles()
 _default = threading.local()
-_legacy = Stream()
+DEFAULT = Stream()  # the legacy one
 
 
 def stream_of(handle):
     """Return the stream of a handle."""
     if not handle or handle == LEGACY:
-        return _legacy
+        return DEFAULT
     if handle == PER_THREAD:
         if not hasattr(_default, "stream"):
             _default.stream = Stream()
@@ -126,14 +104,13 @@ def enqueue(handle, work):
 
 def refuse_in_capture(handle):
     """Refuse what a stream that is captured cannot do here."""
-    if stream_of(handle).capture is not None:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    refuse_if(stream_of(handle).capture is not None, Result.STREAM_CAPTURE_UNSUPPORTED)
 
 
 def _forbid_in_capture(handle):
     """Refuse what CUDA forbids while a stream is captured, and with it the capture."""
     if (capture := stream_of(handle).capture) is not None:
-        capture.refuse(CAPTURE_UNSUPPORTED)
+        capture.refuse(Result.STREAM_CAPTURE_UNSUPPORTED)
 
 
 # --- Streams ------------------------------------------------------------------------------------------------
@@ -166,43 +143,25 @@ def _destroy(handle):
 @driver_function("cuStreamSynchronize", types="p")
 def _synchronize(handle):
     _forbid_in_capture(handle)
-    _wait_for(_calls_of(handle))
+    wait_for(calls_of(handle))
 
 
 @driver_function("cuStreamQuery", types="p")
 def _query(handle):
     _forbid_in_capture(handle)
-    _check_ready(_calls_of(handle))
+    check_ready(calls_of(handle))
 
 
-@driver_function("cuCtxSynchronize", types="p")
-def _synchronize_all(context):
-    _wait_for([call for _, call in _unfinished])
-
-
-@driver_function("cuStreamGetPriority", types="pp")
-def _priority(handle, found):
-    put_int(found, stream_of(handle).priority)
-
-
-@driver_function("cuStreamGetFlags", types="pp")
-def _flags(handle, found):
-    put_int(found, stream_of(handle).flags)
-
-
-@driver_function("cuStreamGetId", types="pp")
-def _id(handle, found):
-    put_handle(found, handle or 0)
-
-
-@driver_function("cuStreamGetDevice", types="pp")
-def _device(handle, found):
-    put_int(found, 0)
-
-
-@driver_function("cuStreamGetCtx", types="ppp")
-def _context(handle, found, green):
-    put_handle(found, _CONTEXT)
+driver_functions(
+    {
+        "cuCtxSynchronize p": lambda context: wait_for([call for _, call in _unfinished]),
+        "cuStreamGetPriority pp": lambda handle, found: put_int(found, stream_of(handle).priority),
+        "cuStreamGetFlags pp": lambda handle, found: put_int(found, stream_of(handle).flags),
+        "cuStreamGetId pp": lambda handle, found: put_handle(found, handle or 0),
+        "cuStreamGetDevice pp": lambda handle, found: put_int(found, 0),
+        "cuStreamGetCtx ppp": lambda handle, found, green: put_handle(found, _CONTEXT),
+    }
+)
 
 
 # --- Functions of the host's --------------------------------------------------------------------------------
@@ -216,7 +175,7 @@ def _call_later(stream, function):
     """Call a function on a thread of its own, as it may wait for the one that asks; after those before it."""
 
     def call(before):
-        _wait_for(before)
+        wait_for(before)
         _default.calling = True
         try:
             function()
@@ -229,25 +188,26 @@ def _call_later(stream, function):
         _unfinished[:] = [(of, one) for of, one in _unfinished if not one.done] + [(stream, task)]
 
 
-def _calls_of(handle):
+def calls_of(handle):
     """Return what a stream waits for; the legacy default stream waits for all but those that do not block."""
     stream = stream_of(handle)
-    if stream is _legacy:
+    if stream is DEFAULT:
         return [call for of, call in _unfinished if not of.flags & _NON_BLOCKING]
     return stream.calls
 
 
-def _wait_for(calls):
+def wait_for(calls):
+    """Wait until calls are done; refuse it to a callback, which could wait for itself."""
     for call in calls:
         if not call.done and getattr(_default, "calling", False):
-            raise DriverError(NOT_PERMITTED, "a callback must not wait for others")
+            raise DriverError(Result.NOT_PERMITTED, "a callback must not wait for others")
         while not call.wait(0.01):
             pass
 
 
-def _check_ready(calls):
-    if not all(call.done for call in calls):
-        raise DriverError(NOT_READY)
+def check_ready(calls):
+    """Raise an error if calls are not all done."""
+    refuse_if(not all(call.done for call in calls), Result.NOT_READY)
 
 
 FUNCTION = struct.Struct("<QQ")  # ``CUDA_HOST_NODE_PARAMS``
@@ -255,8 +215,7 @@ FUNCTION = struct.Struct("<QQ")  # ``CUDA_HOST_NODE_PARAMS``
 
 def calling(function, data):
     """Return the `Work` of calling a function of the host's with its data."""
-    if not function:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not function)
     return Work(lambda: _HOST_FUNCTION(function)(data), "host", partial(FUNCTION.pack, function, data or 0))
 
 
@@ -273,8 +232,7 @@ def _launch_host_function(handle, function, data):
 def _add_callback(handle, function, data, flags):
     _forbid_in_capture(handle)
     check_flags(flags)
-    if not function:
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not function)
     _call_later(stream_of(handle), lambda: _CALLBACK(function)(handle, 0, data))
 
 
@@ -285,125 +243,6 @@ def _attach(handle, address, size, flags):
     check_choice(flags, 1, 2, 4)
 
 
-# --- Events -------------------------------------------------------------------------------------------------
-
-
-class Event:
-    """A moment, or a place in a capture."""
-
-    def __init__(self, flags):
-        self.flags, self.moment, self.capture, self.tail = flags, None, None, []
-        self.calls = ()  # those before it
-
-
-_BLOCKING, _NO_TIMING, _INTERPROCESS = 1, 2, 4
-#: What is recorded, or waited for, is so whenever the graph runs.
-_EXTERNAL = 1
-
-
-def _check_external(flags, capture):
-    check_flags(flags, _EXTERNAL)
-    if flags and capture is None:
-        raise DriverError(
-            INVALID_VALUE, "an event is external to what a stream captures, and none is captured"
-        )
-
-
-def _recorded(handle):
-    """Return an event that is in no capture; to ask for one that is spoils the capture."""
-    event = events[handle]
-    if event.capture is not None:
-        event.capture.valid = False
-        raise DriverError(CAPTURED_EVENT)
-    return event
-
-
-@driver_function("cuEventCreate", types="pu")
-def _event_create(found, flags):
-    check_flags(flags, _BLOCKING | _NO_TIMING | _INTERPROCESS)
-    if flags & _INTERPROCESS and not flags & _NO_TIMING:
-        raise DriverError(INVALID_VALUE, "an event that processes share measures no time")
-    put_handle(found, events.add(Event(flags)))
-
-
-@driver_function("cuEventDestroy", types="p")
-def _event_destroy(handle):
-    events.remove(handle)
-
-
-def recording(handle, stream=LEGACY):
-    """Return what records an event in a stream."""
-    event = events[handle]
-
-    def record():
-        event.moment, event.capture, event.calls = time.perf_counter(), None, _calls_of(stream)
-
-    return record
-
-
-@driver_function("cuEventRecord", types="pp")
-def _event_record(handle, stream):
-    _event_record_with_flags(handle, stream, 0)
-
-
-@driver_function("cuEventRecordWithFlags", types="ppu")
-def _event_record_with_flags(handle, stream, flags):
-    event, capture = events[handle], stream_of(stream).capture
-    _check_external(flags, capture)
-    if capture is not None and not flags & _EXTERNAL:
-        capture.check()
-        event.capture, event.tail = capture, stream_of(stream).tail
-        return
-
-    enqueue(stream, Work(recording(handle, stream), "event"))
-
-
-@driver_function("cuEventSynchronize", types="p")
-def _event_synchronize(handle):
-    _wait_for(_recorded(handle).calls)
-
-
-@driver_function("cuEventQuery", types="p")
-def _event_query(handle):
-    _check_ready(_recorded(handle).calls)
-
-
-@driver_function("cuEventElapsedTime", types="ppp")
-def _elapsed(found, first, last):
-    first, last = _recorded(first), _recorded(last)
-    if None in (first.moment, last.moment):
-        raise DriverError(INVALID_HANDLE)
-    if (first.flags | last.flags) & _NO_TIMING:
-        raise DriverError(INVALID_HANDLE, "an event was created with CU_EVENT_DISABLE_TIMING")
-    _check_ready([*first.calls, *last.calls])
-    put(found, ctypes.c_float, 1000 * (last.moment - first.moment))
-
-
-@driver_function("cuStreamWaitEvent", types="ppu")
-def _wait(handle, event, flags):
-    stream, event = stream_of(handle), events[event]
-    _check_external(flags, stream.capture)
-    if flags & _EXTERNAL:
-        enqueue(handle, Work(lambda: None, "wait"))
-    elif event.capture is None:
-        if stream.capture is not None and event.moment is not None:
-            stream.capture.refuse(CAPTURE_ISOLATION)
-        stream.calls = (*(call for call in stream.calls if not call.done), *event.calls)
-    elif event.capture.graph is None:
-        raise DriverError(CAPTURED_EVENT)
-    elif not event.capture.valid:
-        raise DriverError(CAPTURE_INVALIDATED)
-    elif stream is _legacy:
-        raise DriverError(CAPTURE_UNSUPPORTED)
-    elif stream.capture is None:
-        event.capture.join(stream, event.tail)
-    elif stream.capture is event.capture:
-        stream.tail = list(dict.fromkeys([*stream.tail, *event.tail]))
-    else:
-        event.capture.valid = False
-        stream.capture.refuse(CAPTURE_MERGE)
-
-
 # --- Capture ------------------------------------------------------------------------------------------------
 
 
@@ -411,8 +250,7 @@ def _wait(handle, event, flags):
 def _begin(handle, mode):
     check_choice(mode, *range(3))
     stream = stream_of(handle)
-    if stream is _legacy or stream.capture is not None:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    refuse_if(stream is DEFAULT or stream.capture is not None, Result.STREAM_CAPTURE_UNSUPPORTED)
     Capture(Graph(), stream)
 
 
@@ -420,11 +258,9 @@ def _begin(handle, mode):
 def _begin_to_graph(handle, graph, after, data, count, mode):
     check_choice(mode, *range(3))
     refuse_in_capture(handle)
-    if stream_of(handle) is _legacy:
-        raise DriverError(CAPTURE_UNSUPPORTED)
+    refuse_if(stream_of(handle) is DEFAULT, Result.STREAM_CAPTURE_UNSUPPORTED)
     after = [ctypes.c_uint64.from_address(after + 8 * i).value for i in range(count)]
-    if not graphs[graph].nodes.keys() >= set(after):
-        raise DriverError(INVALID_VALUE)
+    refuse_if(not graphs[graph].nodes.keys() >= set(after))
     Capture(graphs[graph], stream_of(handle), after)
 
 
@@ -432,14 +268,11 @@ def _begin_to_graph(handle, graph, after, data, count, mode):
 def _end(handle, found):
     stream, capture = stream_of(handle), stream_of(handle).capture
     put_handle(found, 0)
-    if capture is None:
-        raise DriverError(ILLEGAL_STATE)
-    if capture.origin is not stream:
-        raise DriverError(CAPTURE_UNMATCHED)
+    refuse_if(capture is None, Result.ILLEGAL_STATE)
+    refuse_if(capture.origin is not stream, Result.STREAM_CAPTURE_UNMATCHED)
     joined, graph = capture.joined(), capture.end()
     capture.check()
-    if not joined:
-        raise DriverError(CAPTURE_UNJOINED)
+    refuse_if(not joined, Result.STREAM_CAPTURE_UNJOINED)
     put_handle(found, handle_of(graph))
 
 

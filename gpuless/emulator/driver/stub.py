@@ -37,19 +37,8 @@ _SUCCESS = {"x86_64": b"\x31\xc0\xc3", "aarch64": struct.pack("<II", 0x52800000,
 def shared_object(names, spare=0, machine=None):
     """Return the library.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The functions that it exports.
-    spare : int
-        How many jumps it has besides, for functions that go by no name. The last of all is none: it
-        returns 0.
-    machine : {"x86_64", "aarch64"}, optional
-        The processor, by default this one's.
-
-    Returns
-    -------
-    bytes
+    `names`: the functions that it exports; `spare`: how many jumps it has besides, for functions that go by
+    no name; `machine`: the processor, by default this one's. Behind the last jump is what returns 0.
     """
     machine = machine or platform.machine()
     texts, jumps = [SONAME, SLOTS, JUMPS, *names], len(names) + spare
@@ -75,15 +64,8 @@ def shared_object(names, spare=0, machine=None):
         _jump(machine, place, data_at + 8 * i).ljust(_JUMP, b"\0") for i, place in enumerate(places)
     )
     code += _SUCCESS[machine]
-    entries = [
-        (14, at[SONAME]),
-        (4, hash_at),
-        (5, strings_at),
-        (6, symbols_at),
-        (10, len(strings)),
-        (11, 24),
-        (0, 0),
-    ]
+    entries = [(14, at[SONAME]), (4, hash_at), (5, strings_at), (6, symbols_at)]
+    entries += [(10, len(strings)), (11, 24), (0, 0)]
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in entries)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
     header += struct.pack("<HHIQQQIHHHHHH", 3, _MACHINES[machine], 1, 0, 64, 0, 0, 64, 56, 5, 64, 0, 0)
@@ -96,14 +78,8 @@ def shared_object(names, spare=0, machine=None):
     segments += segment(2, 6, dynamic_at, len(dynamic), 8)
     segments += struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # no executable stack
     image = bytearray(dynamic_at + len(dynamic))
-    for place, content in (
-        (0, header + segments),
-        (symbols_at, symbols),
-        (strings_at, strings),
-        (hash_at, table),
-        (code_at, code),
-        (dynamic_at, dynamic),
-    ):
+    parts = [(0, header + segments), (symbols_at, symbols), (strings_at, strings), (hash_at, table)]
+    for place, content in [*parts, (code_at, code), (dynamic_at, dynamic)]:
         image[place : place + len(content)] = content
     return bytes(image)
 
@@ -127,13 +103,7 @@ def _load(image):
 
 
 class Library:
-    """The library in this process.
-
-    Parameters
-    ----------
-    functions : dict of str to callback
-        The functions that it exports; more may be added.
-    """
+    """The library in this process, which exports some functions; more may be added."""
 
     _SPARE = 1024
 

@@ -5,22 +5,14 @@ import re
 from gpuless.emulator.ptx.model import Address
 
 #: Instructions that write no register.
-SILENT = {
-    "st",
-    "red",
-    "bar",
-    "barrier",
-    "membar",
-    "fence",
-    "call",
-    "prefetch",
-    "prefetchu",
-    "nanosleep",
-    "trap",
-    "brkpt",
-}
+SILENT = set("st red bar barrier membar fence call prefetch prefetchu nanosleep trap brkpt".split())
 SILENT |= {"cp", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent"}
 WITH_CARRY = {"addc", "subc", "madc"}
+
+
+def listed(operand):
+    """Return what stands in braces, or the one operand that stands without."""
+    return operand if type(operand) is tuple else (operand,)
 
 
 def destinations(instruction):
@@ -30,7 +22,7 @@ def destinations(instruction):
     first = instruction.operands[0]
     if isinstance(first, Address):
         return ()
-    found = first if isinstance(first, tuple) else (first,)
+    found = listed(first)
     found += ("%cc",) if "cc" in instruction.opcode else ()
     return tuple(name for name in found if name != "_")
 
@@ -42,9 +34,7 @@ def sources(instruction):
         rest = instruction.operands
     found = ["%cc"] if instruction.opcode[0] in WITH_CARRY else []
     for operand in rest:
-        for name in (
-            operand if isinstance(operand, tuple) and not isinstance(operand, Address) else (operand,)
-        ):
+        for name in listed(operand):
             found.append(name.base if isinstance(name, Address) else name)
     return [name[1:] if name.startswith("!") else name for name in found]
 
@@ -61,16 +51,7 @@ def written_by(instructions):
 def parameters_behind(function, written, registers):
     """Return the numbers of a kernel's parameters that registers are computed from, other memory aside.
 
-    Parameters
-    ----------
-    function : Function
-    written : dict
-        What `written_by` says of its instructions.
-    registers : iterable of str
-
-    Returns
-    -------
-    list of int
+    `written`: what `written_by` says of its instructions.
     """
     if not function.kernel:
         return []
@@ -101,3 +82,14 @@ def readable(name):
         found = name[at : at + int(length[0])]
         at += len(found)
     return found
+
+
+def renamed(operand, names):
+    """Return an operand under new names of its registers, variables and labels."""
+    if isinstance(operand, Address):
+        return operand._replace(base=names.get(operand.base, operand.base))
+    if isinstance(operand, tuple):
+        return tuple(renamed(each, names) for each in operand)
+    if operand.startswith("!"):
+        return "!" + names.get(operand[1:], operand[1:])
+    return names.get(operand, operand)

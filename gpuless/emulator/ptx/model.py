@@ -32,15 +32,9 @@ class Location(NamedTuple):
 class Instruction:
     """One instruction.
 
-    Attributes
-    ----------
-    opcode : tuple of str
-        Its name and modifiers, as in ("ld", "global", "f32").
-    operands : list
-        Names of registers and variables, immediates as they are written, an `Address`, or a tuple of these.
-    guard : (str, bool) or None
-        The predicate it stands under, and whether that is negated.
-    location : Location or None
+    `opcode`: its name and modifiers, as in ("ld", "global", "f32"); `operands`: names of registers and
+    variables, immediates as they are written, an `Address`, or a tuple of these; `guard`: the predicate it
+    stands under, and whether that is negated.
     """
 
     opcode: tuple
@@ -83,13 +77,7 @@ class Variable:
 class Function:
     """A kernel or a device function.
 
-    Attributes
-    ----------
-    registers : dict
-        The width in bits of each.
-    body : list
-        Instructions, and labels as text.
-    parameters, results : list of Variable
+    `registers`: the width in bits of each; `body`: instructions, and labels as text.
     """
 
     name: str

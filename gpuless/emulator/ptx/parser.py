@@ -33,21 +33,8 @@ _DECLARATION = re.compile(
 def parse(text):
     """Read the PTX of a module.
 
-    Parameters
-    ----------
-    text : str
+    Raises PtxError with the piece that could not be read.
 
-    Returns
-    -------
-    Module
-
-    Raises
-    ------
-    PtxError
-        With the piece that could not be read.
-
-    Examples
-    --------
     >>> module = parse('.visible .entry f() { .reg .b32 %r<2>; mov.u32 %r1, 7; ret; }')
     >>> [instruction.text for instruction in module.functions["f"].body]
     ['mov.u32 %r1, 7', 'ret']
@@ -283,19 +270,9 @@ def _initial(text, kind, element):
 def number(text, kind):
     """Return an immediate as the bits that it has in a register of a kind.
 
-    Parameters
-    ----------
-    text : str
-        Such as "-1", "0xff", "0f3F800000" or "0d3FF0000000000000".
-    kind : str
-        A PTX type such as "u32" or "f32".
+    `text`: such as "-1", "0xff", "0f3F800000" or "0d3FF0000000000000"; `kind`: a PTX type such as "u32" or
+    "f32".
 
-    Returns
-    -------
-    int
-
-    Examples
-    --------
     >>> hex(number("-1", "s16")), hex(number("0f3F800000", "f64")), hex(number("1.5", "f32"))
     ('0xffff', '0x3ff0000000000000', '0x3fc00000')
     """

@@ -42,12 +42,8 @@ def folder():
 def key(ptx, *rest):
     """Return the name of what follows from PTX and the rest.
 
-    Parameters
-    ----------
-    ptx : str
-        Names in it count in the order in which they appear, and where its source stands does not count.
-    *rest : object
-        Names among them count as they do in the PTX.
+    `ptx`: names in it count in the order in which they appear, and where its source stands does not count;
+    `rest`: names among them count as they do in the PTX.
     """
     names = {}
     texts = (_NO_CODE.sub("", ptx), *map(str, rest))
@@ -108,10 +104,7 @@ def _seal(name, content):
 def _place():
     """Return the folder, made where there is none.
 
-    Raises
-    ------
-    OSError
-        If that cannot be done, or somebody else may put files into it.
+    Raises OSError if that cannot be done, or somebody else may put files into it.
     """
     place = Path(os.path.realpath(folder()))
     place.mkdir(0o700, parents=True, exist_ok=True)

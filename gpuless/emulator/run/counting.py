@@ -24,12 +24,7 @@ from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, S
 class CountingCode(NamedTuple):
     """The machine code of a kernel that counts, and what its numbers mean.
 
-    Attributes
-    ----------
-    compiled : Compiled
-    parts : list of Part
-    size : int
-        How many numbers there are.
+    `size`: how many numbers there are.
     """
 
     compiled: object
@@ -78,21 +73,9 @@ def asked():
 class Tally:
     """What is counted of a launch.
 
-    Parameters
-    ----------
-    code : CountingCode
-    launched : Launched
-
-    Attributes
-    ----------
-    parts : list of Executed
-        These and the following when the launch is over.
-    passed : int
-        Barriers, by blocks.
-    read, written : int
-        Sectors that were read at least once, and those that were written.
-    arrays : dict of str to (int, int)
-        The same of each array that the kernel was given, by the name of the argument.
+    `parts`: these and the following when the launch is over; `passed`: barriers, by blocks; `read`,
+    `written`: sectors that were read at least once, and those that were written; `arrays`: the same of each
+    array that the kernel was given, by the name of the argument.
     """
 
     def __init__(self, code, launched):
@@ -148,17 +131,8 @@ class Tally:
 class Access(NamedTuple):
     """What an instruction that accesses memory has asked of it.
 
-    Attributes
-    ----------
-    space : {"global", "shared", "local"}
-    operation : {"load", "store", "atomic"}
-    requests, bytes_asked : int
-    sectors : int
-        Of global memory.
-    wavefronts, least : int
-        Of shared memory, with and without conflicts.
-    array : str
-        The name of the argument that the address is computed from, "" if there is none.
+    `sectors`: of global memory; `wavefronts`, `least`: of shared memory, with and without conflicts; `array`:
+    the name of the argument that the address is computed from, "" if there is none.
     """
 
     space: str
@@ -174,15 +148,8 @@ class Access(NamedTuple):
 class Executed(NamedTuple):
     """What a block of code has done.
 
-    Attributes
-    ----------
-    warps, lanes : int
-        How often warps have run it, and with how many lanes altogether.
-    branches, divergent : int
-        How often warps have branched at its end, and with lanes that went different ways.
-    accesses : list of Access
-
-    The others are those of a `Part`.
+    `warps`, `lanes`: how often warps have run it, and with how many lanes altogether; `branches`,
+    `divergent`: how often warps have branched at its end, and with lanes that went different ways.
     """
 
     warps: int

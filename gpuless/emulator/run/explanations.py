@@ -59,15 +59,9 @@ class Launched(NamedTuple):
 class Stopped(NamedTuple):
     """How a launch was stopped that did not end.
 
-    Attributes
-    ----------
-    blocks : int
-    waiting : list of int
-        The records of blocks that wait for the others at the barrier of the grid.
-    alone : bool
-        Whether those that they wait for have ended.
-    ended, running : int
-        How many blocks had, and were when it was stopped.
+    `waiting`: the records of blocks that wait for the others at the barrier of the grid; `alone`: whether
+    those that they wait for have ended; `ended`, `running`: how many blocks had, and were when it was
+    stopped.
     """
 
     blocks: int
@@ -80,12 +74,7 @@ class Stopped(NamedTuple):
 def explain_stop(stopped, failed, launched):
     """Return the `Fault` of a launch that was stopped.
 
-    Parameters
-    ----------
-    stopped : Stopped
-    failed : Failure or None
-        The block that did not end, or come to the barrier.
-    launched : Launched
+    `failed`: the block that did not end, or come to the barrier.
     """
     waiting = f"{len(stopped.waiting)} blocks wait at grid.sync()"
     if stopped.alone:
@@ -112,11 +101,7 @@ def explain_stop(stopped, failed, launched):
 def explain(failed, launched):
     """Return the `Fault` that a launch has ended with.
 
-    Parameters
-    ----------
-    failed : Failure
-        With its steps, if the block has been run again.
-    launched : Launched
+    `failed`: with its steps, if the block has been run again.
     """
     if failed.outcome == STUCK:
         return Fault("barrier", _explain_barriers(failed, launched))

@@ -84,12 +84,7 @@ end:
 
 
 class Fault(RuntimeError):
-    """A kernel that did what cannot be done, or was stopped.
-
-    Attributes
-    ----------
-    kind : {"address", "barrier", "stopped", "arithmetic", "trap", "stack", "misaligned", "limit"}
-    """
+    """A kernel that did what cannot be done, or was stopped."""
 
     def __init__(self, kind, message):
         super().__init__(message)
@@ -119,14 +114,7 @@ _watched, _handler = [], []
 def watch(record):
     """Let a worker's record be one whose faults are ours, and keep it as long as the process lives.
 
-    Parameters
-    ----------
-    record : ctypes array
-
-    Raises
-    ------
-    MemoryError
-        If there are too many.
+    Raises MemoryError if there are too many.
     """
     with _lock:
         if not _handler:
@@ -181,20 +169,9 @@ def read_field(record, field, kind):
 class Failure(NamedTuple):
     """How a run of blocks has ended, if not well.
 
-    Attributes
-    ----------
-    outcome : int
-        What the run returned.
-    place : (int, int, int)
-        The block.
-    warp, address : int
-        The warp that ran, and what it accessed, if that was it.
-    misaligned : bool
-        Whether it was an address that is not aligned.
-    record : int
-        The address of the record.
-    steps : list of Step
-        What its warps had come to, if that was noted.
+    `outcome`: what the run returned; `place`: the block; `warp`, `address`: the warp that ran, and what it
+    accessed, if that was it; `misaligned`: whether it was an address that is not aligned; `record`: the
+    address of the record; `steps`: what its warps had come to, if that was noted.
     """
 
     outcome: int
@@ -207,15 +184,7 @@ class Failure(NamedTuple):
 
 
 def failure(outcome, record, steps):
-    """Return the `Failure` of a run that used a record.
-
-    Parameters
-    ----------
-    outcome : int
-    record : int
-        Its address.
-    steps : list of Step
-    """
+    """Return the `Failure` of a run that used the record at an address."""
     place = tuple(read_field(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
     warp, address = read_field(record, "warp", ctypes.c_uint32), read_field(record, "fault", ctypes.c_uint64)
     misaligned = outcome == signal.SIGILL and read_field(record, "misaligned", ctypes.c_uint32) > 0

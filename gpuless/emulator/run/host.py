@@ -133,10 +133,7 @@ def heard(parameters):
 
     One that is run again to see what it does is not heard.
 
-    Parameters
-    ----------
-    parameters : int
-        The address of the launch's parameters, which tells launches apart.
+    `parameters`: the address of the launch's parameters, which tells launches apart.
     """
     found = _failures[parameters] = []
     try:
@@ -151,11 +148,7 @@ def heard(parameters):
 class Heap:
     """Memory that threads of kernels allocate from, in sizes that are powers of two.
 
-    Parameters
-    ----------
-    arena : Arena
-    size : int
-        Bytes, all of them.
+    `size`: bytes, all of them.
     """
 
     def __init__(self, arena, size):
@@ -255,11 +248,7 @@ _gathered = {}
 def gathered(parameters, blocks):
     """Let blocks that run at once wait for each other.
 
-    Parameters
-    ----------
-    parameters : int
-        The address of the launch's parameters, which tells launches apart.
-    blocks : int
+    `parameters`: the address of the launch's parameters, which tells launches apart.
     """
     _gathered[parameters] = _Meeting(blocks)
     try:

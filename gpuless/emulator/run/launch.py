@@ -30,12 +30,7 @@ _FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it h
 class Kernel:
     """A kernel of a module: machine code for each shape of a block that it is launched with.
 
-    Parameters
-    ----------
-    source : Module
-    name : str
-    globals_address : int
-        Where the variables of the module lie.
+    `globals_address`: where the variables of the module lie.
     """
 
     def __init__(self, source, name, globals_address=0):
@@ -82,11 +77,7 @@ class Kernel:
 class Workers:
     """Threads that run blocks, each with memory of its own for what a block needs.
 
-    Parameters
-    ----------
-    arena : Arena
-    count : int, optional
-        As `settings` has it by default.
+    `count`: as `settings` has it by default.
     """
 
     def __init__(self, arena, count=None):
@@ -101,27 +92,10 @@ class Workers:
     def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
         """Run a kernel to its end.
 
-        Parameters
-        ----------
-        kernel : Kernel
-        grid, block : (int, int, int)
-        arguments : bytes
-            As they lie in a kernel's parameter buffer.
-        shared : int
-            Bytes of dynamic shared memory.
-        together : bool
-            Whether all blocks run at once, so that they can wait for each other.
-        counted : list, optional
-            To which a `counting.Tally` of the launch is to be added.
-
-        Returns
-        -------
-        list of str
-            Which assertions have failed.
-
-        Raises
-        ------
-        Fault
+        `arguments`: as they lie in a kernel's parameter buffer; `shared`: bytes of dynamic shared memory;
+        `together`: whether all blocks run at once, so that they can wait for each other; `counted`: to which
+        a `counting.Tally` of the launch is to be added. Returns a list of str, which assertions have failed.
+        Raises Fault.
         """
         shared_size = -(-kernel.static_shared // 16) * 16 + shared
         launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)

@@ -51,12 +51,8 @@ def argument_names(module):
 class Origin:
     """What is known of a module beyond its PTX.
 
-    Attributes
-    ----------
-    module : Module
-        With the lines of its instructions if they are known, else the module that was given.
-    names : list of str
-        What each parameter of its kernel belongs to: an argument's name, "" if that is not known.
+    `module`: with the lines of its instructions if they are known, else the module that was given; `names`:
+    what each parameter of its kernel belongs to: an argument's name, "" if that is not known.
     """
 
     def __init__(self, module):
@@ -78,13 +74,7 @@ _CELL = re.compile(r"(?:.*/)?(<(?:ipython-input|stdin|string)[^/]*>)$")
 
 
 def describe(module, location):
-    """Return the line of a location as it is to be shown, with its text; "" if nothing is known.
-
-    Parameters
-    ----------
-    module : Module
-    location : Location or None
-    """
+    """Return the line of a location as it is to be shown, with its text; "" if nothing is known."""
     if location is None:
         return ""
     places = [(location.file, location.line), *([location.caller] if location.caller else ())]

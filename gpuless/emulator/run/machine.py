@@ -58,12 +58,7 @@ _numbers = itertools.count()
 
 
 class Code:
-    """Machine code that can be called: its ``run`` takes a launch and a block, both addresses.
-
-    Parameters
-    ----------
-    object_file : bytes
-    """
+    """Machine code that can be called: its ``run`` takes a launch and a block, both addresses."""
 
     def __init__(self, object_file):
         library = llvm.JITLibraryBuilder().add_object_img(object_file).add_current_process()
@@ -74,14 +69,7 @@ class Code:
 class Compiled(NamedTuple):
     """The machine code of a kernel for one shape of a block.
 
-    Attributes
-    ----------
-    code : Code
-    block : (int, int, int)
-    lane_stack : int
-        Bytes of local memory of a lane.
-    spins : bool
-        Whether blocks may wait for others.
+    `lane_stack`: bytes of local memory of a lane; `spins`: whether blocks may wait for others.
     """
 
     code: Code

@@ -58,12 +58,7 @@ class OutOfMemory(MemoryError):
 
 
 def _protect(address, size, access):
-    """Say what may be done with a part of the memory.
-
-    Raises
-    ------
-    OutOfMemory
-    """
+    """Say what may be done with a part of the memory."""
     if _libc.mprotect(address, size, access):
         raise _refused(size, ctypes.get_errno())
 
@@ -99,13 +94,7 @@ class _PoisonFile:
 
 
 class Arena:
-    """The memory of a GPU.
-
-    Parameters
-    ----------
-    capacity : int
-        Bytes that can be allocated.
-    """
+    """The memory of a GPU, of which `capacity` bytes can be allocated."""
 
     def __init__(self, capacity):
         self.capacity, self.used = capacity, 0
@@ -125,24 +114,14 @@ class Arena:
         self._rooms = {}  # with the page behind it that nobody may use
 
     def reserve(self):
-        """Return where the memory of one more worker is to be, of which `provide` makes parts usable.
-
-        Raises
-        ------
-        OutOfMemory
-        """
+        """Return where the memory of one more worker is to be, of which `provide` makes parts usable."""
         with self._lock:
             if not self._private:
                 raise OutOfMemory(f"more than {WORKERS} blocks cannot run at once")
             return self._private.pop()
 
     def provide(self, address, size):
-        """Let memory be at so many bytes of a worker's.
-
-        Raises
-        ------
-        OutOfMemory
-        """
+        """Let memory be at so many bytes of a worker's."""
         _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
 
     def withdraw(self, address, size):
@@ -156,12 +135,7 @@ class Arena:
             self._private.append(address)
 
     def allocate(self, size):
-        """Return the address of so many bytes that nobody else uses; they hold `POISON`.
-
-        Raises
-        ------
-        OutOfMemory
-        """
+        """Return the address of so many bytes that nobody else uses; they hold `POISON`."""
         length = -(-max(size, 1) // PAGE) * PAGE
         with self._lock:
             if self.used + length > self.capacity:

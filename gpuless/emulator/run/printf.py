@@ -34,20 +34,8 @@ class _Given:
 def format_text(form, at, memory):
     """Return what printf makes of numbers in memory, and how many they are.
 
-    Parameters
-    ----------
-    form : bytes
-    at : int
-        The address of the first.
-    memory : Memory
+    `at`: the address of the first.
 
-    Returns
-    -------
-    text : str
-    count : int
-
-    Examples
-    --------
     >>> from gpuless.emulator.run.reading import Memory
     >>> from gpuless.emulator.translate.layout import ARENA_SPAN
     >>> numbers = (ctypes.c_int64 * 2)(-3, 255)

@@ -15,10 +15,7 @@ class Wild(Exception):
 class Memory:
     """What a kernel has in its memory, read only where that can be.
 
-    Parameters
-    ----------
-    arena : int
-        Where its memory begins: whatever address a kernel makes up is one of it.
+    `arena`: where its memory begins: whatever address a kernel makes up is one of it.
     """
 
     def __init__(self, arena):

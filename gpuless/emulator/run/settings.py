@@ -41,14 +41,7 @@ def capacity():
 def memory_limits(root="/"):
     """Return how many bytes of memory the control groups allow that this process is in, as in a container.
 
-    Parameters
-    ----------
-    root : str, optional
-        Where ``proc`` and ``sys`` are.
-
-    Returns
-    -------
-    list of int
+    `root`: where ``proc`` and ``sys`` are.
     """
     groups, found = Path(root, "sys/fs/cgroup"), []
     with contextlib.suppress(OSError, ValueError):

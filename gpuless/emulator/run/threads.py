@@ -12,15 +12,7 @@ class Task:
     A `concurrent.futures.Future` is left with a lock held if that comes at a bad one, and the thread that has
     made the call waits for that lock for ever. So is the one of a `threading.Thread` that is joined.
 
-    Parameters
-    ----------
-    function : callable
-    arguments : tuple
-
-    Attributes
-    ----------
-    done : bool
-        Whether the call is over.
+    `done`: whether the call is over.
     """
 
     def __init__(self, function, arguments):
@@ -79,10 +71,7 @@ class Pool:
     Those of `concurrent.futures` would keep it alive until a kernel has come to its end, and take no more
     work when the main thread has.
 
-    Parameters
-    ----------
-    most : int
-        How many there are at most; they are started when they are needed.
+    `most`: how many there are at most; they are started when they are needed.
     """
 
     def __init__(self, most):
@@ -93,10 +82,7 @@ class Pool:
     def submit(self, function, *arguments):
         """Let a thread call a function; return the `Task`.
 
-        Raises
-        ------
-        MemoryError
-            If there is no thread for it, and none can be started.
+        Raises MemoryError if there is no thread for it, and none can be started.
         """
         if self.closed:
             raise RuntimeError("the process is at its end, and runs no more kernels")

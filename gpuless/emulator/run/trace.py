@@ -13,7 +13,7 @@ from gpuless.emulator.ptx import Address, Instruction
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.run import lines, machine
 from gpuless.emulator.translate import layout
-from gpuless.emulator.translate.access import space_of
+from gpuless.emulator.translate.addresses import space_of
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
 from gpuless.emulator.translate.values import ALL
@@ -91,13 +91,7 @@ class _TracedModule(ModuleTranslator):
 
 
 class Traced:
-    """A kernel that can be run to see what it does.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    block : (int, int, int)
-    """
+    """A kernel that can be run to see what it does."""
 
     def __init__(self, kernel, block):
         self.origin = lines.Origin(kernel.source)
@@ -117,16 +111,7 @@ class Traced:
     def look(self, record, arena):
         """Return what the block of a record has come to.
 
-        Parameters
-        ----------
-        record : int
-            Its address.
-        arena : Arena
-
-        Returns
-        -------
-        list of Step
-            One for each warp.
+        `record` is its address. There is a `Step` for each warp.
         """
         numbers, masks = (
             (ctypes.c_uint32 * layout.MAX_WARPS).from_address(record + layout.OFFSET[name])

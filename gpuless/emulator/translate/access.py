@@ -1,151 +1,20 @@
 """Loads and stores, in IR.
 
-All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel makes
-up is one in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild
-address is a fault, and never another's memory.
-
 Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and a
 constant shuffle, else it gathers lane by lane.
 """
 
-from typing import NamedTuple
-
-from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, ZERO
-from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.translate.doubts import astray, either, right
-from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import listed
+from gpuless.emulator.translate.addresses import NEAR, check_alignment, place, pointers_of, space_of
+from gpuless.emulator.translate.doubts import either, right
+from gpuless.emulator.translate.masked import gather, load_next, scatter, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
 from gpuless.emulator.translate.values import ALL, Value, translates
 
-SPACES = ("global", "shared", "local", "const", "param")
-NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
 WINDOW = 4 * WARP  # the most numbers that are loaded at once to be shuffled
-
-
-class Place(NamedTuple):
-    """Where the lanes of a warp access memory: a pointer and distances in bytes, or a vector of pointers."""
-
-    pointer: str | None
-    distances: tuple | None
-    pointers: str | None
-    safe: bool  # whether it is in shared memory, all of which may be read, whichever lanes are on
-
-
-def space_of(instruction):
-    """Return the state space of an instruction that accesses memory."""
-    for part in instruction.opcode[1:]:
-        if part.startswith("shared"):
-            return "shared"
-        if part in SPACES:
-            return part
-    return "generic"
-
-
-def place(t, address, space, size=1, checked=False):
-    """Return the `Place` of a memory operand.
-
-    Parameters
-    ----------
-    t : Translator
-    address : Address
-    space : str
-    size : int
-        The bytes that each lane accesses there.
-    checked : bool
-        Whether what is assumed of the address has been found true.
-    """
-    value = t.operand(address.base)
-    bits = t.function.registers.get(address.base, 64)
-    _check_alignment(t, value, bits, address, size)
-    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    near = near_of(value, checked)
-    if near is not VARYING:
-        distances = lanes.nearest(lanes.relative(near)[0], bits)
-        if max(distances) - min(distances) < NEAR:
-            scalar = _wide(t, value.scalar, bits)
-            if address.offset:
-                scalar = t.new(f"add i64 {scalar}, {address.offset}")
-            # Addresses in shared memory wrap around themselves, and are the same.
-            if space != "shared" and not checked and value.wrapped:
-                scalar = t.new(f"add i64 {scalar}, {astray(t, value)}")
-            inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
-            pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
-            return Place(pointer, distances, None, space == "shared")
-    return Place(None, None, _anywhere(t, value, bits, f"splat (i64 {address.offset})", root, span), False)
-
-
-def spread(t, address, space, offsets):
-    """Return a vector of pointers that lie so many bytes behind an address, other ones in each lane."""
-    root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    if address.offset:
-        offsets = t.new(f"add {ALL.int(64)} {offsets}, splat (i64 {address.offset})")
-    bits = t.function.registers.get(address.base, 64)
-    return _anywhere(t, t.operand(address.base), bits, offsets, root, span)
-
-
-def _anywhere(t, value, bits, offsets, root, span):
-    """Return a vector of pointers into a space."""
-    vector = t.vector(value, bits)
-    if bits != 64:
-        vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
-    if offsets != "splat (i64 0)":
-        vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
-    inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
-    return t.new(f"getelementptr i8, ptr {root}, {ALL.int(64)} {inside}")
-
-
-def near_of(value, checked=False):
-    """Return how the lanes of an address lie about the first one, where that is certain, else VARYING."""
-    near = value.kind if value.kind is not VARYING else value.assumed
-    known = near is not VARYING and near.rows == 1 and not near.unit and (checked or value.check is None)
-    return near if known else VARYING
-
-
-def _check_alignment(t, value, bits, address, size):
-    """End the kernel where an address is not a multiple of the size of what is accessed, as a GPU does."""
-    powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
-    if 1 << min(powers) >= size:
-        return
-    near, wanted = near_of(value), -address.offset % size
-    if near is not VARYING and all(distance % size == 0 for distance in lanes.relative(near)[0]):
-        low = t.new(f"and i{bits} {value.scalar}, {size - 1}")
-        _misaligned_if(t, t.new(f"icmp ne i{bits} {low}, {wanted}"))
-        return
-    low = t.new(f"and {ALL.int(bits)} {t.vector(value, bits)}, splat (i{bits} {size - 1})")
-    wrong = t.mask_of(t.new(f"icmp ne {ALL.int(bits)} {low}, splat (i{bits} {wanted})"))
-    here = t.new(f"and i32 {wrong}, {t.mask}")
-    _misaligned_if(t, t.new(f"icmp ne i32 {here}, 0"))
-
-
-def _misaligned_if(t, wrong):
-    right = t.fresh("aligned")
-    t.misaligned = True
-    t.line(f"br i1 {wrong}, label %misaligned, label %{right}, !prof !1")
-    t.label(right)
-
-
-def _inside(t, scalar, span, ahead):
-    """Return an address within a space; lane 0 may be off and before it where the foremost lane is not."""
-    if not ahead:
-        return t.new(f"and i64 {scalar}, {span - 1}")
-    foremost = t.new(f"and i64 {t.new(f'add i64 {scalar}, {ahead}')}, {span - 1}")
-    return t.new(f"sub i64 {foremost}, {ahead}")
-
-
-def _wide(t, scalar, bits):
-    return scalar if bits == 64 or scalar[0] != "%" else t.new(f"zext i{bits} {scalar} to i64")
-
-
-def pointers_of(t, where, offset=0):
-    """Return a vector of pointers."""
-    if where.pointers is not None:
-        if not offset:
-            return where.pointers
-        return t.new(f"getelementptr i8, <{WARP} x ptr> {where.pointers}, {ALL.int(64)} splat (i64 {offset})")
-    distances = ", ".join(f"i64 {distance + offset}" for distance in where.distances)
-    return t.new(f"getelementptr i8, ptr {where.pointer}, {ALL.int(64)} <{distances}>")
 
 
 def _shifted(t, pointer, offset):
@@ -184,7 +53,7 @@ def _load_checked(t, address, space, bits, count, note):
     if value.check is None and not rows:
         return load(t, place(t, address, space, size), bits, count, note)
     t.mask_vector()
-    _check_alignment(t, value, t.function.registers.get(address.base, 64), address, size)
+    check_alignment(t, value, t.function.registers.get(address.base, 64), address, size)
 
     def piece(checked):
         if checked and rows:
@@ -210,7 +79,7 @@ def _load_in_strides(t, address, space, bits, note):
     safe = t.all_of(right(t, value), found.even)
 
     def one_by_one():
-        _check_alignment(t, value, 64, address, size)
+        check_alignment(t, value, 64, address, size)
         return t.vector(load(t, place(t, address, space), bits, 1, note)[0], bits)
 
     def first_of(ways):
@@ -225,28 +94,13 @@ def _load_in_strides(t, address, space, bits, note):
 
 def _load_next(t, pointer, bits):
     """Load from neighbouring addresses, lane by lane."""
-    type_ = ALL.int(bits)
     if not t.masked:
-        return t.new(f"load {type_}, ptr {pointer}, align {bits // 8}")
-    name = f"llvm.masked.load.v{WARP}i{bits}.p0"
-    t.module.declare(f"{type_} @{name}(ptr, <{WARP} x i1>, {type_})")
-    arguments = f"ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}, {type_} poison"
-    return t.new(f"call {type_} @{name}({arguments})")
+        return t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
+    return load_next(t, pointer, bits, t.mask_vector())
 
 
 def _gather(t, where, bits, offset):
     return gather(t, pointers_of(t, where, offset), bits)
-
-
-def gather(t, pointers, bits, mask=None, otherwise="poison"):
-    """Return what lies at the address of each lane that is on, or that a mask tells."""
-    type_ = ALL.int(bits)
-    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
-    t.module.declare(f"{type_} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {type_})")
-    where = f"<{WARP} x ptr> align {bits // 8} {pointers}"
-    return t.new(
-        f"call {type_} @{name}({where}, <{WARP} x i1> {mask or t.mask_vector()}, {type_} {otherwise})"
-    )
 
 
 def _load_window(t, where, bits, count):
@@ -303,8 +157,7 @@ def _pick_few(t, pointer, low, first, bits, count):
 def _ld(t, instruction):
     space, type_ = space_of(instruction), instruction.opcode[-1]
     bits, address = BITS[type_], instruction.operands[1]
-    targets = instruction.operands[0]
-    targets = targets if isinstance(targets, tuple) and not isinstance(targets, Address) else (targets,)
+    targets = listed(instruction.operands[0])
     if space == "param":
         values = t.module.parameter(t, address, bits, len(targets))
     else:
@@ -348,10 +201,8 @@ def _st(t, instruction):
     address, given, *_ = instruction.operands  # and perhaps a hint to a cache
     if "async" in instruction.opcode or "bulk" in instruction.opcode:
         t.refuse()
-    names = given if isinstance(given, tuple) else (given,)
-    values = [
-        narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits) for name in names
-    ]
+    widths = t.function.registers
+    values = [narrowed(t, t.operand(n, type_), widths.get(n, bits), bits) for n in listed(given)]
     if space == "param":
         t.module.set_parameter(t, address, bits, values)
         return
@@ -370,7 +221,7 @@ def _store_checked(t, address, space, bits, values):
         store(t, place(t, address, space, size), bits, values)
         return
     t.mask_vector()
-    _check_alignment(t, to, t.function.registers.get(address.base, 64), address, size)
+    check_alignment(t, to, t.function.registers.get(address.base, 64), address, size)
 
     def piece(checked):
         if checked and rows:
@@ -424,16 +275,6 @@ def store(t, where, bits, values):
         either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
 
 
-def scatter(t, pointers, bits, vector):
-    """Store each lane's number at its address."""
-    name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
-    t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
-    t.line(
-        f"call void @{name}({ALL.int(bits)} {vector}, "
-        f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()})"
-    )
-
-
 def _last(t, value, bits):
     """Return the number of the last lane that is on."""
     if value.kind is not VARYING and value.kind.uniform:
@@ -448,14 +289,10 @@ def _last(t, value, bits):
 
 def _store_next(t, pointer, bits, vector):
     """Store to neighbouring addresses, lane by lane."""
-    type_ = ALL.int(bits)
-    if not t.masked:
-        t.line(f"store {type_} {vector}, ptr {pointer}, align {bits // 8}")
-        return
-    name = f"llvm.masked.store.v{WARP}i{bits}.p0"
-    t.module.declare(f"void @{name}({type_}, ptr, <{WARP} x i1>)")
-    given = f"{type_} {vector}, ptr align {bits // 8} {pointer}, <{WARP} x i1> {t.mask_vector()}"
-    t.line(f"call void @{name}({given})")
+    if t.masked:
+        store_next(t, pointer, bits, vector, t.mask_vector())
+    else:
+        t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
 
 def _store_groups(t, pointer, bits, vectors):
@@ -470,74 +307,6 @@ def _store_groups(t, pointer, bits, vectors):
     whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
     t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
     return ()
-
-
-# --- Addresses ----------------------------------------------------------------------------------------------
-
-
-@translates("cvta")
-def _cvta(t, instruction):
-    if "param" in instruction.opcode:
-        t.refuse("parameters have no address among those of other memory")
-    target, source = instruction.operands
-    bits = t.function.registers.get(target, 64)
-    if "shared" not in "".join(instruction.opcode):
-        t.write(target, t.operand(source))
-        return
-    base = t.new("ptrtoint ptr %shared to i64")
-    word = "sub" if "to" in instruction.opcode else "add"
-    value = t.operand(source)
-    kind, assumed = next(iter(t.analysis.results(instruction)))
-
-    def make(s, x):
-        root = base if s.lanes == 1 else t.splat(base, "i64")
-        return t.new(f"{word} {s.int(bits)} {x}, {root}")
-
-    if kind is not VARYING and kind.constant:
-        kind = UNIFORM if kind.uniform else VARYING
-    t.write(target, t.compute(make, [(value, bits)], bits, kind, assumed))
-
-
-@translates("isspacep")
-def _isspacep(t, instruction):
-    space = instruction.opcode[1]
-    target, source = instruction.operands
-
-    def bits(s, operation, a, b):
-        return t.new(f"{operation} {s.int(1)} {a}, {b}")
-
-    def within(s, x, base, size):
-        distance = t.new(f"sub {s.int(64)} {x}, {base if s.lanes == 1 else t.splat(base, 'i64')}")
-        return t.new(f"icmp ult {s.int(64)} {distance}, {s.literal(size, 'i64')}")
-
-    def is_shared(s, x):
-        return within(s, x, t.new("ptrtoint ptr %shared to i64"), SHARED_SPAN)
-
-    def is_const(s, x):
-        found = s.literal("false", "i1")
-        for name, variable in t.module.source.variables.items():
-            if variable.space == "const":
-                base = t.new(f"add i64 %globals, {t.module.globals[name]}")
-                found = bits(s, "or", found, within(s, x, base, variable.size))
-        return found
-
-    def is_private(s, x):
-        low = t.new(f"and {s.int(64)} {x}, {s.literal(ARENA_SPAN - 1, 'i64')}")
-        found = t.new(f"icmp ult {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
-        return bits(s, "and", found, bits(s, "xor", is_shared(s, x), s.literal("true", "i1")))
-
-    def is_global(s, x):  # what is nothing else
-        others = bits(s, "or", bits(s, "or", is_shared(s, x), is_private(s, x)), is_const(s, x))
-        return bits(s, "xor", others, s.literal("true", "i1"))
-
-    def is_param(s, x):  # what has an address has it in local memory
-        return s.literal("false", "i1")
-
-    tests = {"shared": is_shared, "local": is_private, "const": is_const, "global": is_global}
-    value = t.operand(source)
-    kind = UNIFORM if lanes.uniform(value.kind) else VARYING
-    make = (tests | {"param": is_param})[space.partition("_")[0]]
-    t.write(target, t.compute(make, [(value, 64)], 1, kind))
 
 
 @translates("prefetch", "prefetchu", "discard", "applypriority")

@@ -8,9 +8,11 @@ found out. An `mbarrier` is 64 bits of shared memory whose meaning PTX leaves op
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import Address
-from gpuless.emulator.translate import access
+from gpuless.emulator.translate.access import load, store
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.layout import SHARED_SPAN
-from gpuless.emulator.translate.typed import call_int
+from gpuless.emulator.translate.masked import gather
+from gpuless.emulator.translate.typed import Integers, call_int
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
 _INT, _LONG = ALL.int(32), ALL.int(64)
@@ -42,30 +44,29 @@ def _copy(t, instruction):
     size = int(size, 0)
     hint = any("cache_hint" in part for part in instruction.opcode)
     rest = rest[:-1] if hint else rest
-    target = access.place(t, target, "shared", size)
-    source = access.place(t, source, "global", size)
+    target = place(t, target, "shared", size)
+    source = place(t, source, "global", size)
     if not rest or rest[0] == str(size):
-        access.store(t, target, 32, access.load(t, source, 32, size // 4))
+        store(t, target, 32, load(t, source, 32, size // 4))
         return
     if t.function.registers.get(rest[0], 32) == 1:  # a predicate: whether to copy zeros
         skipped = t.vector(t.operand(rest[0], "pred"), 1)
         wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(t, size)}")
     else:
         wanted = t.vector(t.operand(rest[0], "u32"), 32)
-    words = [_word(t, access.pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
-    access.store(t, target, 32, words)
+    words = [_word(t, pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
+    store(t, target, 32, words)
 
 
 def _word(t, pointers, wanted, i):
     """Return 32 bits of what is copied, of which those beyond the bytes that are wanted are zeros."""
-    rest = call_int(t, ALL, "usub.sat", 32, wanted, f"splat (i32 {4 * i})")
-    rest = call_int(t, ALL, "umin", 32, rest, "splat (i32 4)")
-    some = t.new(f"icmp ne {_INT} {rest}, zeroinitializer")
-    there = t.new(f"and {ALL.int(1)} {some}, {t.mask_vector()}")
-    word = access.gather(t, pointers, 32, there, "zeroinitializer")
-    bits = t.new(f"zext {_INT} {t.new(f'shl {_INT} {rest}, splat (i32 3)')} to {_LONG}")
-    kept = t.new(f"sub {_LONG} {t.new(f'shl {_LONG} splat (i64 1), {bits}')}, splat (i64 1)")
-    return Value(VARYING, None, t.new(f"and {_INT} {word}, {t.new(f'trunc {_LONG} {kept} to {_INT}')}"))
+    int_, long = Integers(t, ALL, 32), Integers(t, ALL, 64)
+    rest = int_.call("umin", int_.call("usub.sat", wanted, 4 * i), 4)
+    there = Integers(t, ALL, 1)("and", int_("icmp ne", rest, "zeroinitializer"), t.mask_vector())
+    word = gather(t, pointers, 32, there, "zeroinitializer")
+    bits = long.resized(int_("shl", rest, 3), 32)
+    kept = long("sub", long("shl", 1, bits), 1)
+    return Value(VARYING, None, int_("and", word, int_.resized(kept, 64)))
 
 
 def _copy_bulk(t, instruction):
@@ -75,7 +76,7 @@ def _copy_bulk(t, instruction):
         return  # a wait for copies, or a hint
     spaces = [part for part in opcode if part.startswith("shared") or part == "global"]
     target, source = (
-        access.pointers_of(t, access.place(t, operand, "shared" if space.startswith("shared") else "global"))
+        pointers_of(t, place(t, operand, "shared" if space.startswith("shared") else "global"))
         for operand, space in zip(operands[:2], spaces, strict=True)
     )
     sizes = t.vector(t.operand(operands[2], "u32"), 32)
@@ -106,13 +107,12 @@ def _within_shared(t, pointer, size):
 def _for_each_lane(t, write):
     """Write a loop over the lanes that are on."""
     t.slots["%lanes.left"] = "i32"
-    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
     again, after = t.fresh("lane"), t.fresh("lanes")
     t.line(f"store i32 {t.mask}, ptr %lanes.left")
     t.line(f"br label %{again}")
     t.label(again)
     left = t.new("load i32, ptr %lanes.left")
-    write(t.new(f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)"))
+    write(call_int(t, ONE, "cttz", 32, left, "true"))
     less = t.new(f"and i32 {left}, {t.new(f'sub i32 {left}, 1')}")
     t.line(f"store i32 {less}, ptr %lanes.left")
     t.line(f"br i1 {t.new(f'icmp eq i32 {less}, 0')}, label %{after}, label %{again}")
@@ -170,7 +170,7 @@ def _mbarrier(t, instruction):
     if what == "init":
         count = t.new(f"zext {_INT} {t.vector(t.operand(operands[1], 'u32'), 32)} to {_LONG}")
         begin = t.new(f"or {_LONG} {count}, {t.new(f'shl {_LONG} {count}, splat (i64 20)')}")
-        access.store(t, _at(t, instruction, operands[0]), 64, [Value(VARYING, None, begin)])
+        store(t, _at(t, instruction, operands[0]), 64, [Value(VARYING, None, begin)])
     elif what == "pending_count":
         state = t.vector(t.operand(operands[1], "b64"), 64)
         count = t.new(f"and {_LONG} {state}, splat (i64 1048575)")
@@ -184,7 +184,7 @@ def _mbarrier(t, instruction):
 
 
 def _at(t, instruction, address):
-    return access.place(t, address, access.space_of(instruction), 8)
+    return place(t, address, space_of(instruction), 8)
 
 
 def _arrive(t, instruction):
@@ -208,15 +208,14 @@ def _update(t, instruction, address, count, bytes_, drop):
     """Change the barrier of each lane, one after the other; return what it was before."""
     t.module.uses_barriers = True
     t.module.define("mbarrier", _UPDATE)
-    pointers = access.pointers_of(t, _at(t, instruction, address))
+    pointers = pointers_of(t, _at(t, instruction, address))
     t.slots["%mbarrier.states"] = _LONG
 
     def change(lane):
         at = t.new(f"extractelement <{WARP} x ptr> {pointers}, i32 {lane}")
         numbers = [t.new(f"extractelement {_INT} {vector}, i32 {lane}") for vector in (count, bytes_)]
-        state = t.new(
-            f"call i64 @mbarrier(ptr %ctx, ptr {at}, i32 {numbers[0]}, i32 {numbers[1]}, i1 {drop})"
-        )
+        given = f"ptr %ctx, ptr {at}, i32 {numbers[0]}, i32 {numbers[1]}, i1 {drop}"
+        state = t.new(f"call i64 @mbarrier({given})")
         t.line(f"store i64 {state}, ptr {t.new(f'getelementptr i64, ptr %mbarrier.states, i32 {lane}')}")
 
     _for_each_lane(t, change)
@@ -240,16 +239,14 @@ def _wait(t, instruction):
     s = ONE if alike else ALL
     phase = value.scalar if alike else t.vector(value, width)
     if parity:
-        phase = t.new(f"trunc {s.int(32)} {phase} to {s.int(1)}")
+        phase = Integers(t, s, 1).resized(phase, 32)
     else:
-        phase = t.new(f"icmp slt {s.int(64)} {phase}, {s.literal(0, 'i64')}")
+        phase = Integers(t, s, 64)("icmp slt", phase, 0)
 
     def look():
-        state = access.load(t, where, 64, 1, "volatile ")[0]
-        now = t.new(
-            f"icmp slt {s.int(64)} {state.scalar if alike else t.vector(state, 64)}, {s.literal(0, 'i64')}"
-        )
-        done = t.new(f"xor {s.int(1)} {now}, {phase}")
+        state = load(t, where, 64, 1, "volatile ")[0]
+        now = Integers(t, s, 64)("icmp slt", state.scalar if alike else t.vector(state, 64), 0)
+        done = Integers(t, s, 1)("xor", now, phase)
         if alike:
             return done, done
         waiting = t.new(f"and i32 {t.mask}, {t.new(f'xor i32 {t.mask_of(done)}, -1')}")

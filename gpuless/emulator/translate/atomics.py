@@ -2,7 +2,9 @@
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate.access import narrowed, place, pointers_of, space_of
+from gpuless.emulator.ptx.instructions import listed
+from gpuless.emulator.translate.access import narrowed
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.typed import Typed
 from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
@@ -20,16 +22,12 @@ def _atom(t, instruction):
     if any("cache_hint" in part for part in opcode):
         operands = operands[:-1]
     where = place(t, operands[0], space_of(instruction), BITS[type_] // 8)
-    targets = _several(instruction.operands[0]) if opcode[0] == "atom" else ()
+    targets = listed(instruction.operands[0]) if opcode[0] == "atom" else ()
     # Of several numbers next to each other each is changed by itself.
-    for i, given in enumerate(zip(*map(_several, operands[1:]), strict=True)):
+    for i, given in enumerate(zip(*map(listed, operands[1:]), strict=True)):
         old = _change(t, operation, type_, pointers_of(t, where, i * BITS[type_] // 8), given)
         if targets:
             t.write(targets[i], Value(VARYING, None, old))
-
-
-def _several(operand):
-    return operand if isinstance(operand, tuple) else (operand,)
 
 
 def _change(t, operation, type_, pointers, given):

@@ -3,20 +3,13 @@
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate.typed import Typed, flush, is_float, operands_of
+from gpuless.emulator.ptx.instructions import listed
+from gpuless.emulator.translate.typed import Integers, Typed, is_float, operands_of
 from gpuless.emulator.translate.values import ALL, Shape, Value, translates
 
 _INTEGER = {"eq": "eq", "ne": "ne", "lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
-_ORDERED = {
-    "eq": "oeq",
-    "ne": "one",
-    "lt": "olt",
-    "le": "ole",
-    "gt": "ogt",
-    "ge": "oge",
-    "num": "ord",
-    "nan": "uno",
-}
+_ORDERED = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_ORDERED |= {"num": "ord", "nan": "uno"}
 _ORDERED |= {"equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge"}
 
 
@@ -24,23 +17,20 @@ def _comparison(t, s, instruction, a, b):
     how, type_ = instruction.opcode[1], instruction.opcode[-1]
     if is_float(type_):
         f = Typed(t, s, type_)
-        a, b = (f.to_float(flush(t, f, instruction, x)) for x in (a, b))
+        a, b = (f.to_float(f.flush(x)) for x in (a, b))
         return t.new(f"fcmp {_ORDERED[how]} {f.float} {a}, {b}")
     word = _INTEGER.get(how) or ("s" if type_[0] == "s" else "u") + how
-    return t.new(f"icmp {word} {s.int(BITS[type_])} {a}, {b}")
+    return Integers(t, s, BITS[type_])(f"icmp {word}", a, b)
 
 
-@translates("setp", "set")
+@translates("setp")
 def _setp(t, instruction):
-    opcode, type_ = instruction.opcode, instruction.opcode[-1]
-    if opcode[0] == "set":
-        _set(t, instruction)
-        return
+    type_ = instruction.opcode[-1]
     if type_.endswith("x2"):
         _setp_packed(t, instruction)
         return
     first = instruction.operands[0]
-    names = first if isinstance(first, tuple) else (first,)
+    names = listed(first)
     combine = _combination(instruction)
     values = operands_of(t, instruction, type_, type_)
     kinds = list(t.analysis.results(instruction))
@@ -50,17 +40,14 @@ def _setp(t, instruction):
         if combine:
             other = t.operand(instruction.operands[3], "pred")
             kind = lanes.UNIFORM if lanes.uniform(value.kind) and lanes.uniform(other.kind) else VARYING
-            value = t.compute(
-                lambda s, a, b: t.new(f"{combine} {s.int(1)} {a}, {b}"), [(value, 1), (other, 1)], 1, kind
-            )
+            operands = (value, 1), (other, 1)
+            value = t.compute(lambda s, a, b: Integers(t, s, 1)(combine, a, b), operands, 1, kind)
         t.write(name, value)
 
 
 def _inverse(t, value):
     kind = lanes.UNIFORM if lanes.uniform(value.kind) else VARYING
-    return t.compute(
-        lambda s, a: t.new(f"xor {s.int(1)} {a}, {s.literal('true', 'i1')}"), [(value, 1)], 1, kind
-    )
+    return t.compute(lambda s, a: Integers(t, s, 1)("xor", a, True), [(value, 1)], 1, kind)
 
 
 def _setp_packed(t, instruction):
@@ -72,9 +59,8 @@ def _setp_packed(t, instruction):
         one = t.shuffle(both, None, "i1", 2 * WARP, range(i, 2 * WARP, 2))
         combine = _combination(instruction)
         if combine:
-            one = t.new(
-                f"{combine} {ALL.int(1)} {one}, {t.vector(t.operand(instruction.operands[3], 'pred'), 1)}"
-            )
+            other = t.vector(t.operand(instruction.operands[3], "pred"), 1)
+            one = Integers(t, ALL, 1)(combine, one, other)
         t.write(name, Value(VARYING, None, one))
 
 
@@ -83,6 +69,7 @@ def _combination(instruction):
     return next((part for part in instruction.opcode[2:-1] if part in ("and", "or", "xor")), None)
 
 
+@translates("set")
 def _set(t, instruction):
     want, type_ = instruction.opcode[-2], instruction.opcode[-1]
     combine, packed = _combination(instruction), type_.endswith("x2")
@@ -130,12 +117,8 @@ def _selp(t, instruction):
         wrapped = t.any_of(a.wrapped, b.wrapped)
         t.write(instruction.operands[0], Value(VARYING, scalar, vector, assumed, check, wrapped))
         return
-    t.set(
-        lambda s, x, y, flag: t.new(f"select {s.int(1)} {flag}, {s.int(bits)} {x}, {s.int(bits)} {y}"),
-        (a, bits),
-        (b, bits),
-        (condition, 1),
-    )
+    operands = (a, bits), (b, bits), (condition, 1)
+    t.set(lambda s, x, y, flag: Integers(t, s, bits).select(flag, x, y), *operands)
 
 
 @translates("slct")
@@ -146,9 +129,9 @@ def _slct(t, instruction):
     def make(s, a, b, c):
         if by == "f32":
             f = Typed(t, s, by)
-            flag = t.new(f"fcmp oge {f.float} {f.to_float(c)}, {f.number(0.0)}")
+            flag = f("fcmp oge", f.to_float(c), 0.0)
         else:
-            flag = t.new(f"icmp sge {s.int(32)} {c}, {s.literal(0, 'i32')}")
-        return t.new(f"select {s.int(1)} {flag}, {s.int(bits)} {a}, {s.int(bits)} {b}")
+            flag = Integers(t, s, 32)("icmp sge", c, 0)
+        return Integers(t, s, bits).select(flag, a, b)
 
     t.set(make, *operands_of(t, instruction, type_, type_, by))

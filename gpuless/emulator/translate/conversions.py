@@ -4,21 +4,11 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.analysis.rules import is_widened
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate.bitfields import pack_saturated
 from gpuless.emulator.translate.doubts import wrapped
-from gpuless.emulator.translate.floats import toward
+from gpuless.emulator.translate.floats import direction, toward
+from gpuless.emulator.translate.packed import limits, pack_saturated
 from gpuless.emulator.translate.small_floats import convert_eights
-from gpuless.emulator.translate.typed import (
-    Typed,
-    call_int,
-    change,
-    flush,
-    is_float,
-    relu,
-    resize,
-    saturate,
-    widen,
-)
+from gpuless.emulator.translate.typed import Integers, Typed, is_float, resize, widen
 from gpuless.emulator.translate.values import translates
 
 
@@ -39,11 +29,9 @@ def _pack(t, target, names, instruction):
     part = bits // len(names)
 
     def make(s, *parts):
-        total = s.literal(0, f"i{bits}")
-        for i, name in enumerate(parts):
-            wide = resize(t, s, name, part, bits)
-            shifted = t.new(f"shl {s.int(bits)} {wide}, {s.literal(part * i, f'i{bits}')}")
-            total = t.new(f"or {s.int(bits)} {total}, {shifted}")
+        whole, total = Integers(t, s, bits), 0
+        for place, name in enumerate(parts):
+            total = whole("or", total, whole("shl", whole.resized(name, part), part * place))
         return total
 
     t.set(make, *[(t.operand(name, f"b{part}"), part) for name in names])
@@ -57,8 +45,7 @@ def _unpack(t, targets, name, instruction):
     for i, target in enumerate(targets):
 
         def make(s, x, i=i):
-            shifted = t.new(f"lshr {s.int(bits)} {x}, {s.literal(part * i, f'i{bits}')}")
-            return resize(t, s, shifted, bits, part)
+            return resize(t, s, Integers(t, s, bits)("lshr", x, part * i), bits, part)
 
         if target != "_":
             t.write(target, t.compute(make, [(value, bits)], part, kind))
@@ -100,19 +87,18 @@ def _between_integers(t, s, instruction, want, have, a):
     a = resize(t, s, a, width, BITS[have])
     if "sat" in instruction.opcode:
         a = _saturate_integer(t, s, want, have, a)
-    change = widen if BITS[want] > BITS[have] else resize
-    a = change(t, s, a, BITS[have], BITS[want], have[0] == "s")
+    to_width = widen if BITS[want] > BITS[have] else resize
+    a = to_width(t, s, a, BITS[have], BITS[want], have[0] == "s")
     return resize(t, s, a, BITS[want], target, want[0] == "s")
 
 
 def _saturate_integer(t, s, want, have, a):
-    bits = BITS[want]
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if want[0] == "s" else (0, (1 << bits) - 1)
-    type_, most = f"i{BITS[have]}", (1 << (BITS[have] - (have[0] == "s"))) - 1
-    if have[0] == "s":
-        a = call_int(t, s, "smax", BITS[have], a, s.literal(max(low, -most - 1), type_))
-        return call_int(t, s, "smin", BITS[have], a, s.literal(min(high, most), type_))
-    return call_int(t, s, "umin", BITS[have], a, s.literal(min(high, most), type_))
+    i, signed = Integers(t, s, BITS[have]), have[0] == "s"
+    low, high = limits(BITS[want], want[0] == "s")
+    least, most = limits(i.bits, signed)
+    if signed:
+        return i.call("smin", i.call("smax", a, max(low, least)), min(high, most))
+    return i.call("umin", a, min(high, most))
 
 
 _TO_WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -124,7 +110,7 @@ def _from_float(t, s, instruction, want, have, a):
     a = resize(t, s, a, width, BITS[have])
     f = Typed(t, s, have)
     if have == "f32":  # of the two, `.ftz` is about this one
-        a = flush(t, f, instruction, a)
+        a = f.flush(a)
     x = f.to_float(a)
     whole = next((part for part in opcode if part in _TO_WHOLE), None)
     if whole:
@@ -135,9 +121,8 @@ def _from_float(t, s, instruction, want, have, a):
     found = _nearest_integer(t, s, f, x, bits, want[0] == "s")
     if bits == 64 or f.bits == 64:
         # Conversions of, and to, 64 bits make the largest negative number of a NaN, others make zero.
-        unordered = t.new(f"fcmp uno {f.float} {x}, {x}")
-        nan = s.literal(-(1 << (bits - 1)), f"i{bits}")
-        found = t.new(f"select {s.int(1)} {unordered}, {s.int(bits)} {nan}, {s.int(bits)} {found}")
+        unordered = f("fcmp uno", x, x)
+        found = Integers(t, s, bits).select(unordered, -(1 << (bits - 1)), found)
     return resize(t, s, found, bits, target, want[0] == "s")
 
 
@@ -149,19 +134,13 @@ def _nearest_integer(t, s, f, x, bits, signed):
         t.module.declare(f"{s.int(bits)} {name}({f.float})")
         return t.new(f"call {s.int(bits)} {name}({f.float} {x})")
     # Of vectors LLVM would do this lane by lane.
-    least, end = (-(1 << (bits - 1)), 1 << (bits - 1)) if signed else (0, 1 << bits)
-    above = t.new(f"fcmp oge {f.float} {x}, {f.number(float(end))}")
-    below = t.new(f"fcmp olt {f.float} {x}, {f.number(float(least))}")
-    some = t.new(f"fcmp ord {f.float} {x}, {x}")
-    outside = t.new(f"or {s.int(1)} {above}, {below}")
-    within = t.new(f"xor {s.int(1)} {outside}, {s.literal('true', 'i1')}")
-    inside = t.new(f"and {s.int(1)} {some}, {within}")
-    plain = t.new(f"select {s.int(1)} {inside}, {f.float} {x}, {f.float} {f.number(0.0)}")
-    found = t.new(f"{word} {f.float} {plain} to {s.int(bits)}")
-    for beyond, limit in ((above, end - 1), (below, least)):
-        most = s.literal(limit, f"i{bits}")
-        found = t.new(f"select {s.int(1)} {beyond}, {s.int(bits)} {most}, {s.int(bits)} {found}")
-    return found
+    least, most = limits(bits, signed)
+    i, flag = Integers(t, s, bits), Integers(t, s, 1)
+    above, below = f("fcmp oge", x, float(most + 1)), f("fcmp olt", x, float(least))
+    some = f("fcmp ord", x, x)
+    inside = flag("and", some, flag("xor", flag("or", above, below), True))
+    found = f.cast(word, f.select(inside, x, 0.0), i.type)
+    return i.select(below, least, i.select(above, most, found))
 
 
 def _between_floats(t, s, instruction, f, want, x):
@@ -169,55 +148,50 @@ def _between_floats(t, s, instruction, f, want, x):
     if want == "tf32":
         return _to_tf32(t, s, opcode, f, x)
     g = Typed(t, s, want)
-    rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
-    y = change(t, f, g, x)
+    rounding = direction(instruction)
+    y = f.change(g, x)
     if rounding and g.bits <= f.bits and g.type_ != f.type_:
-        error = t.new(f"fsub {f.float} {x}, {change(t, g, f, y)}")
+        error = f("fsub", x, g.change(f, y))
         y = _toward_narrow(t, g, f, rounding, y, error)
     if "sat" in opcode:
-        y = saturate(t, g, y)
+        y = g.saturate(y)
     if "relu" in opcode:
-        y = relu(t, g, y)
+        y = g.relu(y)
     bits = g.to_int(y)
     if "satfinite" in opcode:
         bits = _made_finite(t, s, bits, g.bits, 0x7F80 if g.bfloat else 0x7C00)
     if want == "f32":
-        bits = flush(t, g, instruction, bits)
+        bits = g.flush(bits)
     return bits
 
 
 def _to_tf32(t, s, opcode, f, x):
     """Return the bits of float32 numbers rounded to ten bits behind the point."""
-    unordered = t.new(f"fcmp uno {f.float} {x}, {x}")
-    bits = f.to_int(relu(t, f, x) if "relu" in opcode else x)
+    unordered = f("fcmp uno", x, x)
+    bits = f.to_int(f.relu(x) if "relu" in opcode else x)
     half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # away from zero in the middle, or cut off
     if "rn" in opcode:
-        last = t.new(f"lshr {f.int} {bits}, {s.literal(13, 'i32')}")
-        odd = t.new(f"and {f.int} {last}, {s.literal(1, 'i32')}")
-        half = t.new(f"add {f.int} {odd}, {s.literal(0xFFF, 'i32')}")
-    near = t.new(f"add {f.int} {bits}, {half}")
-    found = t.new(f"and {f.int} {near}, {s.literal(-0x2000, 'i32')}")
+        last = f.bitwise("lshr", bits, 13)
+        odd = f.bitwise("and", last, 1)
+        half = f.bitwise("add", odd, 0xFFF)
+    near = f.bitwise("add", bits, half)
+    found = f.bitwise("and", near, -0x2000)
     if "satfinite" in opcode:
         found = _made_finite(t, s, found, 32, 0x7F800000, 0x2000)
-    return t.new(f"select {s.int(1)} {unordered}, {f.int} {s.literal(0x7FFFFFFF, 'i32')}, {f.int} {found}")
+    return f.bitwise.select(unordered, 0x7FFFFFFF, found)
 
 
 def _made_finite(t, s, found, bits, infinite, step=1):
     """Return the bits of numbers of which those that are infinite are the largest."""
-    int_, one = s.int(bits), f"i{bits}"
-    size = t.new(f"and {int_} {found}, {s.literal((1 << (bits - 1)) - 1, one)}")
-    flag = t.new(f"icmp eq {int_} {size}, {s.literal(infinite, one)}")
-    below = t.new(f"sub {int_} {found}, {s.literal(step, one)}")
-    return t.new(f"select {s.int(1)} {flag}, {int_} {below}, {int_} {found}")
+    i = Integers(t, s, bits)
+    flag = i("icmp eq", i("and", found, (1 << (bits - 1)) - 1), infinite)
+    return i.select(flag, i("sub", found, step), found)
 
 
 def _toward_narrow(t, g, f, rounding, near, error):
-    sign = t.new(f"fcmp olt {f.float} {error}, {f.number(0.0)}")
-    positive = t.new(f"fcmp ogt {f.float} {error}, {f.number(0.0)}")
-    flag = g.shape.int(1)
-    one, minus = g.number(1.0), g.number(-1.0)
-    narrow = t.new(f"select {flag} {positive}, {g.float} {one}, {g.float} {g.number(0.0)}")
-    narrow = t.new(f"select {flag} {sign}, {g.float} {minus}, {g.float} {narrow}")
+    sign = f("fcmp olt", error, 0.0)
+    positive = f("fcmp ogt", error, 0.0)
+    narrow = g.select(sign, -1.0, g.select(positive, 1.0, 0.0))
     return toward(t, g, rounding, near, narrow)
 
 
@@ -231,11 +205,11 @@ def _to_float(t, s, instruction, want, have, a):
     if want == "bf16":
         return _to_bfloat(t, s, g, a, BITS[have], signed, word)
     y = t.new(f"{word} {g.float}")
-    rounding = next((part for part in opcode if part in ("rz", "rm", "rp")), None)
+    rounding = direction(instruction)
     if rounding and BITS[have] > {16: 11, 32: 24, 64: 53}[g.bits]:
         y = _rounded_integer(t, s, g, rounding, a, BITS[have], signed, y)
     if "sat" in opcode:
-        y = saturate(t, g, y)
+        y = g.saturate(y)
     return g.to_int(y)
 
 
@@ -244,9 +218,9 @@ def _to_bfloat(t, s, g, a, bits, signed, word):
     h = Typed(t, s, "f32")
     near = t.new(f"{word} {h.float}")
     down, up = (_rounded_integer(t, s, h, way, a, bits, signed, near) for way in ("rm", "rp"))
-    last = t.new(f"and {h.int} {h.to_int(down)}, {s.literal(1, 'i32')}")
-    is_odd = t.new(f"icmp ne {h.int} {last}, {s.literal(0, 'i32')}")
-    return g.to_int(t.new(f"select {s.int(1)} {is_odd}, {h.float} {down}, {h.float} {up}"))
+    last = h.bitwise("and", h.to_int(down), 1)
+    is_odd = h.bitwise("icmp ne", last, 0)
+    return g.to_int(h.select(is_odd, down, up))
 
 
 def _rounded_integer(t, s, g, rounding, a, bits, signed, near):
@@ -261,13 +235,12 @@ def _rounded_integer(t, s, g, rounding, a, bits, signed, near):
     high = t.new(f"{word}itofp {wide} {high} to {double}")
     high = t.new(f"fmul {double} {high}, {s.literal('0x41F0000000000000', 'double')}")
     low = t.new(f"uitofp {wide} {low} to {double}")
-    back = near if g.bits == 64 else t.new(f"fpext {g.float} {near} to {double}")
+    back = near if g.bits == 64 else g.cast("fpext", near, double)
     rest = t.new(f"fadd {double} {t.new(f'fsub {double} {high}, {back}')}, {low}")
-    zero, flag = s.literal("0.0", "double"), s.int(1)
+    zero = s.literal("0.0", "double")
     above = t.new(f"fcmp ogt {double} {rest}, {zero}")
     below = t.new(f"fcmp olt {double} {rest}, {zero}")
-    error = t.new(f"select {flag} {above}, {g.float} {g.number(1.0)}, {g.float} {g.number(0.0)}")
-    error = t.new(f"select {flag} {below}, {g.float} {g.number(-1.0)}, {g.float} {error}")
+    error = g.select(below, -1.0, g.select(above, 1.0, 0.0))
     return toward(t, g, rounding, near, error)
 
 
@@ -277,12 +250,9 @@ def _cvt_packed(t, instruction):
     names = instruction.operands[1:3]
 
     def make(s, high, low):
-        halves = []
-        for name in (high, low):
-            f = Typed(t, s, have)
-            x = f.to_float(name)
-            halves.append(_between_floats(t, s, instruction, f, want[:-2], x))
-        upper = t.new(f"shl {s.int(32)} {resize(t, s, halves[0], 16, 32)}, {s.literal(16, 'i32')}")
-        return t.new(f"or {s.int(32)} {upper}, {resize(t, s, halves[1], 16, 32)}")
+        f = Typed(t, s, have)
+        halves = [_between_floats(t, s, instruction, f, want[:-2], f.to_float(name)) for name in (high, low)]
+        i = Integers(t, s, 32)
+        return i("or", i("shl", i.resized(halves[0], 16), 16), i.resized(halves[1], 16))
 
     t.set(make, *[(t.operand(name, have), BITS[have]) for name in names])

@@ -15,12 +15,13 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import Address
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.translate import counters
-from gpuless.emulator.translate.access import near_of, space_of
+from gpuless.emulator.translate.addresses import near_of, space_of
 from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.values import ALL
+from gpuless.emulator.translate.typed import Integers, call_int
+from gpuless.emulator.translate.values import ALL, ONE
 
 _MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
 _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
@@ -29,19 +30,10 @@ _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "re
 class Site(NamedTuple):
     """An access to memory in a block of code: what is counted of it, and where.
 
-    Attributes
-    ----------
-    space : {"global", "shared", "local", "generic"}
-    operation : {"load", "store", "atomic"}
-    size : int
-        Bytes of a lane.
-    number : int
-        Of global memory that of the sectors, of shared memory that of the wavefronts and of what they would
-        be without conflicts, or -1; of generic addresses the first of several.
-    always : (int, int)
-        Wavefronts, with and without conflicts, that are known beforehand.
-    parameters : list of int
-        Those of the kernel that the address is computed from.
+    `size`: bytes of a lane; `number`: of global memory that of the sectors, of shared memory that of the
+    wavefronts and of what they would be without conflicts, or -1; of generic addresses the first of several;
+    `always`: wavefronts, with and without conflicts, that are known beforehand; `parameters`: those of the
+    kernel that the address is computed from.
     """
 
     space: str
@@ -55,18 +47,10 @@ class Site(NamedTuple):
 class Part(NamedTuple):
     """A block of code.
 
-    Attributes
-    ----------
-    warps, lanes : int
-        The numbers that say how often warps have run it, and with how many lanes, -1 if always with all.
-    classes, uncounted : dict of str to int
-        Instructions by class, and by name those whose accesses to memory are not counted.
-    flops : list of (str, int, int)
-        Type, operations of a lane, operations of a warp.
-    barriers, shuffles : int
-    branch : int
-        The number that says how often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
-    sites : list of Site
+    `warps`, `lanes`: the numbers that say how often warps have run it, and with how many lanes, -1 if always
+    with all; `classes`, `uncounted`: instructions by class, and by name those whose accesses to memory are
+    not counted; `flops`: type, operations of a lane, operations of a warp; `branch`: the number that says how
+    often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
     """
 
     warps: int
@@ -107,9 +91,7 @@ class _Counting(Translator):
         lanes_ = -1
         if self.masked:
             lanes_ = self.module.numbers(1)
-            self.module.declare("i32 @llvm.ctpop.i32(i32)")
-            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {self.mask})")
-            self.add(counts, lanes_, self.new(f"zext i32 {on} to i64"))
+            self.add(counts, lanes_, self._how_many(self.mask))
         branch = -2
         if last is not None and last.opcode[0] in ("bra", "brx") and len(set(block.end.targets)) > 1:
             branch = self._count_parting(counts, block)
@@ -158,6 +140,10 @@ class _Counting(Translator):
         at = self.new(f"getelementptr i64, ptr {counts}, i64 {number}")
         more = self.new(f"add i64 {self.new(f'load i64, ptr {at}')}, {amount}")
         self.line(f"store i64 {more}, ptr {at}")
+
+    def _how_many(self, mask):
+        """Return how many lanes a mask has."""
+        return self.new(f"zext i32 {call_int(self, ONE, 'ctpop', 32, mask)} to i64")
 
     # --- Accesses ------------------------------------------------------------------------------------------
 
@@ -222,17 +208,14 @@ class _Counting(Translator):
 
         def each():
             name = self._define("count.sectors", maps, counters.sectors)
-            vector = self._addresses(address)
-            self.line(
-                f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {self.mask}, i64 {number})"
-            )
+            given = f"{ALL.int(64)} {self._addresses(address)}, i32 {self.mask}, i64 {number}"
+            self.line(f"call void @{name}(ptr {counts}, {given})")
 
         def whole():
             low, span = piece
             name = self._define("count.piece", maps, counters.sectors_of_piece, span // SECTOR + 1)
-            self.line(
-                f"call void @{name}(ptr {counts}, i64 {self._first(address, low)}, i64 {span}, i64 {number})"
-            )
+            given = f"i64 {self._first(address, low)}, i64 {span}, i64 {number}"
+            self.line(f"call void @{name}(ptr {counts}, {given})")
 
         if piece is None:
             each()
@@ -284,24 +267,20 @@ class _Counting(Translator):
         unit, apart, counts = max(WORD, size), operation == "atomic", self.counts()
         vector = self._addresses(address)
         shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
-        distance = self.new(f"sub {ALL.int(64)} {vector}, {shared}")
-        in_shared = self.new(f"icmp ult {ALL.int(64)} {distance}, splat (i64 {SHARED_SPAN})")
-        low = self.new(f"and {ALL.int(64)} {vector}, splat (i64 {ARENA_SPAN - 1})")
-        private = self.new(f"icmp ult {ALL.int(64)} {low}, splat (i64 {PRIVATE_SPAN})")
+        i = Integers(self, ALL, 64)
+        in_shared = i("icmp ult", i("sub", vector, shared), SHARED_SPAN)
+        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
         there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
         private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
         elsewhere = self.new(f"xor i32 {private}, {self.mask}")
         local = self.new(f"xor i32 {private}, {there}")
-        self.module.declare("i32 @llvm.ctpop.i32(i32)")
         for mask, at in ((elsewhere, 0), (there, 3), (local, 7)):
             some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
             self.add(counts, first + at, some)
-            on = self.new(f"call i32 @llvm.ctpop.i32(i32 {mask})")
-            self.add(counts, first + at + 1, self.new(f"zext i32 {on} to i64"))
+            self.add(counts, first + at + 1, self._how_many(mask))
         name = self._define("count.sectors", _MAPS[operation], counters.sectors)
-        self.line(
-            f"call void @{name}(ptr {counts}, {ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2})"
-        )
+        given = f"{ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2}"
+        self.line(f"call void @{name}(ptr {counts}, {given})")
         self._call_wavefronts(unit, apart, vector, there, first + 5)
 
     def _define(self, name, maps, make, *given):
@@ -336,22 +315,10 @@ def _piece(distances):
 def wavefronts(distances, unit, apart=False):
     """Return how often shared memory delivers for lanes so many bytes apart, and how often at least.
 
-    Parameters
-    ----------
-    distances : sequence of int
-        Of all lanes of a warp from one of them, multiples of the unit.
-    unit : {4, 8, 16}
-        What a lane wants in bytes, which half or a quarter of the warp is served at once of if it is more
-        than a word.
-    apart : bool
-        Whether lanes that want the same are served one after the other, as by atomic operations.
+    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: what a lane wants in
+    bytes, which half or a quarter of the warp is served at once of if it is more than a word; `apart`:
+    whether lanes that want the same are served one after the other, as by atomic operations.
 
-    Returns
-    -------
-    wavefronts, least : int
-
-    Examples
-    --------
     >>> wavefronts([8 * lane for lane in range(32)], 4), wavefronts([8 * lane for lane in range(32)], 8)
     ((2, 1), (2, 2))
     """

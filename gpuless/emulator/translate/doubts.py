@@ -10,7 +10,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx.instructions import destinations
 from gpuless.emulator.translate.layout import PRIVATE_SPAN
-from gpuless.emulator.translate.typed import resize, widen
+from gpuless.emulator.translate.typed import in_all, resize, widen
 from gpuless.emulator.translate.values import ALL, Shape
 
 #: From memory that a kernel can use it is so far to addresses where there is none.
@@ -54,34 +54,21 @@ def astray(t, value):
 def wrapped(t, value, have, bits, signed):
     """Return the lanes, as 32 bits, that widening takes for others than they are; None if there can be none.
 
-    Parameters
-    ----------
-    t : Translator
-    value : Value
-        A register of `have` bits, of which the lowest `bits` are a number, to be made wider.
-    have, bits : int
-    signed : bool
+    `value`: a register of `have` bits, of which the lowest `bits` are a number, to be made wider.
     """
     near = value.kind if value.kind is not VARYING else value.assumed
     _, assumed = next(iter(t.analysis.results(t.instruction)))
     (name,) = destinations(t.instruction)
-    if (
-        not assumed
-        or name not in t.analysis.wrapping
-        or near is VARYING
-        or near.constant
-        or near.uniform
-        or near.unit
-    ):
+    if not assumed or name not in t.analysis.wrapping or near is VARYING:
+        return None
+    if near.constant or near.uniform or near.unit:
         return None
     distances, s = lanes.nearest(near.offsets, bits), Shape(assumed.rows)
     int_ = s.int(bits)
     first = resize(t, s, t.firsts(value, have, s.lanes), have, bits)
     low, high = (t.new(f"add {int_} {first}, {s.literal(end(distances), f'i{bits}')}") for end in (min, max))
     fine = t.new(f"icmp {'sge' if signed else 'uge'} {int_} {high}, {low}")
-    if s.lanes > 1:
-        t.module.declare(f"i1 @llvm.vector.reduce.and.v{s.lanes}i1({s.int(1)})")
-        fine = t.new(f"call i1 @llvm.vector.reduce.and.v{s.lanes}i1({s.int(1)} {fine})")
+    fine = in_all(t, s, fine)
     inside = lanes.nearest(lanes.in_rows(near, s.lanes).offsets, bits)
     pieces = [lambda: [_found(t, s, first, bits, signed, inside, max(distances))], lambda: ["0"]]
     return either(t, fine, pieces, "i32", 1)[0]

@@ -7,7 +7,7 @@ import math
 
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.typed import Typed, change, flush, odd, operands_of, relu, saturate
+from gpuless.emulator.translate.typed import Integers, Typed, operands_of
 from gpuless.emulator.translate.values import Shape, translates
 
 
@@ -17,13 +17,13 @@ def set_float(t, instruction, compute, type_=None, count=2):
 
     def make(s, *names):
         f = Typed(t, s, type_)
-        numbers = [f.to_float(flush(t, f, instruction, name)) for name in names]
+        numbers = [f.to_float(f.flush(name)) for name in names]
         result = compute(f, *numbers)
         if "sat" in instruction.opcode:
-            result = saturate(t, f, result)
+            result = f.saturate(result)
         if "relu" in instruction.opcode:
-            result = relu(t, f, result)
-        return flush(t, f, instruction, f.to_int(result))
+            result = f.relu(result)
+        return f.flush(f.to_int(result))
 
     t.set(make, *operands_of(t, instruction, *[type_] * count))
 
@@ -33,7 +33,7 @@ _WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 def float_arithmetic(t, instruction, name):
     """Write a sum, a difference or a product, rounded as asked for."""
-    rounding = _direction(instruction)
+    rounding = direction(instruction)
 
     def compute(f, a, b):
         if rounding:
@@ -54,10 +54,10 @@ def rounded(t, f, name, rounding, a, b, c=None):
         return _rounded_by_processor(t, f, name, rounding, *operands)
     if name in ("add", "sub"):
         a, b, c = a, f.number(1.0), t.new(f"fneg {f.float} {b}") if name == "sub" else b
-        near = t.new(f"fadd {f.float} {a}, {c}")
+        near = f("fadd", a, c)
     elif name == "mul":
         c = f.number(0.0)
-        near = t.new(f"fmul {f.float} {a}, {b}")
+        near = f("fmul", a, b)
     else:
         near = f.call("fma", a, b, c)
     error = _unless_too_large(t, f, near, _error_of_fma(t, f, a, b, c, near), a, b, c)
@@ -104,32 +104,29 @@ def _error_of_fma(t, f, a, b, c, near):
     if f.bits == 32:
         # In double precision the product is exact, and none is too small.
         g = Typed(t, f.shape, "f64")
-        a, b, c, near = (t.new(f"fpext {f.float} {x} to {g.float}") for x in (a, b, c, near))
-        product, low = t.new(f"fmul {g.float} {a}, {b}"), g.number(0.0)
+        a, b, c, near = (f.cast("fpext", x, g.float) for x in (a, b, c, near))
+        product, low = g("fmul", a, b), g.number(0.0)
     else:
         g = f
         a, b, c, near = _in_range(t, g, a, b, c, near)
-        product = t.new(f"fmul {g.float} {a}, {b}")
+        product = g("fmul", a, b)
         low = g.call("fma", a, b, t.new(f"fneg {g.float} {product}"))
         # Of a product too small for any number its sign is left.
-        one, other = (g.call("copysign", g.number(1.0), x) for x in (a, b))
-        sign = t.new(f"fmul {g.float} {one}, {other}")
-        flag = f.shape.int(1)
-        some = [t.new(f"fcmp one {g.float} {x}, {g.number(0.0)}") for x in (a, b)]
-        lost = t.new(f"and {flag} {some[0]}, {some[1]}")
-        lost = t.new(f"and {flag} {lost}, {t.new(f'fcmp oeq {g.float} {product}, ' + g.number(0.0))}")
-        low = t.new(f"select {flag} {lost}, {g.float} {sign}, {g.float} {low}")
-    total = t.new(f"fadd {g.float} {product}, {c}")
+        one, other = (g.call("copysign", 1.0, x) for x in (a, b))
+        sign = g("fmul", one, other)
+        flag = Integers(t, f.shape, 1)
+        some = [g("fcmp one", x, 0.0) for x in (a, b)]
+        lost = flag("and", flag("and", *some), g("fcmp oeq", product, 0.0))
+        low = g.select(lost, sign, low)
+    total = g("fadd", product, c)
     rest = _error_of_sum(t, g, product, c, total)
-    off = t.new(f"fsub {g.float} {total}, {near}")
-    error = t.new(f"fadd {g.float} {t.new(f'fadd {g.float} {off}, {rest}')}, {low}")
+    off = g("fsub", total, near)
+    error = g("fadd", g("fadd", off, rest), low)
     if g is f:
         return error
     # Its sign is all that is wanted, and must not be lost on the way back.
-    flag, zero = f.shape.int(1), g.number(0.0)
-    above, below = (t.new(f"fcmp {word} {g.float} {error}, {zero}") for word in ("ogt", "olt"))
-    found = t.new(f"select {flag} {above}, {f.float} {f.number(1.0)}, {f.float} {f.number(0.0)}")
-    return t.new(f"select {flag} {below}, {f.float} {f.number(-1.0)}, {f.float} {found}")
+    above, below = g("fcmp ogt", error, 0.0), g("fcmp olt", error, 0.0)
+    return f.select(below, -1.0, f.select(above, 1.0, 0.0))
 
 
 def _in_range(t, f, a, b, c, near):
@@ -137,84 +134,68 @@ def _in_range(t, f, a, b, c, near):
 
     That is so where all of them are small, and where the product alone is too large.
     """
-    flag, one = f.shape.int(1), f.number(1.0)
-    sizes = [f.call("fabs", x) for x in (near, c, t.new(f"fmul {f.float} {a}, {b}"))]
+    flag, one = Integers(t, f.shape, 1), 1.0
+    sizes = [f.call("fabs", x) for x in (near, c, f("fmul", a, b))]
     ends = [("olt", 2.0**-900), ("olt", 2.0**-700), ("oeq", math.inf)]
-    little, beside, endless = (
-        t.new(f"fcmp {word} {f.float} {x}, {f.number(end)}")
-        for x, (word, end) in zip(sizes, ends, strict=True)
-    )
-    by = t.new(f"select {flag} {endless}, {f.float} {f.number(2.0**-600)}, {f.float} {one}")
-    small = t.new(f"and {flag} {little}, {beside}")
-    by = t.new(f"select {flag} {small}, {f.float} {f.number(2.0**600)}, {f.float} {by}")
+    little, beside, endless = (f(f"fcmp {word}", x, end) for x, (word, end) in zip(sizes, ends, strict=True))
+    by = f.select(endless, 2.0**-600, one)
+    by = f.select(flag("and", little, beside), 2.0**600, by)
     # Of the factors, the one that stays exact.
-    growing = t.new(f"fcmp olt {f.float} {f.call('fabs', a)}, {one}")
-    first = t.new(f"xor {flag} {growing}, {endless}")
-    scales = (
-        t.new(f"select {flag} {first}, {f.float} {by}, {f.float} {one}"),
-        t.new(f"select {flag} {first}, {f.float} {one}, {f.float} {by}"),
-        by,
-        by,
-    )
-    return [t.new(f"fmul {f.float} {x}, {scale}") for x, scale in zip((a, b, c, near), scales, strict=True)]
+    growing = f("fcmp olt", f.call("fabs", a), one)
+    first = flag("xor", growing, endless)
+    scales = f.select(first, by, one), f.select(first, one, by), by, by
+    return [f("fmul", x, scale) for x, scale in zip((a, b, c, near), scales, strict=True)]
 
 
 def _error_of_sum(t, f, a, b, total):
     # Knuth, "The art of computer programming", volume 2, 4.2.2, theorem B.
-    late = t.new(f"fsub {f.float} {total}, {a}")
-    early = t.new(f"fsub {f.float} {total}, {late}")
-    return t.new(
-        f"fadd {f.float} {t.new(f'fsub {f.float} {a}, {early}')}, {t.new(f'fsub {f.float} {b}, {late}')}"
-    )
+    late = f("fsub", total, a)
+    early = f("fsub", total, late)
+    return f("fadd", f("fsub", a, early), f("fsub", b, late))
 
 
 def _unless_too_large(t, f, near, error, *operands):
     """Return the error; of finite operands whose result is infinite, one that leads back to finite ones."""
-    flag, end = f.shape.int(1), f.number(math.inf)
-    beyond = t.new(f"fcmp oeq {f.float} {f.call('fabs', near)}, {end}")
+    beyond = f("fcmp oeq", f.call("fabs", near), math.inf)
     for operand in operands:
-        finite = t.new(f"fcmp one {f.float} {f.call('fabs', operand)}, {end}")
-        beyond = t.new(f"and {flag} {beyond}, {finite}")
-    return t.new(f"select {flag} {beyond}, {f.float} {t.new(f'fneg {f.float} {near}')}, {f.float} {error}")
+        finite = f("fcmp one", f.call("fabs", operand), math.inf)
+        beyond = Integers(t, f.shape, 1)("and", beyond, finite)
+    return f.select(beyond, t.new(f"fneg {f.float} {near}"), error)
 
 
 def _zero_below(t, f, found, near, error, a, b, c):
     """Return a sum rounded down: it is -0 where a product and a number come to 0, one of them negative."""
-    signs = t.new(f"xor {f.int} {f.to_int(a)}, {f.to_int(b)}")
-    signs = t.new(f"xor {f.int} {signs}, {f.to_int(c)}")
-    flag, zero = f.shape.int(1), f.number(0.0)
-    unlike = t.new(f"icmp slt {f.int} {signs}, {f.shape.literal(0, f'i{f.bits}')}")
+    signs = f.bitwise("xor", f.to_int(a), f.to_int(b))
+    signs = f.bitwise("xor", signs, f.to_int(c))
+    unlike = f.bitwise("icmp slt", signs, 0)
     for number in (near, error):
-        nothing = t.new(f"fcmp oeq {f.float} {number}, {zero}")
-        unlike = t.new(f"and {flag} {unlike}, {nothing}")
-    return t.new(f"select {flag} {unlike}, {f.float} {f.number(-0.0)}, {f.float} {found}")
+        unlike = Integers(t, f.shape, 1)("and", unlike, f("fcmp oeq", number, 0.0))
+    return f.select(unlike, -0.0, found)
 
 
 def toward(t, f, rounding, near, error):
     """Return the neighbour of a rounded result, where the error says that it lies on the wrong side."""
-    s, one = f.shape, f"i{f.bits}"
-    zero, flag = f.number(0.0), s.int(1)
-    below = t.new(f"fcmp olt {f.float} {error}, {zero}")  # the true result is below
-    above = t.new(f"fcmp ogt {f.float} {error}, {zero}")
+    flag = Integers(t, f.shape, 1)
+    below = f("fcmp olt", error, 0.0)  # the true result is below
+    above = f("fcmp ogt", error, 0.0)
     bits = f.to_int(near)
-    negative = t.new(f"icmp slt {f.int} {bits}, {s.literal(0, one)}")  # a zero has a side as well
+    negative = f.bitwise("icmp slt", bits, 0)  # a zero has a side as well
     if rounding == "rm":
         wrong, away = below, negative
     elif rounding == "rp":
-        wrong, away = above, t.new(f"xor {flag} {negative}, {s.literal('true', 'i1')}")
+        wrong, away = above, flag("xor", negative, True)
     else:
-        wrong = t.new(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
-        away = s.literal("false", "i1")
-    step = t.new(f"select {flag} {away}, {f.int} {s.literal(1, one)}, {f.int} {s.literal(-1, one)}")
-    moved = t.new(f"add {f.int} {bits}, {step}")
-    chosen = t.new(f"select {flag} {wrong}, {f.int} {moved}, {f.int} {bits}")
+        wrong, away = flag.select(negative, above, below), flag.number(False)
+    step = f.bitwise.select(away, 1, -1)
+    moved = f.bitwise("add", bits, step)
+    chosen = f.bitwise.select(wrong, moved, bits)
     return f.to_float(chosen)
 
 
 @translates("fma")
 def fma(t, instruction):
     """Write a product and a sum, rounded once."""
-    rounding = _direction(instruction)
+    rounding = direction(instruction)
 
     def compute(f, a, b, c):
         if rounding:
@@ -231,10 +212,10 @@ def _fused_narrow(t, f, a, b, c):
     """Return a product and a sum of numbers of 16 bits, rounded once: by way of float32, made odd."""
     g = Typed(t, Shape(f.count), "f32")
     if f.element == "half":
-        a, b, c = (t.new(f"fpext {f.float} {x} to {g.float}") for x in (a, b, c))
+        a, b, c = (f.cast("fpext", x, g.float) for x in (a, b, c))
     near = g.call("fma", a, b, c)
-    found = odd(t, g, near, _error_of_fma(t, g, a, b, c, near))
-    return found if f.bfloat else t.new(f"fptrunc {g.float} {found} to {f.float}")
+    found = g.odd(near, _error_of_fma(t, g, a, b, c, near))
+    return found if f.bfloat else g.cast("fptrunc", found, f.float)
 
 
 def float_divide(t, instruction):
@@ -243,10 +224,10 @@ def float_divide(t, instruction):
 
 
 def _quotient(t, f, instruction, a, b):
-    rounding = _direction(instruction)
+    rounding = direction(instruction)
     if rounding and _has_rounding(f):
         return _rounded_by_processor(t, f, "div", rounding, a, b)
-    near = t.new(f"fdiv {f.float} {a}, {b}")
+    near = f("fdiv", a, b)
     if not rounding:
         return near
     # What is left over has the sign of the error where what is divided by is positive.
@@ -254,28 +235,28 @@ def _quotient(t, f, instruction, a, b):
     if f.bits == 64:
         over, minus, under = _enlarged(t, f, over, minus, under)
     rest = _error_of_fma(t, f, minus, under, over, f.number(0.0))
-    sign = f.call("copysign", f.number(1.0), b)
-    error = t.new(f"fmul {f.float} {rest}, {sign}")
-    divided = t.new(f"fcmp one {f.float} {b}, {f.number(0.0)}")  # by zero is infinite
+    sign = f.call("copysign", 1.0, b)
+    error = f("fmul", rest, sign)
+    divided = f("fcmp one", b, 0.0)  # by zero is infinite
     finite = _unless_too_large(t, f, near, error, a, b)
-    error = t.new(f"select {f.shape.int(1)} {divided}, {f.float} {finite}, {f.float} {error}")
+    error = f.select(divided, finite, error)
     return toward(t, f, rounding, near, error)
 
 
 def _enlarged(t, f, a, near, b):
     """Return a number, and two whose product is near it, larger where what is left over would be lost."""
-    flag, size, one = f.shape.int(1), f.number(2.0**600), f.number(1.0)
 
     def factor(of, end, small, large):
-        less = t.new(f"fcmp olt {f.float} {f.call('fabs', of)}, {f.number(end)}")
-        return t.new(f"select {flag} {less}, {f.float} {small}, {f.float} {large}")
+        less = f("fcmp olt", f.call("fabs", of), end)
+        return f.select(less, small, large)
 
-    by = factor(a, 2.0**-400, size, one)
-    scales = by, factor(b, 1.0, one, by), factor(b, 1.0, by, one)
-    return [t.new(f"fmul {f.float} {x}, {scale}") for x, scale in zip((a, near, b), scales, strict=True)]
+    by = factor(a, 2.0**-400, 2.0**600, 1.0)
+    scales = by, factor(b, 1.0, 1.0, by), factor(b, 1.0, by, 1.0)
+    return [f("fmul", x, scale) for x, scale in zip((a, near, b), scales, strict=True)]
 
 
-def _direction(instruction):
+def direction(instruction):
+    """Return how an instruction rounds, None if to the nearest."""
     return next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
 
 
@@ -287,12 +268,12 @@ def _rcp(t, instruction):
 @translates("sqrt", "rsqrt")
 def _sqrt(t, instruction):
     def compute(f, a):
-        rounding = _direction(instruction)
+        rounding = direction(instruction)
         if rounding and _has_rounding(f):
             return _rounded_by_processor(t, f, "sqrt", rounding, a)
         root = f.call("sqrt", a)
         if instruction.opcode[0] == "rsqrt":
-            return t.new(f"fdiv {f.float} {f.number(1.0)}, {root}")
+            return f("fdiv", 1.0, root)
         if not rounding:
             return root
         rest = _error_of_fma(t, f, t.new(f"fneg {f.float} {root}"), root, a, f.number(0.0))
@@ -308,7 +289,7 @@ def float_minimum(t, instruction):
 
     def compute(f, a, b):
         if "xorsign" in opcode:
-            sign = t.new(f"xor {f.int} {f.to_int(a)}, {f.to_int(b)}")
+            sign = f.bitwise("xor", f.to_int(a), f.to_int(b))
             found = f.call(word, f.call("fabs", a), f.call("fabs", b))
             return f.call("copysign", found, f.to_float(sign))
         found = f.call(word, a, b)
@@ -316,9 +297,8 @@ def float_minimum(t, instruction):
             return found
         # Of two zeros the negative one is the smaller.
         exact = f.call("minimum" if opcode[0] == "min" else "maximum", a, b)
-        same = t.new(f"fcmp oeq {f.float} {a}, {b}")
-        flag = "i1" if f.count == 1 else f"<{f.count} x i1>"
-        return t.new(f"select {flag} {same}, {f.float} {exact}, {f.float} {found}")
+        same = f("fcmp oeq", a, b)
+        return f.select(same, exact, found)
 
     set_float(t, instruction, compute)
 
@@ -357,21 +337,13 @@ def _polynomial(t, f, x, coefficients):
     """Return a polynomial by Horner's rule, the highest power first."""
     total = f.number(coefficients[0])
     for coefficient in coefficients[1:]:
-        total = f.call("fma", total, x, f.number(coefficient))
+        total = f.call("fma", total, x, coefficient)
     return total
 
 
 # 2^x on [-1/2, 1/2]: the series of exp(x ln 2), whose error there is below 2^-26 from the seventh power on.
-_EX2 = (
-    1.5252733804e-5,
-    1.5403530394e-4,
-    1.3333558146e-3,
-    9.6181291076e-3,
-    5.5504108665e-2,
-    0.24022650696,
-    0.69314718056,
-    1.0,
-)
+_EX2 = (1.5252733804e-5, 1.5403530394e-4, 1.3333558146e-3, 9.6181291076e-3, 5.5504108665e-2)
+_EX2 += (0.24022650696, 0.69314718056, 1.0)
 
 
 @translates("ex2")
@@ -382,26 +354,19 @@ def _ex2(t, instruction):
         return
 
     def compute(f, a):
-        s = f.shape
         # Beyond these ends all is infinite or zero; a NaN comes through.
-        low, high = f.number(-160.0), f.number(160.0)
-        below, above = (
-            t.new(f"fcmp {word} {f.float} {a}, {end}") for word, end in (("olt", low), ("ogt", high))
-        )
-        x = t.new(f"select {s.int(1)} {below}, {f.float} {low}, {f.float} {a}")
-        x = t.new(f"select {s.int(1)} {above}, {f.float} {high}, {f.float} {x}")
+        below, above = f("fcmp olt", a, -160.0), f("fcmp ogt", a, 160.0)
+        x = f.select(above, 160.0, f.select(below, -160.0, a))
         whole = f.call("roundeven", x)
-        fraction = t.new(f"fsub {f.float} {x}, {whole}")
+        fraction = f("fsub", x, whole)
         power = _polynomial(t, f, fraction, _EX2)
         # Of a NaN it is any number: what it is multiplied with stays a NaN.
-        exponent = t.new(f"freeze {s.int(32)} {t.new(f'fptosi {f.float} {whole} to {s.int(32)}')}")
+        i = Integers(t, f.shape, 32)
+        exponent = t.new(f"freeze {i.type} {f.cast('fptosi', whole, i.type)}")
         # In two halves, so that neither leaves the range of exponents.
-        half = t.new(f"ashr {s.int(32)} {exponent}, {s.literal(1, 'i32')}")
-        rest = t.new(f"sub {s.int(32)} {exponent}, {half}")
-        for part in (half, rest):
-            bits = t.new(f"add {s.int(32)} {part}, {s.literal(127, 'i32')}")
-            scale = t.new(f"shl {s.int(32)} {bits}, {s.literal(23, 'i32')}")
-            power = t.new(f"fmul {f.float} {power}, {f.to_float(scale)}")
+        half = i("ashr", exponent, 1)
+        for part in (half, i("sub", exponent, half)):
+            power = f("fmul", power, f.to_float(i("shl", i("add", part, 127), 23)))
         return power
 
     set_float(t, instruction, compute, count=1)
@@ -422,6 +387,6 @@ def _in_double(t, instruction, function):
 
     def compute(f, a):
         g = Typed(t, Shape(f.count), "f64")
-        return change(t, g, f, g.call(function, change(t, f, g, a)))
+        return g.change(f, g.call(function, f.change(g, a)))
 
     set_float(t, instruction, compute, count=1)

@@ -105,17 +105,7 @@ done:
 
 
 def text(fibres):
-    """Return the IR of a call of the host.
-
-    Parameters
-    ----------
-    fibres : bool
-        Whether warps have stacks of their own.
-
-    Returns
-    -------
-    str
-    """
+    """Return the IR of a call of the host; `fibres`: whether warps have stacks of their own."""
     places = {name: OFFSET[name] for name in ("host", "scheduler", "thread", "launch")}
     places |= {"at_stop": LAUNCH["stop"], "signal": int(STOP)}
     if not fibres:
@@ -136,17 +126,8 @@ def sizes(name):
 def write_call(t, name, results, given):
     """Write the call of a provided function.
 
-    Parameters
-    ----------
-    t : Translator
-    name : str
-    results, given : list of str
-        Pointers to what each lane gets and gives.
-
-    Returns
-    -------
-    bool
-        Whether there is such a function.
+    `results`, `given`: pointers to what each lane gets and gives. Returns whether there is such a
+    function.
     """
     function = FUNCTIONS.get(name)
     if function is None:

@@ -24,12 +24,7 @@ _FIELDS = (
     ("local", 8),
     ("globals", 8),
     ("local.size", 8),  # of a warp
-    ("ctaid.x", 4),
-    ("ctaid.y", 4),
-    ("ctaid.z", 4),
-    ("nctaid.x", 4),
-    ("nctaid.y", 4),
-    ("nctaid.z", 4),
+    *((f"{name}.{axis}", 4) for name in ("ctaid", "nctaid") for axis in "xyz"),
     ("dynamic_smem_size", 4),
     ("smid", 4),
     ("stack.area", 8),  # where the stacks of the warps are
@@ -59,9 +54,7 @@ _FIELDS = (
 _LAUNCH_FIELDS = (
     ("params", 8),
     ("globals", 8),
-    ("nctaid.x", 4),
-    ("nctaid.y", 4),
-    ("nctaid.z", 4),
+    *((f"nctaid.{axis}", 4) for axis in "xyz"),
     ("dynamic_smem_size", 4),
     ("blocks", 8),
     ("chunk", 8),  # blocks that a worker takes at once
@@ -77,6 +70,11 @@ def _offsets(fields):
         places[name] = at
         at += size
     return places, -(-at // 64) * 64
+
+
+def named(places, prefix):
+    """Return the places of fields by names that a template can have."""
+    return {f"{prefix}_{name.replace('.', '_')}": at for name, at in places.items()}
 
 
 OFFSET, BLOCK_SIZE = _offsets(_FIELDS)

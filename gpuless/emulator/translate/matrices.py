@@ -15,25 +15,16 @@ import re
 from typing import NamedTuple
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
-from gpuless.emulator.ptx import BITS, Address
-from gpuless.emulator.translate.access import gather, place, pointers_of, scatter, space_of, spread
+from gpuless.emulator.ptx import BITS
+from gpuless.emulator.ptx.instructions import listed
+from gpuless.emulator.translate.addresses import place, pointers_of, space_of, spread
+from gpuless.emulator.translate.masked import gather, scatter
 from gpuless.emulator.translate.small_floats import from_eight
-from gpuless.emulator.translate.typed import Typed
+from gpuless.emulator.translate.typed import Integers, Typed
 from gpuless.emulator.translate.values import ALL, Value, translates
 
-_BITS = {
-    "e4m3": 8,
-    "e5m2": 8,
-    "f16": 16,
-    "bf16": 16,
-    "tf32": 32,
-    "f64": 64,
-    "s8": 8,
-    "u8": 8,
-    "s4": 4,
-    "u4": 4,
-    "b1": 1,
-}
+_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4, "b1": 1}
+_BITS |= dict.fromkeys(("e4m3", "e5m2", "s8", "u8"), 8)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)$")
 _INT, _LONG, _FLOAT = ALL.int(32), ALL.int(64), ALL.float(32)
 
@@ -67,12 +58,8 @@ def _kind_of(opcode):
     types = tuple(part for part in opcode if part in _BITS or part in ("f32", "s32"))
     if len(types) == 2:  # `wmma` leaves out the types of A and B where they are float16
         types = types[0], "f16", "f16", types[1]
-    return _Kind(
-        *_dimensions(opcode),
-        types,
-        "satfinite" in opcode,
-        next((p for p in opcode if p in ("and", "xor")), None),
-    )
+    logic = next((part for part in opcode if part in ("and", "xor")), None)
+    return _Kind(*_dimensions(opcode), types, "satfinite" in opcode, logic)
 
 
 _SHAPES = {
@@ -98,14 +85,10 @@ def _mma(t, instruction):
 
 def _multiply(t, instruction):
     kind = _kind_of(instruction.opcode)
-    target, *given = (
-        operand if isinstance(operand, tuple) else (operand,) for operand in instruction.operands
-    )
+    target, *given = (listed(operand) for operand in instruction.operands)
     widths = [BITS.get(type_, 32) if type_ == "f64" else 32 for type_ in kind.types]
-    registers = [
-        [t.vector(t.operand(name, f"b{bits}"), bits) for name in names]
-        for names, bits in zip(given, widths[1:], strict=True)
-    ]
+    pairs = zip(given, widths[1:], strict=True)
+    registers = [[t.vector(t.operand(name, f"b{bits}"), bits) for name in names] for names, bits in pairs]
     counts = tuple(map(len, registers))
     name = "mma." + ".".join(map(str, (*kind[:3], *kind.types, *counts, kind.saturated, kind.logic)))
     _define(t, name, kind, counts, widths)
@@ -171,25 +154,24 @@ def _sum(t, kind, a, b, c):
 
 def _elements(t, register, type_):
     """Return the numbers that a register of A or B holds, the lowest first."""
+    i = Integers(t, ALL, 32)
     if type_ == "f64":
         return [t.new(f"bitcast {ALL.int(64)} {register} to {ALL.float(64)}")]
     if type_ == "tf32":
-        kept = t.new(f"and {_INT} {register}, splat (i32 {-(1 << 13)})")
-        return [t.new(f"bitcast {_INT} {kept} to {_FLOAT}")]
+        return [t.new(f"bitcast {_INT} {i('and', register, -(1 << 13))} to {_FLOAT}")]
     if type_ == "f16":
         return [t.new(f"fpext {ALL.float(16)} {half} to {_FLOAT}") for half in _halves(t, register)]
     if type_ == "bf16":
-        low = t.new(f"shl {_INT} {register}, splat (i32 16)")
-        high = t.new(f"and {_INT} {register}, splat (i32 {-(1 << 16)})")
-        return [t.new(f"bitcast {_INT} {half} to {_FLOAT}") for half in (low, high)]
+        halves = i("shl", register, 16), i("and", register, -(1 << 16))
+        return [t.new(f"bitcast {_INT} {half} to {_FLOAT}") for half in halves]
     bits, signed = _BITS[type_], type_[0] == "s"
     if type_[0] == "e":
-        bytes_ = [t.new(f"lshr {_INT} {register}, splat (i32 {8 * i})") for i in range(4)]
+        bytes_ = [i("lshr", register, 8 * place) for place in range(4)]
         return [from_eight(t, ALL, type_, byte) for byte in bytes_]
     found = []
-    for i in range(32 // bits):
-        up = t.new(f"shl {_INT} {register}, splat (i32 {32 - bits * (i + 1)})")
-        down = t.new(f"{'ashr' if signed else 'lshr'} {_INT} {up}, splat (i32 {32 - bits})")
+    for at in range(32 // bits):
+        up = i("shl", register, 32 - bits * (at + 1))
+        down = i("ashr" if signed else "lshr", up, 32 - bits)
         found.append(t.new(f"sitofp {_INT} {down} to {_FLOAT}"))  # exact, as are their products and sums
     return found
 
@@ -231,17 +213,14 @@ def _finished(t, kind, totals, c):
 
 def _added(t, kind, totals, c):
     """Return integer sums plus C, which wrap around or are saturated."""
-    name = f"llvm.sadd.sat.v{WARP}i32"
-    t.module.declare(f"{_INT} @{name}({_INT}, {_INT})")
-    word = f"call {_INT} @{name}({_INT} %s, {_INT} %s)" if kind.saturated else f"add {_INT} %s, %s"
-    return [t.new(word % pair) for pair in zip(totals, c, strict=True)]
+    i = Integers(t, ALL, 32)
+    pairs = zip(totals, c, strict=True)
+    return [i.call("sadd.sat", *pair) if kind.saturated else i("add", *pair) for pair in pairs]
 
 
 def _count_bits(t, kind, a, b, c):
     """Return the registers of C plus how many bits the rows of A and the columns of B have in common."""
-    bands = kind.rows // 8
-    name = f"llvm.ctpop.v{WARP}i32"
-    t.module.declare(f"{_INT} @{name}({_INT})")
+    bands, i = kind.rows // 8, Integers(t, ALL, 32)
     totals = list(c)
     for at in range(4 * kind.blocks):
         block, owner = divmod(at, 4)
@@ -249,8 +228,8 @@ def _count_bits(t, kind, a, b, c):
             x = t.shuffle(a[band + bands * block], None, "i32", WARP, _ROW[owner])
             for j in (0, 1):
                 y = t.shuffle(b[block], None, "i32", WARP, _COLUMN[j][owner])
-                count = t.new(f"call {_INT} @{name}({_INT} {t.new(f'{kind.logic} {_INT} {x}, {y}')})")
-                totals[2 * band + j] = t.new(f"add {_INT} {totals[2 * band + j]}, {count}")
+                count = i.call("ctpop", i(kind.logic, x, y))
+                totals[2 * band + j] = i("add", totals[2 * band + j], count)
     return totals
 
 
@@ -305,13 +284,10 @@ def _places(t, instruction, which, count, address, stride=None):
     for elements in _fragment(dimensions, which, bits, count):
         at = [(column, row) if across else (row, column) for row, column in elements]
         neighbours = all(line == at[0][0] for line, _ in at)
-        pointers = []
+        pointers, i = [], Integers(t, ALL, 64)
         for line, along in at[:1] if neighbours else at:
-            offset = t.new(f"mul {_LONG} {step}, {_constants(line)}")
-            offset = t.new(
-                f"mul {_LONG} {t.new(f'add {_LONG} {offset}, {_constants(along)}')}, splat (i64 {bits})"
-            )
-            offset = t.new(f"lshr {_LONG} {offset}, splat (i64 3)")
+            offset = i("add", i("mul", step, _constants(line)), _constants(along))
+            offset = i("lshr", i("mul", offset, bits), 3)
             pointers.append(spread(t, address, space_of(instruction), offset))
         found.append(pointers)
     return found
@@ -324,35 +300,33 @@ def _constants(numbers):
 def _load_whole(t, instruction):
     """Write `wmma.load`."""
     names, address, *stride = instruction.operands
-    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    names = listed(names)
     width = 64 if instruction.opcode[-1] == "f64" else 32
     for name, pointers in zip(
         names, _places(t, instruction, instruction.opcode[2], len(names), address, *stride), strict=True
     ):
         bits = width // len(pointers)
-        found = "zeroinitializer"
+        found, int_ = "zeroinitializer", Integers(t, ALL, 32)
         for i, each in enumerate(pointers):
             one = gather(t, each, bits)
             if bits < width:
-                one = t.new(f"zext {ALL.int(bits)} {one} to {_INT}")
-                one = t.new(f"shl {_INT} {one}, splat (i32 {bits * i})")
-            found = one if i == 0 else t.new(f"or {_INT} {found}, {one}")
+                one = int_("shl", int_.resized(one, bits), bits * i)
+            found = one if i == 0 else int_("or", found, one)
         t.write(name, Value(VARYING, None, found))
 
 
 def _store_whole(t, instruction):
     """Write `wmma.store`."""
     address, names, *stride = instruction.operands
-    names = names if isinstance(names, tuple) else (names,)
+    names = listed(names)
     width = 64 if instruction.opcode[-1] == "f64" else 32
     for name, pointers in zip(names, _places(t, instruction, "d", len(names), address, *stride), strict=True):
         vector = t.vector(t.operand(name, f"b{width}"), width)
-        bits = width // len(pointers)
+        bits, int_ = width // len(pointers), Integers(t, ALL, 32)
         for i, each in enumerate(pointers):
             one = vector
             if bits < width:
-                one = t.new(f"lshr {_INT} {vector}, splat (i32 {bits * i})")
-                one = t.new(f"trunc {_INT} {one} to {ALL.int(bits)}")
+                one = int_.of(bits).resized(int_("lshr", vector, bits * i), 32)
             scatter(t, each, bits, one)
 
 
@@ -386,7 +360,7 @@ def _eight_by_eight(t, instruction):
 def _ldmatrix(t, instruction):
     transposed = _eight_by_eight(t, instruction)
     names, address = instruction.operands
-    names = names if isinstance(names, tuple) and not isinstance(names, Address) else (names,)
+    names = listed(names)
     pointers, registers = _row_pointers(t, instruction, address), []
     for matrix in range(len(names)):
         pieces = []
@@ -406,7 +380,7 @@ def _ldmatrix(t, instruction):
 def _stmatrix(t, instruction):
     transposed = _eight_by_eight(t, instruction)
     address, names = instruction.operands
-    names = names if isinstance(names, tuple) else (names,)
+    names = listed(names)
     pointers = _row_pointers(t, instruction, address)
     for matrix, name in enumerate(names):
         register = t.vector(t.operand(name, "b32"), 32)

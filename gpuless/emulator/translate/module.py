@@ -1,7 +1,6 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
 from gpuless.emulator.analysis import lanes
-from gpuless.emulator.analysis.flow import reading_anew
 from gpuless.emulator.analysis.inlining import joined
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.analysis.variables import (
@@ -11,6 +10,7 @@ from gpuless.emulator.analysis.variables import (
     parameter_units,
     visible_variables,
 )
+from gpuless.emulator.analysis.waits import reading_anew
 from gpuless.emulator.ptx import Variable
 
 # Some are imported because they register what they translate.
@@ -27,9 +27,11 @@ from gpuless.emulator.translate import (  # noqa: F401
     runtime,
     warps,
 )
+from gpuless.emulator.translate.addresses import Place
 from gpuless.emulator.translate.layout import LOCAL_SPAN, OFFSET, PRIVATE_SPAN
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.values import ALL, Value
+from gpuless.emulator.translate.typed import Integers
+from gpuless.emulator.translate.values import ALL, LANES, Value
 
 #: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
 LANE_STACK = 1 << 14
@@ -49,13 +51,7 @@ def _stack_check(frame):
 class ModuleTranslator:
     """Translate a kernel and the functions it calls, for one shape of a block.
 
-    Parameters
-    ----------
-    source : Module
-    kernel : str
-    block : (int, int, int)
-    alignments : dict of str to int, optional
-        What parameters of the kernel are known to be multiples of.
+    `alignments`: what parameters of the kernel are known to be multiples of.
     """
 
     private_span = PRIVATE_SPAN
@@ -181,10 +177,8 @@ class ModuleTranslator:
             self.waiting.append(self.source.functions[name])
         pointers = ", ".join(f"ptr {self._blob(t, one)}" for one in (*results, *given))
         top = t.new(f"add i64 %sp, {WARP * t.frame}")
-        t.line(
-            f"call void @{self.names[name]}(ptr %ctx, i32 %warp, i64 {top}, i32 {mask}"
-            + (f", {pointers})" if pointers else ")")
-        )
+        listed = f"ptr %ctx, i32 %warp, i64 {top}, i32 {mask}{', ' if pointers else ''}{pointers}"
+        t.line(f"call void @{self.names[name]}({listed})")
 
     def _call_through(self, t, register, results, given):
         """Write a call of the functions whose addresses the lanes have, one function after the other."""
@@ -236,17 +230,13 @@ class ModuleTranslator:
         if pointer is not None:
             return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
         unit, found = self._unit(t, address.base, bits), []
-        type_, piece = ALL.int(bits), ALL.int(unit)
+        i = Integers(t, ALL, bits)
         for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
             total = "zeroinitializer"
             for low in range(0, bits, unit):
                 pointer = self._piece(t, address.base, at + low)
-                one = t.new(f"load {piece}, ptr {pointer}, align {unit // 8}")
-                if unit < bits:
-                    one = t.new(f"zext {piece} {one} to {type_}")
-                    one = t.new(f"shl {type_} {one}, splat (i{bits} {low})")
-                    one = t.new(f"or {type_} {total}, {one}")
-                total = one
+                one = t.new(f"load {ALL.int(unit)}, ptr {pointer}, align {unit // 8}")
+                total = i("or", total, i("shl", i.resized(one, unit), low)) if unit < bits else one
             found.append(Value(VARYING, None, total))
         return found
 
@@ -255,9 +245,9 @@ class ModuleTranslator:
         value, base = t.operand(address.base), t.new(f"getelementptr i8, ptr %params, i64 {address.offset}")
         if lanes.uniform(value.kind):
             pointer = t.new(f"getelementptr i8, ptr {base}, i64 {value.scalar}")
-            return access.load(t, access.Place(pointer, lanes.ZERO, None, False), bits, count)
+            return access.load(t, Place(pointer, lanes.ZERO, None, False), bits, count)
         pointers = t.new(f"getelementptr i8, ptr {base}, {ALL.int(64)} {t.vector(value, 64)}")
-        return access.load(t, access.Place(None, None, pointers, False), bits, count)
+        return access.load(t, Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
         """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
@@ -275,17 +265,15 @@ class ModuleTranslator:
             for low in range(0, bits, unit):
                 piece = whole
                 if unit < bits:
-                    piece = t.new(f"lshr {ALL.int(bits)} {whole}, splat (i{bits} {low})")
-                    piece = t.new(f"trunc {ALL.int(bits)} {piece} to {ALL.int(unit)}")
+                    shifted = Integers(t, ALL, bits)("lshr", whole, low)
+                    piece = Integers(t, ALL, unit).resized(shifted, bits)
                 self._set_piece(t, address.base, 8 * address.offset + i * bits + low, unit, piece)
 
     def _set_piece(self, t, name, at, bits, vector):
         pointer = self._piece(t, name, at)
         if t.masked and name in {result.name for result in t.function.results}:
             old = t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
-            vector = t.new(
-                f"select <{WARP} x i1> {t.mask_vector()}, {ALL.int(bits)} {vector}, {ALL.int(bits)} {old}"
-            )
+            vector = Integers(t, ALL, bits).select(t.mask_vector(), vector, old)
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
@@ -353,8 +341,7 @@ class ModuleTranslator:
         first = t.new(f"mul i32 %warp, {WARP}")
         if kind is not VARYING:
             return Value(kind, _coordinate(t, "i32", first, axis, (str(x), str(y), str(x * y))))
-        lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
-        linear = t.new(f"add {ALL.int(32)} {t.splat(first, 'i32')}, {lane}")
+        linear = t.new(f"add {ALL.int(32)} {t.splat(first, 'i32')}, {LANES}")
         sizes = tuple(f"splat (i32 {size})" for size in (x, y, x * y))
         return Value(VARYING, None, _coordinate(t, ALL.int(32), linear, axis, sizes))
 

@@ -8,6 +8,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.translate.doubts import astray
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.masked import gather, load_next, store_next
 from gpuless.emulator.translate.values import Shape
 
 
@@ -54,32 +55,21 @@ def load_rows(t, address, space, bits):
     """Load a row at a time: neighbouring numbers, or one for all its lanes."""
     near = t.operand(address.base).assumed
     rows, pointers = near.rows, heads_of(t, address, space)
-    width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
     if near.uniform:
         return _load_heads(t, pointers, rows, bits)
-    name = f"llvm.masked.load.v{width}i{bits}.p0"
-    t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
     found = []
     for row in range(rows):
         pointer = head(t, pointers, row, rows)
-        on = on_in_row(t, t.mask_vector(), row, rows)
-        found.append(
-            t.new(
-                f"call {type_} @{name}(ptr align {bits // 8} {pointer}, <{width} x i1> {on}, {type_} poison)"
-            )
-        )
+        found.append(load_next(t, pointer, bits, on_in_row(t, t.mask_vector(), row, rows), WARP // rows))
     return joined(t, found, f"i{bits}")
 
 
 def _load_heads(t, pointers, rows, bits):
     """Load a number for each row of which any lane is on."""
-    type_, width = Shape(rows).int(bits), WARP // rows
+    width = WARP // rows
     mask = t.new(f"bitcast <{WARP} x i1> {t.mask_vector()} to <{rows} x i{width}>")
     on = t.new(f"icmp ne <{rows} x i{width}> {mask}, zeroinitializer")
-    name = f"llvm.masked.gather.v{rows}i{bits}.v{rows}p0"
-    t.module.declare(f"{type_} @{name}(<{rows} x ptr>, <{rows} x i1>, {type_})")
-    given = f"<{rows} x ptr> align {bits // 8} {pointers}, <{rows} x i1> {on}, {type_} poison"
-    heads = t.new(f"call {type_} @{name}({given})")
+    heads = gather(t, pointers, bits, on, width=rows)
     return t.shuffle(heads, None, f"i{bits}", rows, [lane // width for lane in range(WARP)])
 
 
@@ -95,11 +85,9 @@ def joined(t, vectors, type_):
 def store_rows(t, address, space, bits, vector):
     """Store a row of neighbouring numbers at a time."""
     rows, pointers = t.operand(address.base).assumed.rows, heads_of(t, address, space)
-    width, type_ = WARP // rows, Shape(WARP // rows).int(bits)
-    name = f"llvm.masked.store.v{width}i{bits}.p0"
-    t.module.declare(f"void @{name}({type_}, ptr, <{width} x i1>)")
+    width = WARP // rows
     for row in range(rows):
         pointer = t.new(f"extractelement <{rows} x ptr> {pointers}, i64 {row}")
         part = t.shuffle(vector, None, f"i{bits}", WARP, range(row * width, (row + 1) * width))
         on = on_in_row(t, t.mask_vector(), row, rows)
-        t.line(f"call void @{name}({type_} {part}, ptr align {bits // 8} {pointer}, <{width} x i1> {on})")
+        store_next(t, pointer, bits, part, on, width)

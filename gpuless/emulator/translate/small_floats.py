@@ -1,6 +1,6 @@
 """Floating point numbers of 8 bits, in IR."""
 
-from gpuless.emulator.translate.typed import Typed, call_int, relu
+from gpuless.emulator.translate.typed import Integers, Typed
 
 #: Bits of the fraction, and the largest number.
 _FRACTION = {"e4m3": 3, "e5m2": 2}
@@ -11,52 +11,44 @@ _BIAS = {"e4m3": 7, "e5m2": 15}
 def from_eight(t, s, type_, byte):
     """Return numbers of 8 bits, which are the low ones of 32, as float32."""
     f = Typed(t, s, "f32")
+    b = f.bitwise
     fraction = _FRACTION[type_]
-    sign = t.new(
-        f"shl {f.int} {t.new(f'and {f.int} {byte}, ' + s.literal(128, 'i32'))}, {s.literal(24, 'i32')}"
-    )
-    size = t.new(f"and {f.int} {byte}, {s.literal(127, 'i32')}")
-    bits = t.new(f"shl {f.int} {size}, {s.literal(23 - fraction, 'i32')}")
-    number = t.new(f"fmul {f.float} {f.to_float(bits)}, {f.number(2.0 ** (127 - _BIAS[type_]))}")
-    special = t.new(f"icmp ugt {f.int} {size}, {s.literal(_LARGEST[type_], 'i32')}")
+    sign = b("shl", b("and", byte, 128), 24)
+    size = b("and", byte, 127)
+    bits = b("shl", size, 23 - fraction)
+    number = f("fmul", f.to_float(bits), f.number(2.0 ** (127 - _BIAS[type_])))
+    special = b("icmp ugt", size, _LARGEST[type_])
     # The first behind the largest number is infinite where there is room for that.
-    rest = t.new(f"sub {f.int} {size}, {s.literal(0x7C if type_ == 'e5m2' else 0, 'i32')}")
-    rest = t.new(
-        f"or {f.int} {t.new(f'shl {f.int} {rest}, ' + s.literal(21, 'i32'))}, {s.literal(0x7F800000, 'i32')}"
-    )
-    found = t.new(f"select {s.int(1)} {special}, {f.int} {rest}, {f.int} {f.to_int(number)}")
-    return f.to_float(t.new(f"or {f.int} {found}, {sign}"))
+    rest = b("sub", size, 0x7C if type_ == "e5m2" else 0)
+    rest = b("or", b("shl", rest, 21), 0x7F800000)
+    found = b.select(special, rest, f.to_int(number))
+    return f.to_float(b("or", found, sign))
 
 
 def to_eight(t, s, type_, number):
     """Return float32 numbers rounded to 8 bits, the largest where they are too large; NaN is 0x7f."""
     f = Typed(t, s, "f32")
+    b = f.bitwise
     fraction = _FRACTION[type_]
     drop, least = 23 - fraction, 1 - _BIAS[type_]
     bits = f.to_int(number)
-    size = t.new(f"and {f.int} {bits}, {s.literal(0x7FFFFFFF, 'i32')}")
-    sign = t.new(
-        f"and {f.int} {t.new(f'lshr {f.int} {bits}, ' + s.literal(24, 'i32'))}, {s.literal(128, 'i32')}"
-    )
-    odd = t.new(
-        f"and {f.int} {t.new(f'lshr {f.int} {size}, ' + s.literal(drop, 'i32'))}, {s.literal(1, 'i32')}"
-    )
-    up = t.new(
-        f"add {f.int} {t.new(f'add {f.int} {size}, {odd}')}, {s.literal((1 << (drop - 1)) - 1, 'i32')}"
-    )
-    up = t.new(f"lshr {f.int} {up}, {s.literal(drop, 'i32')}")
-    plain = t.new(f"sub {f.int} {up}, {s.literal((127 - _BIAS[type_]) << fraction, 'i32')}")
+    size = b("and", bits, 0x7FFFFFFF)
+    sign = b("and", b("lshr", bits, 24), 128)
+    odd = b("and", b("lshr", size, drop), 1)
+    up = b("add", b("add", size, odd), (1 << (drop - 1)) - 1)
+    up = b("lshr", up, drop)
+    plain = b("sub", up, (127 - _BIAS[type_]) << fraction)
     # Denormal ones are multiples of the smallest.
-    scaled = t.new(f"fmul {f.float} {f.to_float(size)}, {f.number(2.0 ** (fraction - least))}")
+    scaled = f("fmul", f.to_float(size), f.number(2.0 ** (fraction - least)))
     near = f.call("roundeven", scaled)
-    small = t.new(f"fcmp olt {f.float} {f.to_float(size)}, {f.number(2.0**least)}")
-    few = f.call("minnum", near, f.number(2.0**fraction))
-    few = t.new(f"fptoui {f.float} {few} to {f.int}")
-    found = t.new(f"select {s.int(1)} {small}, {f.int} {few}, {f.int} {plain}")
-    found = call_int(t, s, "umin", 32, found, s.literal(_LARGEST[type_], "i32"))
-    found = t.new(f"or {f.int} {found}, {sign}")
-    unordered = t.new(f"fcmp uno {f.float} {number}, {number}")
-    return t.new(f"select {s.int(1)} {unordered}, {f.int} {s.literal(127, 'i32')}, {f.int} {found}")
+    small = f("fcmp olt", f.to_float(size), 2.0**least)
+    few = f.call("minnum", near, 2.0**fraction)
+    few = f.cast("fptoui", few, f.int)
+    found = b.select(small, few, plain)
+    found = b.call("umin", found, _LARGEST[type_])
+    found = b("or", found, sign)
+    unordered = f("fcmp uno", number, number)
+    return b.select(unordered, 127, found)
 
 
 def convert_eights(t, instruction):
@@ -68,29 +60,27 @@ def convert_eights(t, instruction):
         return Typed(t, s, "f16")
 
     def widen(s, both):
-        wide, halves = t.new(f"zext {s.int(16)} {both} to {s.int(32)}"), []
-        for i in range(2):
-            byte = t.new(f"lshr {s.int(32)} {wide}, {s.literal(8 * i, 'i32')}")
-            g, number = half(s), from_eight(t, s, have[:-2], byte)
-            number = t.new(f"fptrunc {Typed(t, s, 'f32').float} {number} to {g.float}")
-            number = relu(t, g, number) if "relu" in instruction.opcode else number
-            halves.append(t.new(f"zext {s.int(16)} {g.to_int(number)} to {s.int(32)}"))
-        upper = t.new(f"shl {s.int(32)} {halves[1]}, {s.literal(16, 'i32')}")
-        return t.new(f"or {s.int(32)} {upper}, {halves[0]}")
+        i, g, halves = Integers(t, s, 32), half(s), []
+        wide = i.resized(both, 16)
+        for shift in (0, 8):
+            number = from_eight(t, s, have[:-2], i("lshr", wide, shift))
+            number = Typed(t, s, "f32").cast("fptrunc", number, g.float)
+            number = g.relu(number) if "relu" in instruction.opcode else number
+            halves.append(i.resized(g.to_int(number), 16))
+        return i("or", i("shl", halves[1], 16), halves[0])
 
     def narrow(s, *given):
-        f = Typed(t, s, "f32")
+        f, i = Typed(t, s, "f32"), Integers(t, s, 32)
         if have == "f16x2":
-            parts = [t.new(f"lshr {s.int(32)} {given[0]}, {s.literal(shift, 'i32')}") for shift in (16, 0)]
-            parts = [half(s).to_float(t.new(f"trunc {s.int(32)} {part} to {s.int(16)}")) for part in parts]
-            numbers = [t.new(f"fpext {half(s).float} {part} to {f.float}") for part in parts]
+            parts = [i("lshr", given[0], shift) for shift in (16, 0)]
+            parts = [half(s).to_float(i.of(16).resized(part, 32)) for part in parts]
+            numbers = [half(s).cast("fpext", part, f.float) for part in parts]
         else:
             numbers = [f.to_float(one) for one in given]
         if "relu" in instruction.opcode:
-            numbers = [relu(t, f, number) for number in numbers]
+            numbers = [f.relu(number) for number in numbers]
         high, low = (to_eight(t, s, want[:-2], number) for number in numbers)
-        both = t.new(f"or {s.int(32)} {t.new(f'shl {s.int(32)} {high}, ' + s.literal(8, 'i32'))}, {low}")
-        return t.new(f"trunc {s.int(32)} {both} to {s.int(16)}")
+        return i.of(16).resized(i("or", i("shl", high, 8), low), 32)
 
     bits = 16 if want == "f16x2" else 32
     t.set(widen if want == "f16x2" else narrow, *[(t.operand(name, f"b{bits}"), bits) for name in names])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.translate import processor
+from gpuless.emulator.translate.masked import load_next
 from gpuless.emulator.translate.rows import head, heads_of, joined, on_in_row
 from gpuless.emulator.translate.values import Shape
 
@@ -57,7 +58,7 @@ def ways(t, found, bits):
     What is found for lanes that are off is anything, and what only they would read is not touched.
     """
     size = bits // 8
-    every = {size: _neighbours}
+    every = {size: load_next}
     if processor.masks_loads(bits):  # elsewhere each would be a branch
         every |= {2 * size: _every_second, -size: _backwards}
 
@@ -89,26 +90,18 @@ def _one_by_one(t, found, bits):
     return vector
 
 
-def _neighbours(t, pointer, bits, on, width):
-    type_ = Shape(width).int(bits)
-    name = f"llvm.masked.load.v{width}i{bits}.p0"
-    t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
-    given = f"ptr align {bits // 8} {pointer}, <{width} x i1> {on}, {type_} poison"
-    return t.new(f"call {type_} @{name}({given})")
-
-
 def _every_second(t, pointer, bits, on, width):
     halves = []
     for half in range(2):
         # What lies between the numbers is off, and so is what lies behind the last one.
         lanes = [width if i % 2 else (half * width + i) // 2 for i in range(width)]
         at = t.new(f"getelementptr i8, ptr {pointer}, i64 {half * width * bits // 8}")
-        halves.append(_neighbours(t, at, bits, t.shuffle(on, "zeroinitializer", "i1", width, lanes), width))
+        halves.append(load_next(t, at, bits, t.shuffle(on, "zeroinitializer", "i1", width, lanes), width))
     return t.shuffle(*halves, f"i{bits}", width, range(0, 2 * width, 2))
 
 
 def _backwards(t, pointer, bits, on, width):
     lanes = range(width - 1, -1, -1)
     last = t.new(f"getelementptr i8, ptr {pointer}, i64 {-(width - 1) * bits // 8}")
-    found = _neighbours(t, last, bits, t.shuffle(on, None, "i1", width, lanes), width)
+    found = load_next(t, last, bits, t.shuffle(on, None, "i1", width, lanes), width)
     return t.shuffle(found, None, f"i{bits}", width, lanes)

@@ -6,7 +6,7 @@ Registers are integers of their width; floating point instructions look at the b
 import struct
 
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.translate.values import Shape
+from gpuless.emulator.translate.values import Shape, translates
 
 _FLOAT = ("f", "bf")
 
@@ -16,9 +16,67 @@ def is_float(type_):
     return type_.startswith(_FLOAT)
 
 
-def parts_of(instruction):
-    """Return the modifiers of an instruction."""
-    return instruction.opcode[1:]
+class Integers:
+    """Write expressions of integers of one width for a `Shape`; Python's numbers are constants.
+
+    ``i("add", a, 1)`` writes LLVM's instruction, ``i("icmp eq", a, 0)`` a comparison.
+    """
+
+    def __init__(self, translator, shape, bits, signed=False):
+        self.t, self.shape, self.bits, self.signed = translator, shape, bits, signed
+        self.type = shape.int(bits)
+
+    def __call__(self, word, a, b):
+        """Write an instruction of two operands."""
+        return self.t.new(f"{word} {self.type} {self.number(a)}, {self.number(b)}")
+
+    def number(self, value):
+        """Return an operand; a number becomes a constant."""
+        return self.shape.literal(str(value).lower(), f"i{self.bits}") if isinstance(value, int) else value
+
+    def select(self, flag, a, b):
+        """Choose between two numbers."""
+        a, b = self.number(a), self.number(b)
+        return self.t.new(f"select {self.shape.int(1)} {flag}, {self.type} {a}, {self.type} {b}")
+
+    def call(self, function, *operands):
+        """Call an intrinsic function."""
+        return call_int(self.t, self.shape, function, self.bits, *map(self.number, operands))
+
+    def shift_right(self, a, by):
+        """Shift to the right, with copies of the sign if there is one."""
+        return self("ashr" if self.signed else "lshr", a, by)
+
+    def of(self, bits):
+        """Return what writes those of another width."""
+        return Integers(self.t, self.shape, bits, self.signed)
+
+    def resized(self, name, have, signed=False):
+        """Return an integer of another width in this one."""
+        return resize(self.t, self.shape, name, have, self.bits, signed)
+
+
+def computes(names, types):
+    """Register a function that computes the results of instructions.
+
+    It gets the `Integers` of the first operand's type, the opcode, and the operands. Their types are written
+    one behind the other, "t" for the instruction's own; an instruction may have fewer operands.
+    """
+
+    def register(function):
+        @translates(*names.split())
+        def translate(t, instruction):
+            opcode = instruction.opcode
+            listed = [opcode[-1] if type_ == "t" else type_ for type_ in types.split()]
+            bits, signed = BITS[listed[0]], listed[0][0] == "s"
+            t.set(
+                lambda s, *operands: function(Integers(t, s, bits, signed), opcode, *operands),
+                *operands_of(t, instruction, *listed),
+            )
+
+        return function
+
+    return register
 
 
 class Typed:
@@ -41,7 +99,25 @@ class Typed:
             self.float = self.element if count == 1 else f"<{count} x {self.element}>"
             short = {"half": "f16", "float": "f32", "double": "f64"}[self.element]
             self.suffix = short if count == 1 else f"v{count}{short}"
-            self.count = count
+            self.count, self.flag = count, Shape(count).int(1)
+
+    def __call__(self, word, a, b):
+        """Write an instruction of two numbers; Python's are constants."""
+        return self.t.new(f"{word} {self.float} {self.number(a)}, {self.number(b)}")
+
+    def select(self, flag, a, b):
+        """Choose between two numbers."""
+        a, b = self.number(a), self.number(b)
+        return self.t.new(f"select {self.flag} {flag}, {self.float} {a}, {self.float} {b}")
+
+    def cast(self, word, name, type_):
+        """Write an instruction that makes something else of a number."""
+        return self.t.new(f"{word} {self.float} {name} to {type_}")
+
+    @property
+    def bitwise(self):
+        """What writes expressions of the numbers' bits."""
+        return Integers(self.t, self.shape, self.bits)
 
     def to_float(self, name):
         """Return the bits of a register as a number."""
@@ -56,27 +132,25 @@ class Typed:
         return self.t.new(f"bitcast {self.float} {name} to {self.int}")
 
     def _from_upper_half(self, name):
-        new, s = self.t.new, Shape(self.count)
+        i = Integers(self.t, Shape(self.count), 32)
         if self.packed:
-            name = new(f"bitcast {self.int} {name} to {s.int(16)}")
-        wide = new(f"zext {s.int(16)} {name} to {s.int(32)}")
-        wide = new(f"shl {s.int(32)} {wide}, {s.literal(16, 'i32')}")
-        return new(f"bitcast {s.int(32)} {wide} to {self.float}")
+            name = self.t.new(f"bitcast {self.int} {name} to {i.of(16).type}")
+        wide = i("shl", i.resized(name, 16), 16)
+        return self.t.new(f"bitcast {i.type} {wide} to {self.float}")
 
     def _rounded_to_upper_half(self, name):
-        new, s = self.t.new, Shape(self.count)
-        int_ = s.int(32)
-        bits = new(f"bitcast {self.float} {name} to {int_}")
-        last = new(f"and {int_} {new(f'lshr {int_} {bits}, ' + s.literal(16, 'i32'))}, {s.literal(1, 'i32')}")
-        half = new(f"add {int_} {last}, {s.literal(0x7FFF, 'i32')}")
-        near = new(f"lshr {int_} {new(f'add {int_} {bits}, {half}')}, {s.literal(16, 'i32')}")
-        unordered = new(f"fcmp uno {self.float} {name}, {name}")
-        near = new(f"select {s.int(1)} {unordered}, {int_} {s.literal(0x7FFF, 'i32')}, {int_} {near}")
-        found = new(f"trunc {int_} {near} to {s.int(16)}")
-        return new(f"bitcast {s.int(16)} {found} to {self.int}") if self.packed else found
+        i = Integers(self.t, Shape(self.count), 32)
+        bits = self.cast("bitcast", name, i.type)
+        half = i("add", i("and", i("lshr", bits, 16), 1), 0x7FFF)
+        near = i("lshr", i("add", bits, half), 16)
+        near = i.select(self("fcmp uno", name, name), 0x7FFF, near)
+        found = i.of(16).resized(near, 32)
+        return self.t.new(f"bitcast {i.of(16).type} {found} to {self.int}") if self.packed else found
 
     def number(self, value):
-        """Return a floating point constant."""
+        """Return an operand; a number becomes a constant."""
+        if isinstance(value, str):
+            return value
         text = float_literal(value, self.element)
         return text if self.count == 1 else f"splat ({self.element} {text})"
 
@@ -84,8 +158,66 @@ class Typed:
         """Call an intrinsic function on numbers."""
         name = f"@llvm.{function}.{self.suffix}"
         self.t.module.declare(f"{self.float} {name}({', '.join([self.float] * len(operands))})")
-        arguments = ", ".join(f"{self.float} {operand}" for operand in operands)
+        arguments = ", ".join(f"{self.float} {self.number(operand)}" for operand in operands)
         return self.t.new(f"call {self.float} {name}({arguments})")
+
+    def flush(self, name):
+        """Return the bits of a number, those of a denormal as zero where the instruction says so."""
+        if "ftz" not in self.t.instruction.opcode or self.element == "double":
+            return name
+        bits, exponents = (
+            (16, 0x7F80) if self.bfloat else {"float": (32, 0x7F800000), "half": (16, 0x7C00)}[self.element]
+        )
+        i = Integers(self.t, Shape(self.count), bits)  # two where two numbers are in a register
+        if self.packed:
+            name = self.t.new(f"bitcast {self.int} {name} to {i.type}")
+        small = i("icmp eq", i("and", name, exponents), 0)
+        found = i.select(small, i("and", name, -(1 << (bits - 1))), name)
+        return self.t.new(f"bitcast {i.type} {found} to {self.int}") if self.packed else found
+
+    def odd(self, near, error):
+        """Return a rounded number, or its neighbour, so that it is odd where there is an error, by its sign.
+
+        To round it once more, to a type with two bits less at least, gives what one rounding would: Boldo and
+        Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+        """
+        flag = Integers(self.t, self.shape, 1)
+        bits, rest = self.to_int(near), self.to_int(error)
+        inexact = self("fcmp one", error, 0.0)
+        last = self.bitwise("and", bits, 1)
+        off = flag("and", inexact, self.bitwise("icmp eq", last, 0))
+        same = self.bitwise("icmp sge", self.bitwise("xor", bits, rest), 0)
+        step = self.bitwise.select(same, 1, -1)
+        moved = self.bitwise("add", bits, step)
+        return self.to_float(self.bitwise.select(off, moved, bits))
+
+    def change(self, g, x):
+        """Return numbers of one type rounded to the nearest of another."""
+        if self.element == "double" and g.bits == 16:
+            h = Typed(self.t, Shape(self.count), "f32")
+            near = self.cast("fptrunc", x, h.float)
+            error = self("fsub", x, h.cast("fpext", near, self.float))
+            # Only its sign and whether there is any are asked for, and they are not to be lost.
+            size = self.call("minnum", self.call("maxnum", self.call("fabs", error), 1e-30), 1.0)
+            none = self("fcmp ueq", error, 0.0)  # of infinity it is no number
+            size = self.select(none, error, self.call("copysign", size, error))
+            return h.change(g, h.odd(near, self.cast("fptrunc", size, h.float)))
+        if self.element != g.element:
+            order = ["half", "float", "double"]
+            wider = order.index(self.element) < order.index(g.element)
+            x = self.cast("fpext" if wider else "fptrunc", x, g.float)
+        return g.to_float(g.to_int(x)) if g.bfloat and not self.bfloat else x
+
+    def saturate(self, name):
+        """Return a number between 0 and 1, a NaN as 0."""
+        name = self.call("maxnum", name, 0.0)
+        name = self.call("minnum", name, 1.0)
+        # maxnum may give either zero; PTX gives the positive one.
+        return self("fadd", name, 0.0)
+
+    def relu(self, name):
+        """Return a number, a negative one as 0."""
+        return self.call("maximum", name, 0.0)
 
 
 def float_literal(value, element):
@@ -117,6 +249,15 @@ def operands_of(t, instruction, *types):
     ]
 
 
+def in_all(t, s, flag):
+    """Return whether a condition holds for all that a shape computes."""
+    if s.lanes == 1:
+        return flag
+    name = f"@llvm.vector.reduce.and.v{s.lanes}i1"
+    t.module.declare(f"i1 {name}({s.int(1)})")
+    return t.new(f"call i1 {name}({s.int(1)} {flag})")
+
+
 def resize(t, s, name, have, want, signed=False):
     """Return a number in a register of another width."""
     if have == want:
@@ -134,77 +275,5 @@ def widen(t, s, name, have, want, signed=False, operand=0):
     ahead = s.ahead[operand] if s.ahead and not signed else 0
     if not ahead:
         return resize(t, s, name, have, want, signed)
-    foremost = t.new(f"add {s.int(have)} {name}, {s.literal(ahead, f'i{have}')}")
-    wide = resize(t, s, foremost, have, want)
-    return t.new(f"sub {s.int(want)} {wide}, {s.literal(ahead, f'i{want}')}")
-
-
-def flush(t, f, instruction, name):
-    """Return the bits of a number, those of a denormal as zero where the instruction says so."""
-    if "ftz" not in instruction.opcode or f.element == "double":
-        return name
-    bits, exponents = (
-        (16, 0x7F80) if f.bfloat else {"float": (32, 0x7F800000), "half": (16, 0x7C00)}[f.element]
-    )
-    s = Shape(f.count)  # two where two numbers are in a register
-    int_ = s.int(bits)
-    if f.packed:
-        name = t.new(f"bitcast {f.int} {name} to {int_}")
-    exponent = t.new(f"and {int_} {name}, {s.literal(exponents, f'i{bits}')}")
-    small = t.new(f"icmp eq {int_} {exponent}, {s.literal(0, f'i{bits}')}")
-    zero = t.new(f"and {int_} {name}, {s.literal(-(1 << (bits - 1)), f'i{bits}')}")
-    found = t.new(f"select {s.int(1)} {small}, {int_} {zero}, {int_} {name}")
-    return t.new(f"bitcast {int_} {found} to {f.int}") if f.packed else found
-
-
-def odd(t, f, near, error):
-    """Return a rounded number, or its neighbour, such that it is odd where there is an error, by its sign.
-
-    To round it once more, to a type with two bits less at least, gives what one rounding would: Boldo and
-    Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
-    """
-    s, one = f.shape, f"i{f.bits}"
-    bits, rest = f.to_int(near), f.to_int(error)
-    inexact = t.new(f"fcmp one {f.float} {error}, {f.number(0.0)}")
-    last = t.new(f"and {f.int} {bits}, {s.literal(1, one)}")
-    off = t.new(f"and {s.int(1)} {inexact}, {t.new(f'icmp eq {f.int} {last}, ' + s.literal(0, one))}")
-    same = t.new(f"icmp sge {f.int} {t.new(f'xor {f.int} {bits}, {rest}')}, {s.literal(0, one)}")
-    step = t.new(f"select {s.int(1)} {same}, {f.int} {s.literal(1, one)}, {f.int} {s.literal(-1, one)}")
-    moved = t.new(f"add {f.int} {bits}, {step}")
-    return f.to_float(t.new(f"select {s.int(1)} {off}, {f.int} {moved}, {f.int} {bits}"))
-
-
-def change(t, f, g, x):
-    """Return numbers of one type rounded to the nearest of another."""
-    if f.element == "double" and g.bits == 16:
-        h = Typed(t, Shape(f.count), "f32")
-        near = t.new(f"fptrunc {f.float} {x} to {h.float}")
-        error = t.new(f"fsub {f.float} {x}, {t.new(f'fpext {h.float} {near} to {f.float}')}")
-        # Only its sign and whether there is any are asked for, and they are not to be lost.
-        size = f.call("minnum", f.call("maxnum", f.call("fabs", error), f.number(1e-30)), f.number(1.0))
-        none = t.new(f"fcmp ueq {f.float} {error}, {f.number(0.0)}")  # of infinity it is no number
-        size = t.new(
-            f"select {f.shape.int(1)} {none}, {f.float} {error}, {f.float} {f.call('copysign', size, error)}"
-        )
-        f, x = h, odd(t, h, near, t.new(f"fptrunc {f.float} {size} to {h.float}"))
-    if f.element != g.element:
-        word = (
-            "fpext"
-            if ["half", "float", "double"].index(f.element) < ["half", "float", "double"].index(g.element)
-            else "fptrunc"
-        )
-        x = t.new(f"{word} {f.float} {x} to {g.float}")
-    return g.to_float(g.to_int(x)) if g.bfloat and not f.bfloat else x
-
-
-def saturate(t, f, name):
-    """Return a number between 0 and 1, a NaN as 0."""
-    name = f.call("maxnum", name, f.number(0.0))
-    name = f.call("minnum", name, f.number(1.0))
-    # maxnum may give either zero; PTX gives the positive one.
-    return t.new(f"fadd {f.float} {name}, {f.number(0.0)}")
-
-
-def relu(t, f, name):
-    """Return a number, a negative one as 0."""
-    return f.call("maximum", name, f.number(0.0))
+    wide = resize(t, s, Integers(t, s, have)("add", name, ahead), have, want)
+    return Integers(t, s, want)("sub", wide, ahead)

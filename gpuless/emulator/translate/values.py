@@ -64,3 +64,5 @@ class Shape(NamedTuple):
 
 
 ONE, ALL = Shape(1), Shape(WARP)
+#: The numbers of the lanes.
+LANES = f"<{', '.join(f'i32 {lane}' for lane in range(WARP))}>"

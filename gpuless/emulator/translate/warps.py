@@ -3,9 +3,11 @@
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.ptx import BITS
-from gpuless.emulator.ptx.instructions import split_call
+from gpuless.emulator.ptx.instructions import listed, split_call
 from gpuless.emulator.translate.layout import BARRIERS
-from gpuless.emulator.translate.values import ALL, ONE, Value, translates
+from gpuless.emulator.translate.masked import gather
+from gpuless.emulator.translate.typed import Integers, call_int
+from gpuless.emulator.translate.values import ALL, LANES, ONE, Value, translates
 
 # --- Shuffles and votes -------------------------------------------------------------------------------------
 
@@ -13,7 +15,7 @@ from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 @translates("shfl")
 def _shfl(t, instruction):
     target, a, b, c = instruction.operands[:4]
-    names = target if isinstance(target, tuple) else (target,)
+    names = listed(target)
     mode = next(part for part in instruction.opcode if part in ("up", "down", "bfly", "idx"))
     data = t.vector(t.operand(a, "b32"), 32)
     by, clamp = t.operand(b, "u32"), t.operand(c, "u32")
@@ -41,24 +43,18 @@ def _constant_shuffle(t, mode, data, by, clamp):
 
 
 def _shuffle(t, mode, data, by, clamp):
-    int_, flag = ALL.int(32), ALL.int(1)
-    lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
-    low = "splat (i32 31)"
-
-    def op(word, x, y):
-        return t.new(f"{word} {int_} {x}, {y}")
-
-    by, clamp = op("and", t.vector(by, 32), low), t.vector(clamp, 32)
-    end, segment = op("and", clamp, low), op("and", op("lshr", clamp, "splat (i32 8)"), low)
-    other = op("xor", segment, low)
-    first = op("and", lane, segment)
-    last = op("or", first, op("and", end, other))
+    i = Integers(t, ALL, 32)
+    by, clamp = i("and", t.vector(by, 32), 31), t.vector(clamp, 32)
+    end, segment = i("and", clamp, 31), i("and", i("lshr", clamp, 8), 31)
+    other = i("xor", segment, 31)
+    first = i("and", LANES, segment)
+    last = i("or", first, i("and", end, other))
     if mode == "idx":
-        source = op("or", first, op("and", by, other))
+        source = i("or", first, i("and", by, other))
     else:
-        source = op({"up": "sub", "down": "add", "bfly": "xor"}[mode], lane, by)
-    inside = t.new(f"icmp {'sge' if mode == 'up' else 'sle'} {int_} {source}, {last}")
-    source = t.new(f"select {flag} {inside}, {int_} {source}, {int_} {lane}")
+        source = i({"up": "sub", "down": "add", "bfly": "xor"}[mode], LANES, by)
+    inside = i("icmp sge" if mode == "up" else "icmp sle", source, last)
+    source = i.select(inside, source, LANES)
     return permute(t, data, source, 32), inside
 
 
@@ -68,12 +64,7 @@ def permute(t, data, source, bits):
     t.slots[slot] = ALL.int(bits)
     t.line(f"store {ALL.int(bits)} {data}, ptr {slot}")
     pointers = t.new(f"getelementptr i{bits}, ptr {slot}, {ALL.int(32)} {source}")
-    name = f"llvm.masked.gather.v{WARP}i{bits}.v{WARP}p0"
-    t.module.declare(f"{ALL.int(bits)} @{name}(<{WARP} x ptr>, <{WARP} x i1>, {ALL.int(bits)})")
-    return t.new(
-        f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> align {bits // 8} {pointers}, "
-        f"<{WARP} x i1> splat (i1 true), {ALL.int(bits)} poison)"
-    )
+    return gather(t, pointers, bits, "splat (i1 true)")
 
 
 def _members(t, operand):
@@ -82,14 +73,6 @@ def _members(t, operand):
     if lanes.uniform(value.kind):
         return ONE, t.new(f"and i32 {t.mask}, {value.scalar}")
     return ALL, t.new(f"and {ALL.int(32)} {t.splat(t.mask, 'i32')}, {t.vector(value, 32)}")
-
-
-def _in_shape(t, s, bits):
-    return bits if s.lanes == 1 else t.splat(bits, "i32")
-
-
-def _shaped(s, result):
-    return Value(UNIFORM, result) if s.lanes == 1 else Value(VARYING, None, result)
 
 
 @translates("vote")
@@ -102,17 +85,15 @@ def _vote(t, instruction):
         bits = t.new(f"select i1 {value.scalar}, i32 -1, i32 0")
     else:
         bits = t.mask_of(t.vector(value, 1))
-    yes = t.new(f"and {s.int(32)} {_in_shape(t, s, bits)}, {here}")
-    none = s.literal(0, "i32")
-    if mode == "ballot":
-        result = yes
-    elif mode == "any":
-        result = t.new(f"icmp ne {s.int(32)} {yes}, {none}")
-    else:
-        result = t.new(f"icmp eq {s.int(32)} {yes}, {here}")
+    i = Integers(t, s, 32)
+    result = yes = i("and", bits if s is ONE else t.splat(bits, "i32"), here)
+    if mode == "any":
+        result = i("icmp ne", yes, 0)
+    elif mode != "ballot":
+        result = i("icmp eq", yes, here)
         if mode == "uni":
-            result = t.new(f"or {s.int(1)} {result}, {t.new(f'icmp eq {s.int(32)} {yes}, {none}')}")
-    t.write(target, _shaped(s, result))
+            result = i.of(1)("or", result, i("icmp eq", yes, 0))
+    t.write(target, Value(UNIFORM, result) if s is ONE else Value(VARYING, None, result))
 
 
 @translates("activemask")
@@ -124,12 +105,10 @@ def _activemask(t, instruction):
 def _elect(t, instruction):
     number, flag = instruction.operands[0]
     s, here = _members(t, instruction.operands[1])
-    vector = ALL.int(32)
-    t.module.declare(f"{vector} @llvm.cttz.v{WARP}i32({vector}, i1)")
-    first = t.new(f"call {vector} @llvm.cttz.v{WARP}i32({vector} {_every(t, s, here)}, i1 false)")
+    i = Integers(t, ALL, 32)
+    first = i.call("cttz", _every(t, s, here), "false")
     t.write(number, Value(VARYING, None, first))
-    lane = "<" + ", ".join(f"i32 {i}" for i in range(WARP)) + ">"
-    t.write(flag, Value(VARYING, None, t.new(f"icmp eq {vector} {lane}, {first}")))
+    t.write(flag, Value(VARYING, None, i("icmp eq", LANES, first)))
 
 
 def _every(t, s, value):
@@ -153,14 +132,11 @@ def _redux(t, instruction):
     t.module.declare(f"i32 @{name}({vector})")
     if s is ALL:
         data = t.new(f"freeze {vector} {data}")
-        result = t.new(
-            f"call {vector} @{_reduce_groups(t, name, word, neutral)}({vector} {data}, {vector} {here})"
-        )
+        groups = _reduce_groups(t, name, word, neutral)
+        result = t.new(f"call {vector} @{groups}({vector} {data}, {vector} {here})")
         t.write(instruction.operands[0], Value(VARYING, None, result))
         return
-    chosen = t.new(
-        f"select <{WARP} x i1> {t.mask_vector(here)}, {vector} {data}, {vector} splat (i32 {neutral})"
-    )
+    chosen = Integers(t, ALL, 32).select(t.mask_vector(here), data, int(neutral))
     t.write(instruction.operands[0], Value(UNIFORM, t.new(f"call i32 @{name}({vector} {chosen})")))
 
 
@@ -189,7 +165,7 @@ def _match(t, instruction):
     opcode = instruction.opcode
     bits = BITS[opcode[-1]]
     target, data, members = instruction.operands
-    names = target if isinstance(target, tuple) else (target,)
+    names = listed(target)
     s, here = _members(t, members)
     name = f"match.any.b{bits}"
     vector = ALL.int(bits)
@@ -214,12 +190,13 @@ def _match(t, instruction):
     frozen = t.new(f"freeze {vector} {t.vector(t.operand(data, opcode[-1]), bits)}")
     found = t.new(f"call {ALL.int(32)} @{name}({vector} {frozen}, i32 {t.mask})")
     everybody = _every(t, s, here)
-    found = t.new(f"and {ALL.int(32)} {found}, {everybody}")
+    i = Integers(t, ALL, 32)
+    found = i("and", found, everybody)
     if "any" in opcode:
         t.write(names[0], Value(VARYING, None, found))
         return
-    same = t.new(f"icmp eq {ALL.int(32)} {found}, {everybody}")
-    found = t.new(f"select {ALL.int(1)} {same}, {ALL.int(32)} {everybody}, {ALL.int(32)} zeroinitializer")
+    same = i("icmp eq", found, everybody)
+    found = i.select(same, everybody, "zeroinitializer")
     t.write(names[0], Value(VARYING, None, found))
     if len(names) > 1:
         t.write(names[1], Value(VARYING, None, same))
@@ -257,8 +234,7 @@ def _bar(t, instruction):
     if kind == "and":  # none is false
         yes = t.new(f"xor i32 {yes}, -1")
     here = t.new(f"and i32 {yes}, {t.mask}")
-    t.module.declare("i32 @llvm.ctpop.i32(i32)")
-    count = t.new(f"call i32 @llvm.ctpop.i32(i32 {here})")
+    count = call_int(t, ONE, "ctpop", 32, here)
     total = t.new(f"call i32 @tally(ptr %ctx, i32 %warp, i32 {number}, i32 {expected}, i32 {count})")
     if kind != "popc":
         total = t.new(f"icmp {'eq' if kind == 'and' else 'ne'} i32 {total}, 0")
@@ -288,8 +264,7 @@ def _uniform(t, operand):
     value = t.operand(operand, "u32")
     if lanes.uniform(value.kind):
         return value.scalar
-    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
-    first = t.new(f"call i32 @llvm.cttz.i32(i32 {t.mask}, i1 true)")
+    first = call_int(t, ONE, "cttz", 32, t.mask, "true")
     return t.new(f"extractelement {ALL.int(32)} {t.vector(value, 32)}, i32 {first}")
 
 
@@ -315,9 +290,8 @@ def _mapa(t, instruction):
     target, source = instruction.operands[:2]
     bits = t.function.registers[target]
     own = instruction.opcode[0] == "mapa"
-    t.set(
-        lambda s, a: a if own else s.literal(0, "i32"), (t.operand(source if own else "0", f"u{bits}"), bits)
-    )
+    operand = t.operand(source if own else "0", f"u{bits}"), bits
+    t.set(lambda s, a: a if own else s.literal(0, "i32"), operand)
 
 
 @translates("createpolicy")

@@ -57,10 +57,7 @@ class Unknown(Exception):
 def fingerprint(value):
     """Return what the code of a value follows from, as text.
 
-    Raises
-    ------
-    Unknown
-        If the value has no fingerprint.
+    Raises Unknown if the value has no fingerprint.
     """
     return Fingerprint(value).text
 
@@ -68,19 +65,8 @@ def fingerprint(value):
 class Fingerprint:
     """What the code of a value follows from.
 
-    Parameters
-    ----------
-    value : object
-
-    Attributes
-    ----------
-    text : str
-    parts : dict
-        Functions and classes that it is made of, and what each is made of; others are mentioned there.
-
-    Raises
-    ------
-    Unknown
+    `parts`: functions and classes that it is made of, and what each is made of; others are mentioned there.
+    Raises Unknown.
     """
 
     def __init__(self, value):

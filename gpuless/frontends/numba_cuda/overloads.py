@@ -35,12 +35,7 @@ _taken = weakref.WeakKeyDictionary()
 
 
 class Overloads(NullCache):
-    """The kernels of one dispatcher, where `CUDADispatcher` looks for compiled ones.
-
-    Parameters
-    ----------
-    dispatcher : CUDADispatcher
-    """
+    """The kernels of one dispatcher, where `CUDADispatcher` looks for compiled ones."""
 
     def __init__(self, dispatcher):
         self._dispatcher, self._name = dispatcher, None

@@ -37,16 +37,7 @@ _made_of = {}
 
 
 def fingerprints():
-    """Return what a program has taught Numba, for each registry in the order of its entries.
-
-    Returns
-    -------
-    list of list of Fingerprint
-
-    Raises
-    ------
-    Unknown
-    """
+    """Return what a program has taught Numba, for each registry in the order of its entries."""
     lists = [entries for registry in _all_registries() for entries in vars(registry).values()]
     lists = [_growing(entries) for entries in lists if type(entries) is list]
     tables = *(manager._handlers for manager in MANAGERS), rewrite_registry.rewrites

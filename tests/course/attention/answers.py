@@ -26,8 +26,6 @@ WRONG = {
 
 RIGHT = {
     "causal_softmax_kernel": {
-        "shifted by the logarithm of the sum": [
-            ("- largest) / total", "- (largest + math.log(total)))"),
-        ],
-    },
+        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")]
+    }
 }

@@ -11,10 +11,7 @@ WRONG = {
             ("if row < logits.shape[0]:", "if True:"),
             ("logits.shape[0]:", "logits.size:"),
             [
-                (
-                    "largest = logits[row, 0]",
-                    "largest = logits[row, 0]\npowers = cuda.local.array(16, float32)",
-                ),
+                ("= logits[row, 0]", "= logits[row, 0]\npowers = cuda.local.array(16, float32)"),
                 (
                     "total += math.exp(logits[row, k] - largest)",
                     "powers[k] = math.exp(logits[row, k] - largest)\ntotal += powers[k]",
@@ -64,10 +61,7 @@ WRONG = {
         ],
         "reads past the edge": [("i // positions, c, i % positions", "i % positions, c, i // positions")],
         "writes past the edge": [
-            (
-                "c, positions = cuda.blockIdx.x, grad_output.shape[2]",
-                "c, positions = cuda.grid(1), grad_output.shape[2]",
-            )
+            ("c, positions = cuda.blockIdx.x, grad_output.", "c, positions = cuda.grid(1), grad_output.")
         ],
         "added by atomics": [
             (
@@ -109,10 +103,7 @@ WRONG = {
     "conv2d_backward_weight_kernel": {
         "reads past the edge": [
             ("if 0 <= h < x.shape[2] and 0 <= w < x.shape[3]:", "if True:"),
-            [
-                ("oc, ic, kh, kw = place(", "ic, oc, kh, kw = place("),
-                ("grad_weight[oc, ic, kh, kw]", "grad_weight[ic, oc, kh, kw]"),
-            ],
+            [("oc, ic, kh, kw = place", "ic, oc, kh, kw = place"), ("[oc, ic, kh, kw]", "[ic, oc, kh, kw]")],
         ],
         "negative index": [
             ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "h < x.shape[2] and w < x.shape[3]")
@@ -130,10 +121,7 @@ WRONG = {
             ("weight[oc, ic, kh, kw]", "weight[ic, oc, kh, kw]"),
         ],
         "negative index": [
-            [
-                ("top < 0 or top % stride_h", "top % stride_h"),
-                ("left < 0 or left % stride_w", "left % stride_w"),
-            ]
+            [("< 0 or top % stride_h", "% stride_h"), ("< 0 or left % stride_w", "% stride_w")]
         ],
         "writes past the edge": [("if i < grad_input.size:", "if True:")],
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
@@ -147,8 +135,8 @@ RIGHT = {
             (
                 "math.exp(logits[row, k] - largest) / total",
                 "math.exp(logits[row, k] - largest - math.log(total))",
-            ),
-        ],
+            )
+        ]
     },
     "relu_backward_kernel": {
         "a stored 0.0": """
@@ -158,7 +146,7 @@ RIGHT = {
                     grad_input[i] = grad_output[i]
                 else:
                     grad_input[i] = 0.0
-        """,
+        """
     },
 }
 

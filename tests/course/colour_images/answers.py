@@ -3,13 +3,11 @@
 WRONG = {
     "decayed_step_kernel": {
         "writes past the edge": [("if i < parameters.size:", "if True:")],
+        "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
     },
     "crop_and_flip_kernel": {
         "writes past the edge": [
-            (
-                "if i < out.shape[0] and h < out.shape[2] and w < out.shape[3]:",
-                "if h < out.shape[2] and w < out.shape[3]:",
-            )
+            ("if i < out.shape[0] and h < out.shape[2] and w < out.", "if h < out.shape[2] and w < out.")
         ],
         "float64": [("/ float32(255)", "* (1 / 255)")],
     },

@@ -40,8 +40,8 @@ RIGHT = {
                 kh, kw = divmod(tap, kernel_size)
                 oh, ow = divmod(column, image.shape[2] - kernel_size + 1)
                 columns[row, column] = image[channel, oh + kh, ow + kw]
-        """,
-    },
+        """
+    }
 }
 
 

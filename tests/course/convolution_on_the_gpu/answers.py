@@ -7,10 +7,7 @@ WRONG = {
     "conv_valid_kernel": {
         "writes past the edge": [
             ("if row < out.shape[0] and column < out.shape[1]:", "if True:"),
-            (
-                "row < out.shape[0] and column < out.shape[1]",
-                "row < image.shape[0] and column < image.shape[1]",
-            ),
+            ("< out.shape[0] and column < out.shape[1]", "< image.shape[0] and column < image.shape[1]"),
             ("row < out.shape[0] and column < out.shape[1]", "row < out.shape[0]"),
         ],
         "x and y exchanged": [("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")],
@@ -34,10 +31,7 @@ WRONG = {
             ("x[ic, oh + kh, ow + kw]", "x[oc, oh + kh, ow + kw]"),
         ],
         "writes past the edge": [
-            (
-                "oc < out.shape[0] and oh < out.shape[1] and ow < out.shape[2]",
-                "oh < out.shape[1] and ow < out.shape[2]",
-            )
+            ("oc < out.shape[0] and oh < out.shape[1] and ow < out.", "oh < out.shape[1] and ow < out.")
         ],
         "never written": [("oc < out.shape[0]", "oc < x.shape[0]")],
         "x and z exchanged": [("ow, oh, oc = cuda.grid(3)", "oc, oh, ow = cuda.grid(3)")],
@@ -111,10 +105,7 @@ WRONG = {
         "writes past the edge": [("if i < out.size:", "if True:")],
         "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
         "float64": [
-            [
-                ("x[n, c, h, w] + bias[c]", "x[n, c, h, w] + 1.0 * bias[c]"),
-                ("float32(0) if value <= float32(0) else value", "max(value, 0.0)"),
-            ]
+            [("+ bias", "+ 1.0 * bias"), ("float32(0) if value <= float32(0) else value", "max(value, 0.0)")]
         ],
         "reads past the edge": [("bias[c]", "bias[w]")],
     },
@@ -194,7 +185,7 @@ RIGHT = {
                     for w in range(max(left, 0), min(left + weight.shape[3], x.shape[3])):
                         total += weight[oc, ic, h - top, w - left] * x[n, ic, h, w]
             out[n, oc, oh, ow] = total
-        """,
+        """
     },
     "bias_relu_kernel": {
         "reshaped to rows": """

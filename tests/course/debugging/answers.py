@@ -36,10 +36,7 @@ WRONG = {
         "divergent barrier": [
             [
                 ("cuda.syncthreads()\nstride //= 2", "stride //= 2"),
-                (
-                    "best[t] = max(best[t], best[t + stride])",
-                    "best[t] = max(best[t], best[t + stride])\ncuda.syncthreads()",
-                ),
+                ("= max(best[t], best[t + stride])", "= max(best[t], best[t + stride])\ncuda.syncthreads()"),
             ],
             [
                 (
@@ -78,20 +75,15 @@ WRONG = {
         "uninitialised read": [("if t < LEVELS:\n    mine[t] = 0", "")],
         "reads past the edge": [("i < levels.size", "i <= levels.size")],
         "counted in global memory": [
-            [
-                ("cuda.atomic.add(mine, levels[i], 1)", "cuda.atomic.add(bins, levels[i], 1)"),
-                ("cuda.atomic.add(bins, t, mine[t])", "pass"),
-            ]
+            [("(mine, levels[i], 1)", "(bins, levels[i], 1)"), ("cuda.atomic.add(bins, t, mine[t])", "pass")]
         ],
     },
 }
 
 RIGHT = {
-    "edges_kernel": {
-        "halved by a literal": [("float32(0.5)", "0.5")],
-    },
+    "edges_kernel": {"halved by a literal": [("float32(0.5)", "0.5")]},
     "block_max_kernel": {
-        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")],
+        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")]
     },
 }
 

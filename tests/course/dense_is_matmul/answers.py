@@ -24,16 +24,10 @@ WRONG = {
             ("cuda.syncthreads()\nfor k in range(TILE):", "for k in range(TILE):"),
         ],
         "divergent barrier": [
-            (
-                "total = float32(0)",
-                "total = float32(0)\nif row >= out.shape[0] or column >= out.shape[1]:\n    return",
-            )
+            ("= float32(0)", "= float32(0)\nif row >= out.shape[0] or column >= out.shape[1]:\n    return")
         ],
         "reads past the edge": [
-            [
-                ("row < a.shape[0] and start + x < a.shape[1]", "start + x < a.shape[1]"),
-                ("start + y < b.shape[0] and column < b.shape[1]", "start + y < b.shape[0]"),
-            ]
+            [("row < a.shape[0] and start +", "start +"), ("[0] and column < b.shape[1]", "[0]")]
         ],
         "writes past the edge": [("if row < out.shape[0] and column < out.shape[1]:", "if True:")],
     },
@@ -125,10 +119,10 @@ RIGHT = {
                 cuda.syncthreads()
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
-        """,
+        """
     },
     "dense_kernel": {
-        "a product with a truth": [("float32(0) if total <= float32(0) else total", "total * (total > 0)")],
+        "a product with a truth": [("float32(0) if total <= float32(0) else total", "total * (total > 0)")]
     },
 }
 

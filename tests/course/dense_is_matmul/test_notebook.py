@@ -8,7 +8,6 @@ import pytest
 
 from cnn_course.chapters.dense_is_matmul import exercises as dense_is_matmul, pictures as matmul_pictures
 from cnn_course.chapters.dense_is_matmul.pictures import (
-    loads_picture,
     product_picture,
     request_picture,
     rungs_picture,
@@ -63,10 +62,6 @@ def test_product_picture_shows_one_step(drawn):
     assert "each of the 4 results adds up 2 of its 10 products" in picture.caption
     dark = np.isclose(drawn[0].axes[2].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
     assert dark[:2].tolist() == [[False] * 8 + [True] * 2] * 2
-
-
-def test_loads_picture_tells_its_numbers():
-    assert "tiled: 0.0625 and 2." in loads_picture({"naive": (2, 0), "tiled": (1 / 16, 2)}, "Loads.").alt
 
 
 def test_request_picture_counts_sectors(drawn):

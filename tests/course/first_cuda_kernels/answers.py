@@ -59,10 +59,7 @@ WRONG = {
         ],
         "done more than once": [
             ("cuda.gridsize(1)", "cuda.blockDim.x"),
-            (
-                "range(cuda.grid(1), x.size, cuda.gridsize(1))",
-                "range(cuda.threadIdx.x, x.size, cuda.blockDim.x)",
-            ),
+            ("(cuda.grid(1), x.size, cuda.gridsize(1))", "(cuda.threadIdx.x, x.size, cuda.blockDim.x)"),
             ("range(cuda.grid(1), x.size, cuda.gridsize(1))", "range(cuda.grid(1), x.size)"),
         ],
         "in chunks": [
@@ -80,10 +77,7 @@ WRONG = {
                     "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):",
                     "i = cuda.grid(1)\nwhile i <= x.size:",
                 ),
-                (
-                    "out[i] = float32(0) if x[i] <= float32(0) else x[i]",
-                    "out[i] = float32(0) if x[i] <= float32(0) else x[i]\ni += cuda.gridsize(1)",
-                ),
+                ("if x[i] <= float32(0) else x[i]", "if x[i] <= float32(0) else x[i]\ni += cuda.gridsize(1)"),
             ]
         ],
         "does not end": [
@@ -94,10 +88,7 @@ WRONG = {
             ("cuda.gridsize(1)", "cuda.gridsize(1) + 1"),
         ],
         "first block only": [
-            (
-                "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):",
-                "i = cuda.threadIdx.x\nif i < x.size:",
-            )
+            ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1))", "i = cuda.threadIdx.x\nif i < x.size")
         ],
         "changes input": [("out[i] =", "x[i] =")],
     },
@@ -132,9 +123,7 @@ WRONG = {
 RIGHT = {
     "axpy_kernel": {
         "a print left in": [("out[i] =", "print(i, x[i])\nout[i] =")],
-        "a signature": [
-            ("@cuda.jit", '@cuda.jit("void(float32, float32[:], float32[:], float32[:])")'),
-        ],
+        "a signature": [("@cuda.jit", '@cuda.jit("void(float32, float32[:], float32[:], float32[:])")')],
         "in two steps from a bare zero": """
             i = cuda.grid(1)
             if i < out.size:
@@ -162,7 +151,7 @@ RIGHT = {
                 out[i] = 0
                 for k in range(signal.size - 1, delay + i - 1, -1):
                     out[i] += signal[k] * signal[k - delay - i]
-        """,
+        """
     },
     "relu_stride_kernel": {
         "a product with a truth": """
@@ -170,13 +159,11 @@ RIGHT = {
             while i < x.size:
                 out[i] = x[i] * (x[i] > 0)
                 i += cuda.gridsize(1)
-        """,
+        """
     },
     "mirror_kernel": {
         "counted from the end": [("width - 1 - column", "-1 - column")],
-        "written from the end": [
-            ("out[row, column] = image[row, width - 1 - column]", "out[row, ~column] = image[row, column]")
-        ],
+        "written from the end": [("row, column] = image[row, width - 1 -", "row, ~column] = image[row,")],
         "half the threads change two pixels": """
             x, y = cuda.grid(2)
             height, width = image.shape

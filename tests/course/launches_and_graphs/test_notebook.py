@@ -8,7 +8,8 @@ import pytest
 from numba import cuda
 
 from cnn_course.chapters.launches_and_graphs import pictures as speed_pictures, tape
-from cnn_course.chapters.launches_and_graphs.exercises import _blocks, _bus, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.exercises.blocks_per_sm import _blocks, blocks_per_sm
+from cnn_course.chapters.launches_and_graphs.exercises.bus_bytes import _bus
 from cnn_course.chapters.launches_and_graphs.pictures import (
     occupancy_picture,
     overlap_timeline,
@@ -198,11 +199,6 @@ def test_occupancy_picture_says_what_limits():
 def test_the_rules_of_the_exercise_are_those_of_the_simulator():
     for case in blocks_per_sm.inputs():
         assert _blocks(*case.args) == blocks_per_sm.reference(*case.args)
-
-
-def test_passes_picture_has_the_numbers_in_words():
-    picture = speed_pictures.passes_picture({"a + b": 12}, {"a + b": 7}, "Bytes.")
-    assert "a + b 12 and 7" in picture.alt
 
 
 def test_profile_picture_names_the_longest():

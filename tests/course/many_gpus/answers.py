@@ -11,7 +11,7 @@ WRONG = {
                 ("first = rank * each + min(rank, rest)", "first = int(sum(len(p) for p in part[:rank]))"),
                 ("first + each + (rank < rest)", "first + len(part[rank])"),
             ]
-        ],
+        ]
     },
     "combined_gradient": {
         "float32": [
@@ -64,7 +64,7 @@ RIGHT = {
         "with zeros for nobody's": """
             weights = np.asarray(counts)[:, None] / np.sum(counts)
             return np.where(weights > 0, gradients * weights, 0).sum(axis=0)
-        """,
+        """
     },
     "ring_all_reduce": {
         "only the last receives first": [("if rank % 2 == 0:", "if rank < size - 1:")],

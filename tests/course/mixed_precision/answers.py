@@ -6,6 +6,7 @@ from wrong_answers import wrong
 WRONG = {
     "sum_rows_kernel": {
         "writes past the edge": [("if row < x.shape[0]:", "if True:")],
+        "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "reads past the edge": [("range(x.shape[1])", "range(x.shape[1] + 1)")],
         "float64": [("total = float32(0)", "total = 0.0")],
         "nothing written": [("out[row] = total", "")],
@@ -14,9 +15,7 @@ WRONG = {
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "writes past the edge": [("if i < x.size:", "if True:")],
     },
-    "unscale_kernel": {
-        "race between blocks": [("cuda.grid(1)", "cuda.threadIdx.x")],
-    },
+    "unscale_kernel": {"race between blocks": [("cuda.grid(1)", "cuda.threadIdx.x")]},
 }
 
 RIGHT = {
@@ -28,7 +27,7 @@ RIGHT = {
             else:
                 value = ((exponent > 0) * 1024 + mantissa) * 2.0 ** (max(exponent, 1) - 25)
             return -value if sign else value
-        """,
+        """
     },
     "sum_rows_kernel": {
         "widened by the sum": [("float32(x[row, k])", "x[row, k]")],
@@ -41,10 +40,7 @@ RIGHT = {
         """,
     },
     "stochastic_kernel": {
-        "shifted to and fro": [
-            ("uint32(0xFFFF)", "0xFFFF"),
-            ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] + noise) >> 16 << 16"),
-        ],
+        "shifted to and fro": [("uint32(0xFFFF)", "0xFFFF"), ("& uint32(0xFFFF0000)", ">> 16 << 16")],
         "with a remainder": """
             i = cuda.grid(1)
             if i < x.size:
@@ -68,7 +64,7 @@ RIGHT = {
             good_steps = 0 if found_inf else good_steps + 1
             grown = good_steps >= interval
             return scale * (0.5 if found_inf else 1 + grown), good_steps % interval
-        """,
+        """
     },
 }
 

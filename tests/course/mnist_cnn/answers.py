@@ -13,19 +13,11 @@ WRONG = {
     "momentum_kernel": {
         "writes past the edge": [("if i < parameters.size:", "if True:")],
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
-        "changes input": [
-            (
-                "v = momentum * velocity[i] + gradients[i]",
-                "gradients[i] += momentum * velocity[i]\nv = gradients[i]",
-            )
-        ],
+        "changes input": [("v = momentum * velocity[i] +", "gradients[i] += momentum * velocity[i]\nv =")],
     },
     "adam_step": {
         "changes input": [
-            [
-                ("return parameters - lr", "parameters -= lr"),
-                ("+ eps), m, v", "+ eps)\nreturn parameters, m, v"),
-            ]
+            [("return parameters -", "parameters -="), ("+ eps), m, v", "+ eps)\nreturn parameters, m, v")]
         ],
         "type": [("+ eps), m, v", "+ eps)")],
     },
@@ -55,8 +47,8 @@ RIGHT = {
                 velocity[i] *= momentum
                 velocity[i] += gradients[i]
                 parameters[i] -= lr * velocity[i]
-        """,
-    },
+        """
+    }
 }
 
 

@@ -6,6 +6,7 @@ from wrong_answers import wrong
 WRONG = {
     "sigmoid_backward_kernel": {
         "writes past the edge": [("if i < out.size:", "if True:")],
+        "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
         "float64": [("float32(1) - out[i]", "1.0 - out[i]")],
         "nothing written": [("grad_input[i] = grad_output[i]", "result = grad_output[i]")],
     },
@@ -17,11 +18,7 @@ WRONG = {
     "channel_statistics_kernel": {
         "float64": [("total = float32(0)", "total = 0.0")],
         "reads past the edge": [
-            (
-                "range(thread, x.shape[0] * pixels, threads)",
-                "range(thread, x.shape[0] * pixels + 1, threads)",
-                2,
-            )
+            ("(thread, x.shape[0] * pixels, threads)", "(thread, x.shape[0] * pixels + 1, threads)", 2)
         ],
         "divergent barrier": [
             (

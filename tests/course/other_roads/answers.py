@@ -35,13 +35,7 @@ WRONG = {
         "writes past the edge": [("+ 1e-5), mask=there)", "+ 1e-5))")],
         "raises": [("tl.sqrt", "tl.norm")],
         "mask on the address": [
-            [
-                (
-                    "there, place = k < columns, tl.program_id(0) * columns + k",
-                    "place = tl.program_id(0) * columns + k",
-                ),
-                ("values = tl.load", "there = place < columns\nvalues = tl.load"),
-            ]
+            [("there, place = k < columns,", "place ="), ("values =", "there = place < columns\nvalues =")]
         ],
         "row begins elsewhere": [
             ("program_id(0) * columns", "program_id(0) * BLOCK"),
@@ -86,7 +80,7 @@ WRONG = {
                 ("ranking = []", "right = [is_right(one) for one in candidates]\nranking = []"),
                 ("if is_right(candidates[place]):", "if right[place]:"),
             ]
-        ],
+        ]
     },
 }
 
@@ -112,7 +106,7 @@ RIGHT = {
     },
     "standardise_rows": {
         "the mask as numbers": [
-            ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)"),
+            ("tl.where(there, values - mean, 0.0)", "(values - mean) * there.to(tl.float32)")
         ],
         "the mean, number by number": [
             (
@@ -120,16 +114,11 @@ RIGHT = {
                 "mean = 0.0\n"
                 "for j in range(columns):\n"
                 "    mean += tl.load(x + tl.program_id(0) * columns + j) / columns",
-            ),
+            )
         ],
     },
     "pooling_program": {
-        "from minus infinity": [
-            (
-                "float above = fmaxf(four[0], four[1]);",
-                "float above = fmaxf(fmaxf(-INFINITY, four[0]), four[1]);",
-            ),
-        ],
+        "from minus infinity": [("= fmaxf(four[0], four[1])", "= fmaxf(fmaxf(-INFINITY, four[0]), four[1])")],
         "a block a channel and row": [
             ("-(-places // 256), 256", "channels * (height // 2), 64"),
             ("if (i >= channels * h * w) return;\n", "for (i = threadIdx.x; i < w; i += blockDim.x) {\n"),
@@ -158,6 +147,6 @@ RIGHT = {
             if best is None:
                 raise ValueError("none")
             return best
-        """,
+        """
     },
 }

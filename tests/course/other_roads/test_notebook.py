@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from cnn_course.chapters.other_roads import pictures, roads
+from cnn_course.chapters.other_roads.exercises.standardise_rows import Addresses
 from cnn_course.chapters.other_roads.roads import blocks, machine_code, opencl, tuning, yardstick
 from cnn_course.engine import notebooks
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_numba import device
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "15_other_roads.ipynb"
@@ -143,6 +145,14 @@ def test_a_missing_package_is_told_in_a_line(monkeypatch):
     from cnn_course.chapters.other_roads.exercises import standardise_rows
 
     assert "cannot be checked here. Triton is left out" in str(standardise_rows(program))
+
+
+@pytest.mark.parametrize("out", [0x10_0200_0000, 0x70_0000_0000])
+def test_a_verdict_on_an_address_is_the_same_wherever_the_arrays_lie(out):
+    x = 0x10_0000_0000
+    addresses = Addresses({"x": x, "out": out}, rows=3, columns=7)
+    with pytest.raises(Wrong, match=r"Program 1 goes far from `x` and `out`: .* begins at place 7\."):
+        addresses(1, x + 4 * (8_300_000 + np.arange(8)), True, is_store=False)
 
 
 def test_opencl_without_a_platform_is_told_in_a_line(monkeypatch):

@@ -17,10 +17,7 @@ WRONG = {
         "writes past the edge": [
             ("if row < height and column < width:", "if True:"),
             [
-                (
-                    "largest = maps[0, row, column]",
-                    "largest = maps[0, row, column]\npowers = cuda.local.array(16, float32)",
-                ),
+                ("= maps[0, row, column]", "= maps[0, row, column]\npowers = cuda.local.array(16, float32)"),
                 (
                     "total += math.exp(maps[c, row, column] - largest)",
                     "powers[c] = math.exp(maps[c, row, column] - largest)\ntotal += powers[c]",
@@ -31,10 +28,7 @@ WRONG = {
         "x and y exchanged": [("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")],
         "float64": [("float32(0)", "0.0")],
         "not small enough": [
-            [
-                ("largest = maps[0, row, column]", "largest = float32(-1e4)"),
-                ("range(1, channels)", "range(channels)"),
-            ]
+            [("largest = maps[0, row, column]", "largest = float32(-1e4)"), ("(1, channels)", "(channels)")]
         ],
     },
     "edge_maps": {
@@ -46,10 +40,8 @@ WRONG = {
 
 RIGHT = {
     "softmax_kernel": {
-        "shifted by the logarithm of the sum": [
-            ("- largest) / total", "- (largest + math.log(total)))"),
-        ],
-    },
+        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")]
+    }
 }
 
 

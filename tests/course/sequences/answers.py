@@ -11,10 +11,7 @@ WRONG = {
         "never written": [("j, n = cuda.grid(2)", "n, j = cuda.grid(2)"), ("cell[n, j] = new", "")],
         "float64": [("f * c[n, j]", "1.0 * f * c[n, j]")],
     },
-    "last_states": {
-        "raises": [("x.transpose(1, 0, 2)", "x.T")],
-        "returns None": [("return h_n", "")],
-    },
+    "last_states": {"raises": [("x.transpose(1, 0, 2)", "x.T")], "returns None": [("return h_n", "")]},
     "lstm_cell_backward_kernel": {
         "writes past the edge": [("if n < c.shape[0] and j < hidden:", "if n < c.shape[0]:")],
         "never written": [("j, n = cuda.grid(2)", "n, j = cuda.grid(2)")],
@@ -38,7 +35,7 @@ RIGHT = {
                     gates[n, gate * hidden + j] = math.tanh(value) if gate == 2 else sigmoid(value)
                 cell[n, j] = gates[n, j] * gates[n, 2 * hidden + j] + gates[n, hidden + j] * c[n, j]
                 h[n, j] = math.tanh(cell[n, j]) * gates[n, 3 * hidden + j]
-        """,
+        """
     },
     "last_states": {
         "the last of all states": [
@@ -54,7 +51,7 @@ RIGHT = {
     "lstm_cell_backward_kernel": {
         "a slope from the hyperbolic cosine": [
             ("(one - squashed * squashed)", "(one / (math.cosh(cell[n, j]) * math.cosh(cell[n, j])))")
-        ],
+        ]
     },
     "backward_through_time": {
         "collected in a list": """
@@ -66,7 +63,7 @@ RIGHT = {
                 collected.insert(0, grad_sums)
                 grad_h = np.dot(grad_sums, weight_hh)
             return np.stack(collected, axis=1)
-        """,
+        """
     },
 }
 

@@ -7,10 +7,7 @@ _ADDS = "cuda.atomic.add(counts, level, 1)"
 WRONG = {
     "brighten_kernel": {
         "& for and": [
-            (
-                "row < digit.shape[0] and column < digit.shape[1]",
-                "row < digit.shape[0] & column < digit.shape[1]",
-            )
+            ("< digit.shape[0] and column < digit.shape[1]", "< digit.shape[0] & column < digit.shape[1]")
         ],
         "never written": [
             (

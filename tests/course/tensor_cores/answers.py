@@ -7,8 +7,8 @@ from cnn_numba.ops.shared.tensor_cores import to_tf32
 
 WRONG = {
     "warp_product_kernel": {
-        "never written": [("out[top + 8, column], out[top + 8, column + 1] = sums[2], sums[3]", "")],
-    },
+        "never written": [("out[top + 8, column], out[top + 8, column + 1] = sums[2], sums[3]", "")]
+    }
 }
 
 

@@ -22,10 +22,7 @@ WRONG = {
             ],
         ],
         "divergent warp": [
-            [
-                ("cuda.syncwarp()\n", ""),
-                ("    line[t] += line[t + step]", "    cuda.syncwarp()\n    line[t] += line[t + step]"),
-            ]
+            [("cuda.syncwarp()\n", ""), ("    line[t] += line", "    cuda.syncwarp()\n    line[t] += line")]
         ],
         "waits for the block": [("cuda.syncwarp()", "cuda.syncthreads()")],
         "not called": [("cuda.syncwarp()", "cuda.syncwarp")],

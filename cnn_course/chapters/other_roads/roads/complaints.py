@@ -4,7 +4,7 @@ import re
 
 
 def first_error(error: Exception) -> str:
-    r"""Return a compiler's first complaint; all that it says if none can be told from the rest.
+    r"""Return a compiler's first complaint; all that it says if no complaint is marked as an error.
 
     >>> first_error(ValueError("3 notes\nkernel.cu(3): error: identifier x is undefined\nand more"))
     'identifier x is undefined'
@@ -29,5 +29,5 @@ def fault_of(error: Exception) -> str:
 
 
 def wants_too_much_shared(error: Exception) -> bool:
-    """Tell whether an assembler says that a block would need more shared memory than it may have."""
+    """Return whether an assembler says that a block would need more shared memory than it may have."""
     return "too much shared data" in str(error)

@@ -1,6 +1,6 @@
 """The road of CUDA C++: kernels.cu, compiled by NVRTC and launched through cuda.core, beside Numba's kernels.
 
-Arrays are `cnn_numba.device`'s: the same memory, whoever compiled the kernel. Where there is no GPU, the
+Arrays are `cnn_numba.device`'s: the same memory for kernels of any compiler. Where there is no GPU, the
 emulated one runs these kernels as it runs Numba's.
 """
 

@@ -37,8 +37,8 @@ class MachineCode(NamedTuple):
     """
 
 
-# Whoever compiles must not have interpreted: Triton's interpreter leaves its own words in the library when
-# a kernel has called what is written in Triton itself, such as `tl.sum`.
+# A process that compiles must not have interpreted: Triton's interpreter leaves its own functions in the
+# library when a kernel has called what is written in Triton itself, such as `tl.sum`.
 _COMPILE = """
 import base64, importlib.util, json, sys
 
@@ -59,7 +59,7 @@ print(json.dumps({"ptx": found.asm["ptx"], "shared": found.metadata.shared, "cub
 
 
 def of_triton(kernel, signature: dict, constants: dict, cc: int, warps: int = 4) -> MachineCode:
-    """Compile a kernel of Triton's in a process of its own, interpreted here or not.
+    """Compile a kernel of Triton's in a new process, interpreted here or not.
 
     Parameters
     ----------

@@ -84,9 +84,9 @@ def multiply(candidate: Candidate, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def is_right(candidate: Candidate) -> bool:
-    """Tell whether a candidate's kernel multiplies two matrices whose sides are multiples of nothing.
+    """Return whether a candidate's kernel multiplies two matrices whose sides are multiples of nothing.
 
-    Memory that nobody has written holds NaN on the emulated GPU, so that what is not loaded is seen.
+    Fresh memory holds NaN on the emulated GPU, so that a missing load shows.
     """
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((70, 37), (37, 83)))

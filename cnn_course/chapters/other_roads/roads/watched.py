@@ -70,7 +70,7 @@ def watch(text: str, name: str, x: np.ndarray, n: int) -> Watched | None:
         road.launch("tell_notes", 1, ITEMS, passed, notes)
         passed, notes = road.host(passed), road.host(notes)
     except Exception:
-        return None  # the kernel is told of when it runs as it is
+        return None  # if the kernel fails as it is, too, the check reports that
     item, number = np.nonzero(notes[..., 0] >= 0)
     touches = [Touch(*map(int, notes[i, k]), int(i)) for i, k in zip(item, number, strict=True)]
     return Watched(found[1], found[2].strip(), passed.tolist(), touches)

@@ -34,7 +34,7 @@ class Task(NamedTuple):
 
 
 class Road(Protocol):
-    """What a road offers: arrays of its own, and seven kernels, each with its launch."""
+    """What a road offers: its arrays, and seven kernels, each with its launch."""
 
     def array(self, host):
         """Copy an array to the device."""

@@ -1,163 +1,14 @@
-"""What a launch would have a GPU do, counted at full size: instructions, sectors, wavefronts, barriers.
-
-Nothing that runs on a CPU can tell how long a kernel takes on a GPU. What the kernel asks of one it can: the
-emulated GPU runs the compiled kernel, and `count` has it count meanwhile, in the words of Nsight Compute.
-
-**Instructions** are those of PTX, what NVIDIA's compiler hands to the driver. A warp executes one if at least
-one of its lanes does, whatever the number; a warp instruction of 20 active lanes is 20 thread instructions.
-The last step, from PTX to machine code, is not there: it unrolls loops further, merges some instructions, and
-makes several of a division or a sine. So ratios between two kernels tell more than the numbers. Loads of
-parameters and conversions of addresses count as moves, of which machine code has few.
-
-**Global memory** moves in sectors of 32 bytes. A *request* is one instruction executed once by one warp. It
-moves every sector in which a lane touches a byte, once: a warp that reads 32 neighbouring float32 asks for
-128 bytes and moves 4 sectors; if each lies in a row of its own, 32. That is what passes between the cores and
-L1; how much of it L1 and L2 have already, nobody knows here. What is known is the least that memory has to
-move: the sectors that were read at all, and those that were written.
-
-**Shared memory** has 32 banks that deliver a word of 4 bytes each at a time. A request takes as many
-*wavefronts* as one bank has different words to deliver. What several lanes want of the same word is delivered
-once, but for atomics, which are done one after the other. Of 8 bytes for each lane half a warp is served at
-once, of 16 bytes a quarter. *Conflicts* are the wavefronts beyond those that this many bytes need anyhow.
-
-**Divergence**: a branch is divergent if the lanes of a warp go both ways. Where they meet again is for the
-hardware to choose; here it is where all ways lead.
-"""
+"""The numbers of a launch: what `gpuless.count` returns."""
 
 from __future__ import annotations
 
-import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gpuless import emulator, frontends
-from gpuless.limits import WARP
-from gpuless.positions import describe_launch
-
-SECTOR = 32
-
-
-def count(kernel: Any) -> Counted:
-    """Return a kernel that, launched, counts what a GPU would have to do.
-
-    It needs the emulated GPU, on which the launch takes up to four times as long as otherwise.
-
-    Parameters
-    ----------
-    kernel : kernel
-        Made by `cuda.jit`.
-
-    Returns
-    -------
-    object
-        To be launched as the kernel is: ``count(kernel)[grid, block](*arguments)`` returns `Counts` and
-        leaves in the arguments what the launch computes. A stream and the bytes of dynamic shared memory may
-        follow the block, as ever.
-
-    Raises
-    ------
-    RuntimeError
-        Where kernels do not run on the emulated GPU.
-
-    Examples
-    --------
-    >>> import gpuless
-    >>> selection = gpuless.select()  # before numba.cuda is imported
-    >>> import numpy as np
-    >>> from numba import cuda
-    >>> @cuda.jit
-    ... def every_other(x, y):
-    ...     i = cuda.grid(1)
-    ...     if i < y.size:
-    ...         y[i] = x[2 * i]
-    >>> x, y = cuda.to_device(np.zeros(2000, np.float32)), cuda.device_array(1000, np.float32)
-    >>> counts = count(every_other)[8, 128](x, y)
-    >>> counts.global_loads.requests, counts.global_loads.sectors, counts.global_loads.sectors_per_request
-    (32, 250, 7.8125)
-    >>> counts.global_stores.bytes_asked, counts.global_stores.bytes_moved
-    (4000, 4000)
-    >>> counts.least_bytes, counts.branches, counts.divergent_branches
-    (12000, 32, 1)
-    """
-    return Counted(kernel)
-
-
-class Counted:
-    """A kernel that is launched as ever, and tells what was counted."""
-
-    def __init__(self, kernel: Any) -> None:
-        if not hasattr(kernel, "__getitem__") or not hasattr(kernel, "py_func"):
-            raise TypeError(f"expected a kernel made by cuda.jit, got {reprlib.repr(kernel)}")
-        self._kernel = kernel
-
-    def __getitem__(self, configuration: tuple) -> Callable[..., Counts]:
-        _need_emulator()
-        launch = self._kernel[configuration]
-
-        def run(*arguments):
-            with counting() as counts:
-                launch(*arguments)
-            if not counts:
-                raise RuntimeError("nothing was launched: its stream captures a graph, and counts nothing")
-            return counts[-1]
-
-        return run
-
-
-@contextmanager
-def counting() -> Iterator[list[Counts]]:
-    """Count what all launches within a block would have a GPU do.
-
-    It is for functions that launch kernels, several of them perhaps; `count` is for one kernel.
-
-    Yields
-    ------
-    list of Counts
-        One for each launch of this thread, in their order; empty until the block ends without an error. Of
-        blocks one inside the other, the inner one alone gets what is launched in it.
-
-    Raises
-    ------
-    RuntimeError
-        Where kernels do not run on the emulated GPU.
-
-    Examples
-    --------
-    >>> import gpuless
-    >>> selection = gpuless.select()  # before numba.cuda is imported
-    >>> import numpy as np
-    >>> from numba import cuda
-    >>> @cuda.jit
-    ... def double(x):
-    ...     i = cuda.grid(1)
-    ...     if i < x.size:
-    ...         x[i] *= 2
-    >>> x = cuda.to_device(np.ones(1000, np.float32))
-    >>> with counting() as counts:
-    ...     double[8, 128](x)
-    ...     double[4, 128](x[:500])
-    >>> [(each.kernel, each.blocks, each.bytes_moved) for each in counts]
-    [('double', 8, 8000), ('double', 4, 4032)]
-    """
-    _need_emulator()
-    counts: list[Counts] = []
-    with emulator.count_launches() as tallies:
-        yield counts
-    counts += map(summed_up, tallies)
-
-
-def _need_emulator():
-    if not frontends.installed():
-        raise RuntimeError(
-            "count runs kernels on the emulated GPU, and here they run on something else: "
-            "set GPULESS=emulator, and call gpuless.select() before anything is launched"
-        )
-
-
-# --- What is told -------------------------------------------------------------------------------------------
+from gpuless import emulator
+from gpuless.counts.table import table
+from gpuless.limits import SECTOR, WARP
 
 
 class Instructions(NamedTuple):
@@ -379,14 +230,11 @@ class Counts:
         return self.flops / self.bytes_moved if self.bytes_moved else float("nan")
 
     def __repr__(self) -> str:
-        return _table(self)
+        return table(self)
 
 
 def _sum(kind, parts):
     return kind(*map(sum, zip(*parts, strict=True)))
-
-
-# --- From the numbers ---------------------------------------------------------------------------------------
 
 
 def summed_up(tally):
@@ -453,98 +301,3 @@ def _add(totals, key, numbers):
 def _array(found, touched):
     parts = (GlobalTraffic(*found.get(operation, ())) for operation in ("load", "store", "atomic"))
     return ArrayTraffic(*parts, *(touched or (0, 0)))
-
-
-# --- The table ----------------------------------------------------------------------------------------------
-
-
-def _table(counts):
-    """Return the text that shows `Counts`."""
-    launch = describe_launch(counts.kernel, counts.grid, counts.block)
-    lines = [f"{launch}: {counts.warps:,} warps in {counts.blocks:,} blocks"]
-    classes = {name: each for name, each in counts.by_class.items() if each.warp}
-    rows = [(name, f"{each.warp:,}", f"{each.thread:,}") for name, each in classes.items()]
-    rows.append(("all", f"{counts.warp_instructions:,}", f"{counts.thread_instructions:,}"))
-    lines += ["", *_aligned([("instructions", "of warps", "of threads"), *rows])]
-    lines += _global_lines(counts) + _shared_lines(counts) + _local_lines(counts)
-    lines += ["", *_aligned(_other_rows(counts))]
-    return "\n".join(lines)
-
-
-def _global_lines(counts):
-    rows = []
-    for name, array in counts.by_array.items():
-        for what, each in zip(("loads", "stores", "atomics"), array[:3], strict=True):
-            least = {"loads": array.sectors_read, "stores": array.sectors_written}.get(what, 0)
-            rows += [_global_row(f"{name} {what}".strip(), each, SECTOR * least)] if each.requests else []
-    if not rows:
-        return []
-    head = ("global memory", "requests", "bytes asked", "sectors", "per request", "bytes moved", "least")
-    return ["", *_aligned([head, *rows, _global_row("all", counts.global_memory, counts.least_bytes)])]
-
-
-def _global_row(name, traffic, least):
-    return (
-        name,
-        f"{traffic.requests:,}",
-        f"{traffic.bytes_asked:,}",
-        f"{traffic.sectors:,}",
-        f"{traffic.sectors_per_request:.2f}",
-        f"{traffic.bytes_moved:,}",
-        f"{least:,}" if least else "",
-    )
-
-
-def _shared_lines(counts):
-    parts = {"loads": counts.shared_loads, "stores": counts.shared_stores, "atomics": counts.shared_atomics}
-    rows = [
-        (
-            name,
-            f"{each.requests:,}",
-            f"{each.bytes_asked:,}",
-            f"{each.wavefronts:,}",
-            f"{each.wavefronts_per_request:.2f}",
-            f"{each.conflicts:,}",
-        )
-        for name, each in parts.items()
-        if each.requests
-    ]
-    head = ("shared memory", "requests", "bytes asked", "wavefronts", "per request", "conflicts")
-    return ["", *_aligned([head, *rows])] if rows else []
-
-
-def _local_lines(counts):
-    parts = {"loads": counts.local_loads, "stores": counts.local_stores}
-    rows = [
-        (name, f"{each.requests:,}", f"{each.bytes_asked:,}") for name, each in parts.items() if each.requests
-    ]
-    return ["", *_aligned([("local memory", "requests", "bytes asked"), *rows])] if rows else []
-
-
-def _other_rows(counts):
-    rows = []
-    if counts.flops:
-        types = " and ".join(counts.flops_by_type)
-        rows.append((f"floating point operations ({types})", f"{counts.flops:,}"))
-    if counts.flops and counts.bytes_moved:
-        rows.append(("of these for each byte moved", f"{counts.flops_per_byte:.2f}"))
-    rows.append(("active lanes of an instruction", f"{counts.lanes:.2f}"))
-    rows.append(("branches, divergent ones", f"{counts.branches:,}, {counts.divergent_branches:,}"))
-    if counts.barriers:
-        rows.append(("barriers of warps, of blocks", f"{counts.barriers:,}, {counts.block_barriers:,}"))
-    if counts.shuffles:
-        rows.append(("shuffles", f"{counts.shuffles:,}"))
-    rows += [(f"{name}: memory not counted", f"{number:,}") for name, number in counts.uncounted.items()]
-    return rows
-
-
-def _aligned(rows):
-    """Return rows as lines, columns below each other: text to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

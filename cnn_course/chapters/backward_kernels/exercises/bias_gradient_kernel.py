@@ -1,0 +1,125 @@
+"""The gradient of a bias, summed up by a block for each channel."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, global_updates, launch, normal, output
+from gpuless.access import READ
+
+# Threads of the block that sums up a channel.
+CHANNEL_THREADS = 128
+
+WARP = 32
+
+
+def _channels(rng):
+    """Draw gradients around 3: the rounding of a sum near 0 would be large, seen from the sum."""
+    for shape in [(2, 3, 5), (7, 2, 1), (3, 2, 100), (150, 3, 1), (2, 4, 131), (5, 1, 70)]:
+        yield launch(shape[1], CHANNEL_THREADS, normal(rng, shape) + np.float32(3), output(shape[1]))
+
+
+def _bias_gradient(grad_output):
+    return grad_output.sum(axis=(0, 2), dtype=np.float64)
+
+
+def _shares(grad_output):
+    """Return the sum of each thread of a channel's block that goes on in steps of the block."""
+    flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
+    padded = np.pad(flat, [(0, 0), (0, -flat.shape[1] % CHANNEL_THREADS)])
+    return padded.reshape(len(flat), -1, CHANNEL_THREADS).sum(axis=1)
+
+
+def _shares_the_channel(attempt):
+    """Demand that the threads of a block share a channel's gradients."""
+    case = launch(1, CHANNEL_THREADS, normal(np.random.default_rng(0), (4, 1, 96)), output(1))
+    trace = examine(attempt, case).report.trace
+    (given,) = (i for i, info in enumerate(trace.arrays) if info.shape == (4, 1, 96))
+    most = int(np.bincount(trace.thread[(trace.kind == READ) & (trace.array == given)]).max())
+    if most > 96:
+        raise Wrong(
+            "one thread",
+            f"The numbers are right, but of 384 gradients one thread reads {most}, while {CHANNEL_THREADS} "
+            "threads are there to share them: thread `t` takes the elements `t`, `t + 128`, and so on, and "
+            "`block_sum` adds up what they have found.",
+        )
+
+
+def _adds_no_other_way(attempt):
+    """Demand that no thread but one stores a channel's sum: several would have to add by atomics."""
+    updates = global_updates(attempt, launch(1, CHANNEL_THREADS, np.ones((2, 1, 70), np.float32), output(1)))
+    if updates:
+        raise Wrong(
+            "added by atomics",
+            f"The numbers are right, but {updates} atomic updates of `grad_bias` add them up, and each waits "
+            "for those before it. `block_sum` adds up the threads' sums; then one thread stores.",
+        )
+
+
+bias_gradient_kernel = KernelExercise(
+    "bias_gradient_kernel",
+    reference=_bias_gradient,
+    cases=_channels,
+    other_blocks=False,
+    float32=True,
+    properties=(_shares_the_channel, _adds_no_other_way),
+    mistakes={
+        "mean": (
+            "You divide by the number of gradients of the channel; they are added up.",
+            lambda grad_output: grad_output.mean(axis=(0, 2), dtype=float),
+            ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0] * positions)"),
+        ),
+        "mean over the batch": (
+            "You divide by the number of samples. The loss has done so already: here they are added up.",
+            lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
+            ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
+        ),
+        "one element a thread": (
+            f"Only the first {CHANNEL_THREADS} gradients of a channel count: go on in steps of "
+            "`cuda.blockDim.x`.",
+            lambda grad_output: _bias_gradient(
+                grad_output.transpose(1, 0, 2).reshape(1, grad_output.shape[1], -1)[..., :CHANNEL_THREADS]
+            ),
+            (
+                "for i in range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x):\n"
+                "    total += grad_output[i // positions, c, i % positions]",
+                "i = cuda.threadIdx.x\n"
+                "if i < grad_output.shape[0] * positions:\n"
+                "    total += grad_output[i // positions, c, i % positions]",
+            ),
+        ),
+        "first thread only": (
+            "Only thread 0 counts. `block_sum` *returns* the block's sum, and every thread has to call it.",
+            lambda grad_output: _shares(grad_output)[:, 0],
+            ("total = block_sum(total)", ""),
+            ("total = block_sum(total)", "block_sum(total)"),
+        ),
+        "first warp only": (
+            f"Only the first warp counts. A block of {CHANNEL_THREADS} has four: `block_sum` adds up all of "
+            "them.",
+            lambda grad_output: _shares(grad_output)[:, :WARP].sum(axis=1),
+            (
+                "total = block_sum(total)",
+                "for step in (16, 8, 4, 2, 1):\n    total += cuda.shfl_down_sync(0xFFFFFFFF, total, step)",
+            ),
+        ),
+        "added by every thread": (
+            f"Your sums are {CHANNEL_THREADS} times too large: every thread adds up the whole channel. Let "
+            "each begin at its own element and go on in steps of `cuda.blockDim.x`.",
+            lambda grad_output: CHANNEL_THREADS * _bias_gradient(grad_output),
+            (
+                "range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x)",
+                "range(grad_output.shape[0] * positions)",
+            ),
+        ),
+        "first sample only": (
+            "Only sample 0 counts: a bias acts on every position of every sample.",
+            lambda grad_output: _bias_gradient(grad_output[:1]),
+            [("i // positions", "0"), ("grad_output.shape[0] * positions", "positions")],
+        ),
+        "first position only": (
+            "Only position 0 of each sample counts: a bias acts on every position of every sample.",
+            lambda grad_output: _bias_gradient(grad_output[:, :, :1]),
+            [(".shape[0] * positions", ".shape[0]"), ("[i // positions, c, i % positions]", "[i, c, 0]")],
+        ),
+    },
+)

@@ -1,0 +1,56 @@
+"""What several exercises of notebook 07b share: launches, and the same mistakes."""
+
+import numpy as np
+
+from cnn_course.engine.checks.kernels import normal
+from cnn_numba import device
+from cnn_numba.ops.shapes import output_size
+
+# Threads of a block where a launch has one axis.
+THREADS = 16
+
+ADDED_TO_GARBAGE = (
+    "You add to what the array held before, and nothing has cleared it: sum up in a variable that starts as "
+    "`float32(0)`, and store that."
+)
+
+
+def blocks(size):
+    """Return how many blocks of THREADS cover so many elements."""
+    return device.blocks(size, THREADS)
+
+
+BLOCK = 4, 2
+
+
+def cover(shape):
+    """Return a grid of blocks that covers a matrix, x along its columns."""
+    return device.blocks(shape[1], BLOCK[0]), device.blocks(shape[0], BLOCK[1])
+
+
+# Samples, outputs, inputs.
+LAYERS = [(2, 3, 4), (1, 5, 2), (5, 2, 7), (7, 3, 1), (4, 6, 9), (3, 11, 5)]
+
+
+def convolutions(rng):
+    """Draw stride 1 without padding first, then one of the two, then both; never anything square.
+
+    Yields images, filters and gradients of the outputs, and the steps in the kernels' order.
+    """
+    for x, filters, stride, padding in [
+        ((1, 1, 4, 6), (1, 2, 3), (1, 1), (0, 0)),
+        ((2, 2, 4, 5), (3, 3, 2), (1, 1), (1, 1)),
+        ((2, 1, 8, 9), (2, 3, 2), (2, 2), (0, 0)),
+        ((1, 3, 6, 8), (2, 2, 3), (1, 3), (1, 2)),
+        ((2, 2, 7, 6), (3, 3, 2), (2, 1), (0, 1)),
+        ((3, 1, 5, 8), (2, 2, 3), (3, 2), (2, 1)),
+    ]:
+        count, *size = filters
+        out = x[0], count, *map(output_size, x[2:], size, stride, padding)
+        weight = normal(rng, (count, x[1], *size))
+        yield normal(rng, x), weight, normal(rng, out), tuple(map(np.int32, (*stride, *padding)))
+
+
+STRIDES = "The strides are exchanged: `{stride_h}` is that of rows, `{stride_w}` that of columns."
+PADDINGS = "The paddings are exchanged: `{padding_h}` is that of rows, `{padding_w}` that of columns."
+STEPS = "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows."

@@ -1,0 +1,8 @@
+"""The checks of notebook 15, ``15_other_roads``: a file for each exercise."""
+
+from cnn_course.chapters.other_roads.exercises.block_sums_source import block_sums_source
+from cnn_course.chapters.other_roads.exercises.pooling_program import pooling_program
+from cnn_course.chapters.other_roads.exercises.standardise_rows import standardise_rows
+from cnn_course.chapters.other_roads.exercises.tune import tune
+
+__all__ = ["block_sums_source", "pooling_program", "standardise_rows", "tune"]

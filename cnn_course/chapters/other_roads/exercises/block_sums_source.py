@@ -1,0 +1,186 @@
+"""A tree of sums in OpenCL C."""
+
+import contextlib
+import functools
+import os
+import re
+
+import numpy as np
+
+from cnn_course.chapters.other_roads.exercises.common import (
+    RoadExercise,
+    compiled,
+    insist_on_text,
+    launched,
+    without_comments,
+)
+from cnn_course.chapters.other_roads.roads import missing, source, watched
+from cnn_course.chapters.other_roads.roads.complaints import first_error
+from cnn_course.chapters.other_roads.roads.opencl import OpenCL
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import normal
+from cnn_numba import device
+
+GROUP, ROUNDS = 64, 6
+
+
+def _block_sums(x, tree=lambda part: part.sum(), tail=0.0):
+    groups = -(-x.size // GROUP)
+    full = np.full(groups * GROUP, tail)
+    full[: x.size] = x
+    return np.array([tree(part) for part in full.reshape(groups, GROUP)])
+
+
+def _run_block_sums(attempt, x):
+    """Compile and run the kernel as CUDA C++, then in OpenCL; that order names faults, and does no harm."""
+    text = attempt()
+    insist_on_text(text, "block_sums")
+    # OpenCL C has these words without underscores, too.
+    code = re.sub(r"\b(kernel|global|local)\b", r"__\1", without_comments(text))
+    _insist_on_words(code)
+    if not device.simulated():
+        _refuse_what_is_seen(code)
+    if not re.search(r"\b(for|while)\b.*barrier|barrier.*barrier.*barrier", code, re.DOTALL):
+        raise _no_barrier("Between two rounds of the tree there is no `barrier`")
+    groups, result = -(-x.size // GROUP), None
+    if not device.simulated():
+        road = compiled(source("opencl_words.h") + code)
+        result = launched(road, "block_sums", groups, GROUP, x, groups, x.size)
+    if result is None or (not missing("OpenCL") and np.allclose(result, _block_sums(x), atol=1e-4)):
+        result = launched(_built(text), "block_sums", (groups * GROUP,), (GROUP,), x, groups, x.size)
+    return result
+
+
+def _insist_on_words(code):
+    if "__shared__" in code:
+        raise Wrong("a word of CUDA", "`__shared__` is CUDA's word: in OpenCL it is `__local`.")
+    if re.search(r"\bint\b[^;()]*\bhalf\b", code):
+        raise Wrong("half", "`half` is the name of a type in OpenCL: call the step otherwise.")
+    if "__local" not in code:
+        raise Wrong("no local memory", "The tree is to stand in local memory: `__local float partial[64];`.")
+    if re.search(r"\bif\s*\([^;{}]*\)\s*(\{[^{}]*)?barrier", code):
+        raise Wrong(
+            "divergent barrier",
+            "A `barrier` stands in an `if`, and some work-items never come to it. Here they are not waited "
+            "for; on other devices that is not promised. Put it behind the `if`.",
+        )
+    if any("CLK_LOCAL_MEM_FENCE" not in fence for fence in re.findall(r"barrier\s*\(([^)]*)\)", code)):
+        raise Wrong(
+            "another fence",
+            "A `barrier` has to make what stands in local memory visible: `barrier(CLK_LOCAL_MEM_FENCE)`.",
+        )
+
+
+def _no_barrier(where):
+    return Wrong(
+        "missing barrier",
+        f"{where}: a work-item adds what another may not have written yet. On one device that is seen, on "
+        "the next it is not.",
+    )
+
+
+@functools.lru_cache(maxsize=4)
+def _watched(code):
+    # Of 64 work-items, 40 have a number.
+    return watched.watch(code, "block_sums", np.ones(16 * GROUP, np.float32), 40)
+
+
+def _refuse_what_is_seen(code):
+    """Raise `Wrong` if work-items touch the local array as they may not, though the sums be right."""
+    seen = _watched(code)
+    if seen is None:
+        return
+    for touch in seen.touches:
+        if touch.how == watched.OUTSIDE:
+            raise Wrong(
+                "past the local array",
+                f"Work-item {touch.item} touches `{seen.array}[{touch.place}]`, and the array has "
+                f"{seen.size} places. What lies there is not yours.",
+            )
+    if len(set(seen.barriers)) > 1:
+        raise Wrong(
+            "leaves early",
+            "Work-items without a number leave before a `barrier`, and put no 0 into the tile. All of a "
+            "group have to come to each barrier: let the `if` hold for the number alone.",
+        )
+    if found := watched.race(seen):
+        writes, touches = found
+        what = "writes it, too" if touches.how == watched.WRITTEN else "reads it"
+        where = (
+            f"Work-item {writes.item} writes `{seen.array}[{writes.place}]`, work-item {touches.item} "
+            f"{what}, and no `barrier` stands between"
+        )
+        if max(seen.barriers) < ROUNDS + 1:
+            raise _no_barrier(where)
+        raise Wrong(
+            "race", f"{where}. In a round, only the items below `step` may add: the others are read from."
+        )
+    if sum(touch.item == 0 and touch.how == watched.READ for touch in seen.touches) > GROUP // 2:
+        raise Wrong(
+            "one item adds", "One work-item adds up all of them, and 63 wait. A tree takes six rounds."
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _built(text):
+    try:
+        with _quiet():
+            return OpenCL(text)
+    except Exception as error:
+        message = f"OpenCL's compiler refuses it: {first_error(error)}."
+        raise Wrong("does not compile", message) from None
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep back what a library in C writes to the standard error by itself, such as "3 errors generated"."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+block_sums_source = RoadExercise(
+    "block_sums_source",
+    reference=_block_sums,
+    cases=lambda rng: [(normal(rng, size) + np.float32(1),) for size in (64, 5, 200, 321, 1000)],
+    run=_run_block_sums,
+    rtol=1e-5,
+    languages=("CUDA C++", "OpenCL"),
+    mistakes={
+        "no guard": (
+            "The last group reads past the end of `{x}`: work-items from `n` on must put a 0 into the tile.",
+            lambda x: np.where(np.arange(-(-x.size // GROUP)) < x.size // GROUP, _block_sums(x), np.nan),
+            ("i < n ? x[i] : 0.0f", "x[i]"),
+        ),
+        "first group only": (
+            "Every group sums up the first one's numbers: use `get_global_id`, not `get_local_id`.",
+            lambda x: np.full(-(-x.size // GROUP), _block_sums(x[:GROUP])[0]),
+            ("i = get_global_id(0)", "i = get_local_id(0)"),
+        ),
+        "no tree": (
+            "You write the group's first number: nothing has been added to it.",
+            lambda x: _block_sums(x, lambda part: part[0]),
+            ("if (t < step) partial[t] += partial[t + step];", ""),
+        ),
+        "one round too few": (
+            "The last round is missing, in which place 0 gets what place 1 holds.",
+            lambda x: _block_sums(x, lambda part: part[::2].sum()),
+            ("step > 0", "step > 1"),
+        ),
+        "one round too many": (
+            "Half of the numbers are not in the sum: the first round adds the upper 32 to the lower 32.",
+            lambda x: _block_sums(x, lambda part: part[:32].sum()),
+            ("int step = 32", "int step = 16"),
+        ),
+        "not written": (
+            "Nothing arrives in `out[get_group_id(0)]`.",
+            lambda x: np.full(-(-x.size // GROUP), np.nan),
+            ("if (t == 0) out[get_group_id(0)] = partial[0];", ""),
+        ),
+    },
+)

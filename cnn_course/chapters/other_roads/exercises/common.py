@@ -1,0 +1,110 @@
+"""What several exercises of notebook 15 share: programs in other languages, compiled and launched."""
+
+import functools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from cnn_course.chapters.other_roads.roads import missing
+from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_error
+from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
+from cnn_course.engine.checks.evidence import plain
+from cnn_course.engine.checks.exercise import Exercise, Verdict, Wrong
+
+# Behind each array that a program may write lies this, which it may not.
+MARGIN, UNTOUCHED = 64, np.float32(-12345)
+
+
+@dataclass(frozen=True, repr=False)
+class RoadExercise(Exercise):
+    """An exercise in another language: without its package there is nothing that could be judged.
+
+    Parameters
+    ----------
+    languages : tuple of str
+        Any of these will do; names of `cnn_course.chapters.other_roads.roads.missing`.
+    broken : callable, optional
+        Where the exercise is to repair a program: what the stub returns, given a case's arguments.
+    """
+
+    languages: tuple = ()
+    broken: object = None
+
+    def __call__(self, attempt):
+        """Check `attempt`, or say why that cannot be done here."""
+        reasons = [missing(one) for one in self.languages]
+        if all(reasons):
+            return Verdict(self.name, "unsolved", f"It cannot be checked here. {' '.join(reasons)}")
+        return super().__call__(getattr(attempt, "fn", attempt))  # Triton's kernels hold their function
+
+    def _verdict(self, attempt):
+        if self.broken and callable(attempt) and self._is_as_given(attempt):
+            return self._unsolved("The program is still the one you were given.")
+        return super()._verdict(attempt)
+
+    def _is_as_given(self, attempt):
+        given = self.inputs()[-1].args
+        try:
+            return _spaceless(attempt(*given[0].shape)) == _spaceless(self.broken(*given[0].shape))
+        except Exception:
+            return False  # the run of the cases reports it
+
+
+def _spaceless(value):
+    return tuple("".join(part.split()) if isinstance(part, str) else part for part in value)
+
+
+def without_comments(text):
+    """Return a program with a space in the place of each comment."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+@functools.lru_cache(maxsize=4)
+def compiled(text):
+    """Compile CUDA C++; the compiler's first complaint is shown in its own words."""
+    try:
+        return CudaCpp(text)
+    except Exception as error:
+        raise Wrong("does not compile", f"The compiler refuses it: {first_error(error)}.") from None
+
+
+def insist_on_text(text, name):
+    """Raise `Wrong` if a program is not a text, or has no kernel of this name."""
+    if not isinstance(text, str):
+        raise Wrong("not a text", f"The program is a text, and you return a {type(text).__name__}.")
+    if not re.search(rf"\b{name}\s*\(", text):
+        raise Wrong("another name", f"Call the kernel `{name}`: the launch looks for that name.")
+
+
+def launched(road, name, grid, block, given, size, *numbers, before=0):
+    """Launch a kernel that fills `size` numbers; return them, once it is known that it wrote no others.
+
+    `before` so many numbers lie before those that it is given.
+    """
+    d_given = road.array(np.concatenate([np.zeros(before, np.float32), given.ravel()]))
+    d_given = d_given[before:] if before else d_given
+    d_out = road.array(np.concatenate([np.full(size, np.nan, np.float32), np.full(MARGIN, UNTOUCHED)]))
+    try:
+        road.launch(name, grid, block, d_given, d_out, *numbers)
+        out = road.host(d_out)
+    except Exception as error:
+        raise Wrong(*_fault(error)) from None
+    if not (out[size:] == UNTOUCHED).all():
+        raise Wrong("writes past the edge", f"It writes past the end of `out`, which has {size} numbers.")
+    return out[:size]
+
+
+OUT_OF_BOUNDS = "It touches memory that belongs to no array, or to no place of a shared one."
+
+
+def _fault(error):
+    kind = fault_of(error)
+    if kind == "address":
+        return "out of bounds", OUT_OF_BOUNDS
+    if kind == "barrier":
+        return "divergent barrier", "Some threads wait at a barrier for ever, as others never reach it."
+    return "fails", f"The launch fails: {plain(str(error)).strip().splitlines()[0]}"
+
+
+THREADS, WARP, MOST_THREADS = 256, 32, 1024

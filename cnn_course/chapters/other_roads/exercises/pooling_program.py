@@ -1,0 +1,212 @@
+"""A max-pooling in CUDA C++, to be repaired."""
+
+import re
+
+import numpy as np
+
+from cnn_course.chapters.other_roads.exercises.common import (
+    MOST_THREADS,
+    OUT_OF_BOUNDS,
+    THREADS,
+    WARP,
+    RoadExercise,
+    compiled,
+    insist_on_text,
+    launched,
+    without_comments,
+)
+from cnn_course.engine.checks.evidence import plain
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import normal
+
+# Numbers of float32 in a page of memory, or in several.
+PAGE = 4096
+
+
+def _pool(maps):
+    return _windows(maps).max(axis=0)
+
+
+def _windows(maps):
+    height, width = maps.shape[1] // 2 * 2, maps.shape[2] // 2 * 2
+    return np.stack([maps[:, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)])
+
+
+def _rounded_down(maps):
+    pooled = _pool(maps)
+    flat = pooled.ravel().copy()
+    flat[flat.size // THREADS * THREADS :] = np.nan
+    return flat.reshape(pooled.shape)
+
+
+def _pool_with(maps, row_length=None, plane_length=None, down=2, across=2, below=None):
+    """Pool as if rows and planes were so long, windows so far apart, and a window's second row `below`."""
+    channels, height, width = maps.shape
+    row_length = width if row_length is None else row_length
+    plane_length = height * width if plane_length is None else plane_length
+    below = row_length if below is None else below
+    c, h, w = np.indices((channels, height // 2, width // 2))
+    first = c * plane_length + down * h * row_length + across * w
+    flat = np.concatenate([maps.ravel(), np.zeros(4 * width, maps.dtype)])
+    return np.max([flat[first + i * below + j] for i in (0, 1) for j in (0, 1)], axis=0)
+
+
+# What `nvcc` takes from a header that NVRTC does without.
+_INFINITY = "#define INFINITY __int_as_float(0x7f800000)\n"
+
+_BROKEN = r"""
+extern "C" __global__ void max_pool(const float *maps, float *out, int channels, int height, int width) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[2 * i] = maps[i];
+}
+"""
+
+
+def _broken_pooling(channels, height, width):
+    return _BROKEN, channels * height * width // 4 // THREADS, THREADS
+
+
+def _run_pooling(attempt, maps):
+    program = attempt(*maps.shape)
+    if not (isinstance(program, tuple) and len(program) == 3):
+        raise Wrong(
+            "not a program", "Return a tuple of three: the source, the blocks, and the threads of a block."
+        )
+    text, blocks, threads = program
+    insist_on_text(text, "max_pool")
+    _insist_on_a_launch(maps, blocks, threads)
+    if 'extern "C"' not in without_comments(text):
+        raise Wrong(
+            "no extern",
+            'Without `extern "C"` the compiler adds the types of the parameters to the name, and the launch '
+            "finds no `max_pool`.",
+        )
+    channels, height, width = maps.shape
+    size = channels * (height // 2) * (width // 2)
+    road = _compiled_as_written(_INFINITY + text)
+    numbers = size, channels, height, width
+    before = -maps.size % PAGE  # behind the last number begins memory that belongs to no array
+    try:
+        out = launched(road, "max_pool", int(blocks), int(threads), maps, *numbers, before=before)
+    except Wrong as found:
+        if found.mistake != "out of bounds":
+            raise
+        raise Wrong(
+            "out of bounds",
+            f"{OUT_OF_BOUNDS} Is a thread with no place in `out` gone before it reads, and is each address "
+            "within `maps`?",
+        ) from None
+    return out.reshape(channels, height // 2, width // 2)
+
+
+def _compiled_as_written(text):
+    """Compile with loads that stay where they stand: the compiler would put early ones behind the guard."""
+    try:
+        return compiled(re.sub(r"\bconst\s+float\s*\*", "const volatile float *", text))
+    except Wrong:
+        return compiled(text)
+
+
+def _insist_on_a_launch(maps, blocks, threads):
+    for name, number in (("number of blocks", blocks), ("number of threads", threads)):
+        if not isinstance(number, (int, np.integer)):
+            raise Wrong(
+                "not whole", f"The {name} must be a whole number, and you return {plain(repr(number))}."
+            )
+    if blocks < 1:
+        raise Wrong(
+            "rounded down",
+            f"For {maps.shape} you launch {blocks} blocks: the number of blocks is rounded down, and what "
+            "fills no block is never computed.",
+        )
+    if not WARP <= threads <= MOST_THREADS:
+        raise Wrong(
+            "threads of a block",
+            f"For {maps.shape} you launch {blocks} blocks of {threads} threads; a block has a warp of {WARP} "
+            f"or more, and {MOST_THREADS} at most. The number of blocks comes first, then that of threads.",
+        )
+
+
+pooling_program = RoadExercise(
+    "pooling_program",
+    reference=_pool,
+    cases=lambda rng: [
+        (normal(rng, shape) - np.float32(1),)
+        for shape in ((1, 32, 32), (2, 6, 4), (3, 11, 13), (4, 26, 27), (2, 40, 31))
+    ],
+    run=_run_pooling,
+    languages=("CUDA C++",),
+    broken=_broken_pooling,
+    mistakes={
+        "rounded down": (
+            "The number of blocks is rounded down: what fills no whole block is never computed.",
+            _rounded_down,
+            ("-(-places // 256)", "places // 256"),
+        ),
+        "no maximum": (
+            "One number of each four is kept, whichever it is: no largest is taken.",
+            *(lambda maps, k=k: _windows(maps)[k] for k in range(4)),
+            ("fmaxf(above, below)", "four[0]"),
+        ),
+        "one row only": (
+            "You compare two numbers of each window, and there are four: two in a row, and two below them.",
+            lambda maps: _windows(maps)[:2].max(axis=0),
+            ("fmaxf(above, below)", "above"),
+        ),
+        "smallest": (
+            "You keep the smallest of each four.",
+            lambda maps: _windows(maps).min(axis=0),
+            ("fmaxf", "fminf", 3),
+        ),
+        "windows overlap": (
+            "Windows overlap: a place further in `out` is two further in `{maps}`, across and down.",
+            lambda maps: _pool_with(maps, down=1),
+            lambda maps: _pool_with(maps, across=1),
+            lambda maps: _pool_with(maps, down=1, across=1),
+            ("2 * row", "row"),
+            ("2 * column", "column"),
+        ),
+        "first channel only": (
+            "Every channel of `out` is made from the first one of `{maps}`.",
+            lambda maps: _pool_with(maps, plane_length=0),
+            ("c * height + 2 * row", "2 * row"),
+        ),
+        "row of out": (
+            "The number below is a row of `{maps}` further on, `four[width]`, and not a row of `out`.",
+            lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
+            [("four[width]", "four[w]"), ("four[width + 1]", "four[w + 1]")],
+        ),
+        "from 0": (
+            "Where all four are negative you get 0: begin with one of the four.",
+            lambda maps: np.maximum(_pool(maps), 0),
+            ("fmaxf(above, below)", "fmaxf(0, fmaxf(above, below))"),
+        ),
+        "mean": (
+            "You take the mean of each four. Max-pooling keeps the largest.",
+            lambda maps: _windows(maps).mean(axis=0),
+            ("fmaxf(above, below)", "(four[0] + four[1] + four[width] + four[width + 1]) / 4"),
+        ),
+        "odd width": (
+            "Right for even widths. A row of `{maps}` is `width` long, twice the row of `out` or one more.",
+            lambda maps: _pool_with(maps, maps.shape[2] // 2 * 2, maps.shape[1] * maps.shape[2]),
+            lambda maps: _pool_with(
+                maps, maps.shape[2] // 2 * 2, maps.shape[1] // 2 * 2 * (maps.shape[2] // 2 * 2)
+            ),
+            [
+                ("(c * height + 2 * row) * width", "c * height * width + 2 * row * 2 * w"),
+                ("four[width]", "four[2 * w]"),
+                ("four[width + 1]", "four[2 * w + 1]"),
+            ],
+            [
+                ("(c * height + 2 * row) * width", "(c * 2 * h + 2 * row) * 2 * w"),
+                ("four[width]", "four[2 * w]"),
+                ("four[width + 1]", "four[2 * w + 1]"),
+            ],
+        ),
+        "odd height": (
+            "Right for even heights. A channel of `{maps}` has `height` rows, perhaps one more than `2 * h`.",
+            lambda maps: _pool_with(maps, maps.shape[2], maps.shape[1] // 2 * 2 * maps.shape[2]),
+            ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)"),
+        ),
+    },
+)

@@ -1,0 +1,131 @@
+"""Layers that are computed together: convolutions, each with the ReLU and the max pooling behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import Conv2d, Layer, MaxPool2d, ReLU, head
+from cnn_numba.ops.backends import Backend
+from cnn_numba.ops.fused.checks import Convolution
+
+
+class ConvChain:
+    """Neighbouring layers of a model that the backend computes in one pass.
+
+    What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
+    asked for: the layers run one after another, on the last batch and with the parameters of that pass.
+
+    Parameters
+    ----------
+    layers : list of Layer
+        They begin with a `Conv2d`. All are built.
+    """
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.layers, self.ops = list(layers), layers[0].backend.ops.fused
+        self.links = list(_links(self.layers))
+        self.needs_grad_input = layers[0].needs_grad_input
+        shape = layers[0].input_shape
+        self.scratch = self.ops.conv_chain_scratch(shape, self._convolutions(), self.needs_grad_input)
+
+    def _convolutions(self):
+        """Return the convolutions with the parameters that the layers have now."""
+        return [
+            Convolution(conv.weight, conv.bias, conv.stride, conv.padding, conv.relu, pool)
+            for conv, pool in self.links
+        ]
+
+    def forward(self, x: Array, training: bool = True) -> Array:
+        """Compute the output of the last layer."""
+        self.x = x
+        out = head(self.layers[-1].out, len(x))
+        self.ops.conv_chain_forward(x, self._convolutions(), out, scratch=self.scratch)
+        for layer in self.layers:
+            layer.pending = self
+        return out
+
+    def backward(self, grad_output: Array) -> Array | None:
+        """Write the gradients of all parameters; return that of the input (None if not needed)."""
+        grad_input: Any = False
+        if self.needs_grad_input:
+            buffer: Any = self.layers[0].grad_input
+            grad_input = head(buffer, len(self.x))
+        grads = [(conv.grad_weight, conv.grad_bias) for conv, _ in self.links]
+        _, grad_input = self.ops.conv_chain_backward(
+            grad_output, self.x, self._convolutions(), grads, grad_input, scratch=self.scratch
+        )
+        return grad_input
+
+    def unfold(self) -> None:
+        """Run the layers one after another, so that each has its output."""
+        for layer in self.layers:
+            layer.pending = None
+        now = [(conv.weight, conv.bias) for conv, _ in self.links]
+        self._set_parameters(self.scratch.parameters(self._convolutions()))
+        x = self.x
+        for layer in self.layers:
+            x = layer.forward(x)
+        self._set_parameters(now)
+
+    def _set_parameters(self, pairs):
+        for (conv, _), (weight, bias) in zip(self.links, pairs, strict=True):
+            conv.weight, conv.bias = weight, bias
+
+
+def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
+    """Yield each convolution, and whether a pooling follows it before the next one."""
+    starts = [index for index, layer in enumerate(layers) if isinstance(layer, Conv2d)]
+    for start, end in zip(starts, [*starts[1:], len(layers)], strict=True):
+        conv: Any = layers[start]
+        yield conv, any(isinstance(layer, MaxPool2d) for layer in layers[start:end])
+
+
+def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
+    """Return a model's built layers, with a `ConvChain` in the place of those that form one.
+
+    Parameters
+    ----------
+    layers : list of Layer
+    backend : Backend
+        Where they compute. A backend without chains, or with other functions than a chain stands for, keeps
+        all layers.
+    """
+    if not _can_chain(backend):
+        return list(layers)
+    steps: list[Layer | ConvChain] = []
+    chain: list[Layer] = []
+    rest = list(layers)
+    while rest:
+        taken = _next_link(rest)
+        if chain and not taken:
+            steps.append(ConvChain(chain))
+            chain = []
+        chain += taken
+        if not taken:
+            steps.append(rest[0])
+        rest = rest[len(taken) or 1 :]
+    return [*steps, ConvChain(chain)] if chain else steps
+
+
+def _can_chain(backend):
+    fused = backend.ops.fused if "fused" in backend.ops.names() else None
+    return fused is not None and all(getattr(backend.ops, name) is part for name, part in fused.PARTS.items())
+
+
+def _next_link(layers):
+    """Return the convolution that these layers begin with and what follows it, [] if that is no link."""
+    conv, *rest = layers
+    if not isinstance(conv, Conv2d) or conv.precision != "float32" or max(conv.kernel_size) < 2:
+        return []
+    taken = [conv]
+    if rest and isinstance(rest[0], ReLU):
+        taken.append(rest.pop(0))
+    if rest and isinstance(rest[0], MaxPool2d) and _two_by_two(rest[0]):
+        taken.append(rest.pop(0))
+    return taken
+
+
+def _two_by_two(pool):
+    return (pool.kernel_size, pool.stride, pool.padding) == ((2, 2), (2, 2), (0, 0))

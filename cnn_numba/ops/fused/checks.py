@@ -1,0 +1,119 @@
+"""What a chain of convolutions is, and what its arrays must be; the same in all backends."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cnn_numba.arguments import shown
+
+
+class Convolution(NamedTuple):
+    """One convolution of a chain, with what follows it."""
+
+    weight: Any
+    """Shape (C_out, C_in, K_h, K_w)."""
+    bias: Any
+    """Shape (C_out,)."""
+    stride: Any = 1
+    padding: Any = 0
+    relu: bool = False
+    """Whether negative results become 0."""
+    pool: bool = False
+    """Whether 2x2 windows side by side leave only their largest value, in the end."""
+
+
+def output_of(convolution, window):
+    """Return height and width of what leaves a convolution and its pooling."""
+    scale = 2 if convolution.pool else 1
+    return tuple(size // scale for size in window.out)
+
+
+def windows_of(memory, x_shape, convolutions):
+    """Return the window of each convolution, and the shape (N, C, H, W) of each one's input and the result.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit one another.
+    """
+    if not isinstance(convolutions, Sequence) or not convolutions:
+        raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
+    settings = tuple(each._replace(weight=each.weight.shape, bias=None) for each in convolutions)
+    return _windows_of(memory, tuple(x_shape), settings)
+
+
+@functools.lru_cache(1000)  # a network meets the same few shapes in every step
+def _windows_of(memory, shape, convolutions):
+    windows, shapes = [], [shape]
+    for index, each in enumerate(convolutions):
+        out_channels, in_channels, kernel_h, kernel_w = each.weight
+        if shape[1] != in_channels or 0 in each.weight:
+            raise ValueError(
+                f"weight of convolution {index} must be for {shape[1]} channels, got shape {each.weight}"
+            )
+        sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), C_out=out_channels)
+        window = memory.window(sizes | {"K_h": kernel_h, "K_w": kernel_w}, each.stride, each.padding)
+        height, width = output_of(each, window)
+        if not height or not width:
+            raise ValueError(f"the {window.out} pixels of convolution {index} are too few for a 2x2 pooling")
+        shape = (shape[0], out_channels, height, width)
+        windows.append(window)
+        shapes.append(shape)
+    return windows, shapes
+
+
+def conv_chain_forward(memory, x, convolutions, out):
+    """Check the arguments of `conv_chain_forward`; return `out`, made if None, windows and shapes."""
+    memory.check("x", x, (None,) * 4, np.float32)
+    windows, shapes = windows_of(memory, x.shape, convolutions)
+    read = {"x": x, **_parameters(memory, convolutions)}
+    out = _given_or_new(memory, "out", out, shapes[-1])
+    memory.apart({"out": out}, read, ())
+    return out, windows, shapes
+
+
+def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input):
+    """Check the arguments of `conv_chain_backward`; return the gradients, made if None, windows, shapes."""
+    memory.check("x", x, (None,) * 4, np.float32)
+    windows, shapes = windows_of(memory, x.shape, convolutions)
+    memory.check("grad_output", grad_output, shapes[-1], np.float32)
+    parameters = _parameters(memory, convolutions)
+    grads = [(None, None)] * len(convolutions) if grads is None else grads
+    if len(grads) != len(convolutions):
+        raise ValueError(
+            f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
+        )
+    written = {}
+    for index, (pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
+        shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
+        for key, array, shape in zip(("weight", "bias"), pair, shapes_of_pair, strict=True):
+            name = f"grad_{key} of convolution {index}"
+            written[name] = _given_or_new(memory, name, array, shape)
+    if grad_input is not False:
+        written["grad_input"] = _given_or_new(memory, "grad_input", grad_input, x.shape)
+    memory.apart(written, {"grad_output": grad_output, "x": x, **parameters}, ())
+    arrays = list(written.values())
+    grads = [tuple(arrays[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
+    return grads, written.get("grad_input"), windows, shapes
+
+
+def _parameters(memory, convolutions):
+    """Check the parameters, and return them by name."""
+    named = {}
+    for index, each in enumerate(convolutions):
+        named[f"weight of convolution {index}"] = each.weight
+        named[f"bias of convolution {index}"] = each.bias
+        memory.check(f"weight of convolution {index}", each.weight, (None,) * 4, np.float32)
+        memory.check(f"bias of convolution {index}", each.bias, (each.weight.shape[0],), np.float32)
+    return named
+
+
+def _given_or_new(memory, name, array, shape):
+    """Return an array to write into, checked if there is one."""
+    return (
+        memory.empty(shape, np.float32)
+        if array is None
+        else memory.check(name, array, shape, np.float32, True)
+    )

@@ -1,0 +1,135 @@
+"""Chains of convolutions on the CPU; see `reference`.
+
+A *stage* is a convolution with the ReLU and the 2x2 max pooling that follow it. Between two stages an image
+lies channels-last, in whole vectors of channels, with the next convolution's zero padding in place. What a
+stage writes is the pooled image: the pixels that a pooling drops are not computed, and those that lose
+against their neighbours never leave the registers. Beside each value stands its *code*: which pixel of the
+window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward pass code and gradient
+together are the gradient of the convolution, three quarters of it zeros that are never written out.
+
+- forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there.
+- backward: the living gradients of one output channel are listed. Each adds a multiple of the image under
+  its window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at
+  once. Without a pooling too many are alive: there both gradients are products of tiles, see `cpu_dense`.
+- backward weight with few input channels, in front of a chain: there the vectors are output channels, and
+  the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
+
+Each thread keeps its images through all stages, and one thread's images stay in its cache.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_numba.ops.activation import cpu as activation
+from cnn_numba.ops.conv import cpu as conv
+from cnn_numba.ops.fused import checks
+from cnn_numba.ops.fused.cpu_backward import backward
+from cnn_numba.ops.fused.cpu_forward import forward
+from cnn_numba.ops.fused.cpu_stage import (
+    Stage,
+    add_up,
+    make_stage,
+    pack_columns,
+    pack_flipped,
+    pack_rows,
+    unpack_columns,
+)
+from cnn_numba.ops.pool import cpu as pool
+from cnn_numba.ops.shapes import HOST
+
+#: The operations that a chain stands for.
+PARTS = {"conv": conv, "pool": pool, "activation": activation}
+_NONE = np.empty((0, 0, 0, 0), np.float32)
+
+
+class ConvChainScratch(NamedTuple):
+    """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
+
+    windows: list
+    shapes: list
+    stages: list[Stage]
+
+    def parameters(self, convolutions):
+        """Return weight and bias of each convolution as they were in the last forward pass."""
+        pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
+        for pair, stage in zip(pairs, self.stages, strict=True):
+            unpack_columns(stage.channels, stage.columns, *pair)
+        return pairs
+
+
+def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
+    """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
+
+    Parameters
+    ----------
+    input_shape : tuple (N, C_in, H, W)
+    convolutions : list of Convolution
+    needs_grad_input : bool
+        Whether `conv_chain_backward` will be asked for the gradient of the images.
+    """
+    windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
+    stages, channels = [], 0 if needs_grad_input else None
+    for shape, convolution, window in zip(shapes, convolutions, windows, strict=False):
+        stages.append(make_stage(shape, convolution, window, channels))
+        channels = stages[-1].out_channels
+    return ConvChainScratch(windows, shapes, stages)
+
+
+def _checked(scratch, x, convolutions, windows, needs_grad_input):
+    if scratch is None:
+        return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
+    fits = isinstance(scratch, ConvChainScratch) and scratch.windows == windows
+    if not fits or not len(x) <= scratch.shapes[0][0] or scratch.shapes[0][1:] != x.shape[1:]:
+        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
+    return scratch
+
+
+def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
+    """Convolve, rectify and pool in one pass; see `reference.conv_chain_forward`.
+
+    `scratch` comes from `conv_chain_scratch`; None allocates it.
+    """
+    out, windows, _ = checks.conv_chain_forward(HOST, x, convolutions, out)
+    scratch = _checked(scratch, x, convolutions, windows, needs_grad_input=True)
+    _forward(x, convolutions, scratch.stages, out)
+    return out
+
+
+def _forward(x, convolutions, stages, out):
+    for convolution, stage in zip(convolutions, stages, strict=True):
+        pack_columns(convolution.weight, convolution.bias, stage.channels, stage.columns)
+    for stage, following in zip(stages, [*stages[1:], None], strict=True):
+        if following is None:
+            target = stage.result, 0, stage.out_w * stage.out_channels, out
+        else:
+            target = following.images, following.padding, following.pitch, _NONE
+        forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
+
+
+def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
+    """Gradients of `conv_chain_forward`; see `reference.conv_chain_backward`.
+
+    `scratch` must be as the forward pass of `x` left it; None computes that pass again.
+    """
+    arrays = grad_output, x, convolutions, grads, grad_input
+    grads, grad_input, windows, shapes = checks.conv_chain_backward(HOST, *arrays)
+    needs_grad_input = grad_input is not None
+    fresh, scratch = scratch is None, _checked(scratch, x, convolutions, windows, needs_grad_input)
+    if fresh:
+        _forward(x, convolutions, scratch.stages, np.empty(shapes[-1], np.float32))
+    following = None
+    for stage, convolution, pair in reversed([*zip(scratch.stages, convolutions, grads, strict=True)]):
+        first = stage is scratch.stages[0]
+        if following is None:
+            source = grad_output, stage.result, 0, stage.out_w * stage.out_channels
+        else:
+            source = _NONE, following.gradients, following.padding, following.pitch
+        needs_input = needs_grad_input or not first
+        if needs_input:
+            (pack_flipped if stage.spread.size else pack_rows)(stage, convolution.weight)
+        last = grad_input if first and needs_grad_input else _NONE
+        backward(stage, len(x), pair[0].shape, *source, needs_input, last)
+        add_up(stage, *pair)
+        following = stage
+    return grads, grad_input

@@ -1,0 +1,27 @@
+"""The tile of a convolution whose sums stay in vector registers; see `cpu`."""
+
+from cnn_numba.ops.shared.jit import inline_jit
+from cnn_numba.ops.shared.simd import WIDTH, element, load, multiply_add
+from cnn_numba.ops.shared.tile import TILE_COLUMNS
+
+PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
+SUMS = 2 * PIXELS
+
+
+@inline_jit
+def convolve(image, starts, kernel_h, pitch, row, columns, column, sums):
+    """Sum PIXELS pixels x 2 vectors of channels.
+
+    The window of a pixel begins at its `starts`, and has `kernel_h` rows of `row` floats, `pitch` apart. The
+    panel of bias and weight begins at ``columns[column]``.
+    """
+    for i in range(SUMS):
+        sums[i] = load(columns, column + i % 2 * WIDTH)
+    for kh in range(kernel_h):
+        for i in range(kh * pitch, kh * pitch + row):
+            column += TILE_COLUMNS
+            left, right = load(columns, column), load(columns, column + WIDTH)
+            for pixel in range(PIXELS):
+                x = element(image, starts[pixel] + i)
+                sums[2 * pixel] = multiply_add(x, left, sums[2 * pixel])
+                sums[2 * pixel + 1] = multiply_add(x, right, sums[2 * pixel + 1])

@@ -1,0 +1,321 @@
+"""Write the IR of a function: its registers, operands, the lanes that are on, results.
+
+A register is a scalar where `Analysis` has found that all lanes hold the same, or a known distance apart,
+else a vector of 32.
+"""
+
+from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.alignment import Multiples
+from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
+from gpuless.emulator.analysis.uniformity import Analysis
+from gpuless.emulator.analysis.waits import exits
+from gpuless.emulator.ptx import BITS, PtxError, number
+from gpuless.emulator.ptx.instructions import destinations
+from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Value
+
+
+class Writer:
+    """Write one function, under a name in the IR; `Translator` goes through its blocks."""
+
+    def __init__(self, module, function, name):
+        self.module, self.function, self.name = module, function, name
+        self.frame = self._lay_out_frame()
+        self._look_through()
+        self.analysis = Analysis(function, module.block, self._space_of, self._local_kind, module.anew)
+        known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
+        self.multiples = Multiples(self.analysis, known)
+        self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
+        self.values, self.instruction = {}, None
+        self.mask, self.mask_vectors = None, {}
+        self.misaligned = False  # whether an access may be to an address that is not aligned
+
+    def _look_through(self):
+        """Refuse an instruction that nobody translates before anything is made of it."""
+        known = {*INSTRUCTIONS, "bra", "brx", "ret", "exit"}
+        for item in self.function.body:
+            if not isinstance(item, str) and item.opcode[0] not in known:
+                self.instruction = item
+                self.refuse()
+        for item in [] if self.function.kernel else exits(self.function, self.module.source.functions):
+            self.instruction = item
+            self.refuse("the emulator can end threads in a kernel only, not in a function")
+
+    # --- Where variables live --------------------------------------------------------------------------
+
+    def _lay_out_frame(self):
+        """Give each local variable its place in a lane's frame; return the frame's size."""
+        at, self.places = 0, {}
+        for variable in self.function.variables.values():
+            if variable.space == "local":
+                at = -(-at // variable.align) * variable.align
+                self.places[variable.name] = at
+                at += variable.size
+        return -(-at // 16) * 16
+
+    def _variables(self):
+        return [*self.module.source.variables.values(), *self.function.variables.values()]
+
+    def _space_of(self, name):
+        variable = self.function.variables.get(name) or self.module.source.variables.get(name)
+        return variable.space if variable else None
+
+    def _local_kind(self, name):
+        return lanes.Lanes(tuple(self.frame * lane for lane in range(WARP)) if self.frame else lanes.ZERO, 3)
+
+    # --- Lines -----------------------------------------------------------------------------------------
+
+    def line(self, text):
+        """Write a line of IR."""
+        self.lines.append("  " + text)
+
+    def new(self, text):
+        """Write an instruction that gives a value; return its name."""
+        self.count += 1
+        self.lines.append(f"  %{self.count} = {text}")
+        return f"%{self.count}"
+
+    def label(self, name):
+        """Begin a block of IR."""
+        self.lines.append(f"{name}:")
+
+    def fresh(self, name):
+        """Return a label that is not in use."""
+        self.count += 1
+        return f"{name}.{self.count}"
+
+    # --- Registers -------------------------------------------------------------------------------------
+
+    def _type(self, name, vector):
+        bits, near = self.function.registers.get(name, 1), self.analysis.assumed.get(name)
+        return Shape(WARP if vector else near.rows if near else 1).int(bits)
+
+    def _slot(self, name, vector):
+        key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
+        if key not in self.slots:
+            self.slots[key] = self._type(name, vector)
+            if vector and name in self.analysis.restless:
+                self.fixed.append(key)
+        return key
+
+    def read(self, name):
+        """Return what a register holds."""
+        found = self.values.get(name)
+        if found is None:
+            kind, assumed = self.analysis.kinds.get(name, UNIFORM), self.analysis.assumed.get(name)
+            scalar = vector = None
+            if kind is not VARYING and kind.constant:
+                scalar = self._literal(kind.offsets[0], self.function.registers.get(name, 1))
+            elif kind is not VARYING or assumed is not None:
+                scalar = self.new(f"load {self._type(name, False)}, ptr {self._slot(name, False)}")
+            if kind is VARYING:
+                vector = self.new(f"load {self._type(name, True)}, ptr {self._slot(name, True)}")
+                check = wrapped = None
+                if name in self.analysis.doubted:
+                    check = self.new(f"load i1, ptr {self._note_slot(name, 'i1')}")
+                if name in self.analysis.wrapping:
+                    wrapped = self.new(f"load i32, ptr {self._note_slot(name, 'i32')}")
+                found = Value(kind, scalar, vector, assumed, check, wrapped)
+            else:
+                found = Value(kind, scalar)
+            self.values[name] = found
+        return found
+
+    def write(self, name, value):
+        """Set a register, in the form that the analysis has chosen for it.
+
+        Lanes that are off keep what they have, where anybody will ask.
+        """
+        if name == "_":
+            return
+        kind, assumed = self.analysis.kinds[name], self.analysis.assumed.get(name)
+        bits = self.function.registers.get(name, 1)
+        if kind is not VARYING:
+            if not kind.constant:
+                self.values[name] = Value(kind, value.scalar)
+                self._store(name, False, value.scalar)
+            return
+        vector = self.vector(value, bits)
+        if name in self.analysis.blended and self.masked:
+            type_ = f"<{WARP} x i{bits}>"
+            old = self.read(name).vector
+            vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
+        scalar = self.firsts(value, bits, assumed.rows) if assumed is not None else None
+        self.values[name] = Value(VARYING, scalar, vector, assumed, value.check, value.wrapped)
+        self._store(name, True, vector)
+        if scalar is not None:
+            self._store(name, False, scalar)
+        if name in self.analysis.doubted & self.analysis.crossing:
+            self.line(f"store i1 {value.check or 'true'}, ptr {self._note_slot(name, 'i1')}")
+        if name in self.analysis.wrapping & self.analysis.crossing:
+            self.line(f"store i32 {value.wrapped or 0}, ptr {self._note_slot(name, 'i32')}")
+
+    def _note_slot(self, name, type_):
+        key = f"%{name.replace('%', 'r.')}.{type_}"
+        self.slots[key] = type_
+        return key
+
+    def _store(self, name, vector, value):
+        if name in self.analysis.crossing:
+            self.line(f"store {self._type(name, vector)} {value}, ptr {self._slot(name, vector)}")
+
+    @staticmethod
+    def _literal(value, bits):
+        return str(value if bits > 1 else bool(value)).lower()
+
+    # --- Operands --------------------------------------------------------------------------------------
+
+    def operand(self, text, type_="u64"):
+        """Return an operand's `Value`: a register's, an immediate's, a special register's."""
+        if text in self.function.registers:
+            return self.read(text)
+        if text == "%cc":
+            return self.read(text)
+        if text.startswith("!"):
+            value = self.read(text[1:])
+            if value.kind is VARYING:
+                return Value(VARYING, None, self.new(f"xor <{WARP} x i1> {value.vector}, splat (i1 true)"))
+            return Value(UNIFORM, self.new(f"xor i1 {value.scalar}, true"))
+        bits = BITS.get(type_, 64)
+        if text[0].isdigit() or text[0] == "-":
+            value = number(text, type_)
+            return Value(lanes.constant(value), self._literal(value, bits))
+        return self._named(text, bits)
+
+    def _named(self, text, bits):
+        """Return a special register, or the address of a variable."""
+        kind = self.analysis.special.get(text, UNIFORM)
+        if kind is not VARYING and kind.constant:
+            return Value(kind, str(kind.offsets[0]))
+        if text.startswith("%"):
+            return self.module.special(self, text, kind, bits)
+        return self.module.variable(self, text, bits)
+
+    def vector(self, value, bits):
+        """Return all lanes of a value."""
+        if value.kind is VARYING:
+            return value.vector
+        if value.kind.constant:
+            if value.kind.uniform:
+                return f"splat (i{bits} {self._literal(value.kind.offsets[0] & ((1 << bits) - 1), bits)})"
+            mask = (1 << bits) - 1
+            items = (f"i{bits} {self._literal(offset & mask, bits)}" for offset in value.kind.offsets)
+            return f"<{', '.join(items)}>"
+        vector = self.splat(value.scalar, f"i{bits}")
+        if value.kind.uniform:
+            return vector
+        distances = ", ".join(f"i{bits} {offset % (1 << bits)}" for offset in value.kind.offsets)
+        return self.new(f"add <{WARP} x i{bits}> {vector}, <{distances}>")
+
+    def firsts(self, value, bits, rows):
+        """Return lane 0's number of a value near which all lanes are, or those of the first of each row."""
+        near = value.kind if value.kind is not VARYING else value.assumed
+        if near.rows == rows:
+            return value.scalar
+        starts = ", ".join(f"i{bits} {offset % (1 << bits)}" for offset in near.offsets[:: WARP // rows])
+        if near.constant:
+            return f"<{starts}>"
+        if near.unit:
+            unit = self.splat(self.parameter(near.unit), f"i{bits}", rows)
+            starts = self.new(f"mul <{rows} x i{bits}> {unit}, <{starts}>")
+            return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, {starts}")
+        return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, <{starts}>")
+
+    def parameter(self, address):
+        """Return what a parameter of 64 bits of the kernel holds."""
+        return self.module.parameter(self, address, 64, 1)[0].scalar
+
+    def splat(self, scalar, type_, count=WARP):
+        """Return a vector of the same number in all lanes."""
+        if scalar[0] not in "%@":
+            return f"splat ({type_} {scalar})"
+        one = self.new(f"insertelement <{count} x {type_}> poison, {type_} {scalar}, i64 0")
+        return self.shuffle(one, None, type_, count, [0] * count)
+
+    def shuffle(self, first, second, type_, count, picks):
+        """Return a vector of numbers picked from one vector of `count`, or from two, one behind the other."""
+        vector = f"<{count} x {type_}>"
+        places = ", ".join(f"i32 {pick}" for pick in picks)
+        return self.new(
+            f"shufflevector {vector} {first}, {vector} {second or 'poison'}, <{len(picks)} x i32> <{places}>"
+        )
+
+    # --- The mask --------------------------------------------------------------------------------------
+
+    @property
+    def masked(self):
+        """Whether some of the warp's lanes may be off here."""
+        return self.mask != "-1"
+
+    def mask_vector(self, mask=None):
+        """Return the lanes that are on as a vector."""
+        mask = self.mask if mask is None else mask
+        if mask == "-1":
+            return "splat (i1 true)"
+        if mask not in self.mask_vectors:
+            if mask[0] != "%":
+                bits = ", ".join(f"i1 {str(bool(int(mask) >> lane & 1)).lower()}" for lane in range(WARP))
+                return f"<{bits}>"
+            self.mask_vectors[mask] = self.new(f"bitcast i32 {mask} to <{WARP} x i1>")
+        return self.mask_vectors[mask]
+
+    def mask_of(self, vector):
+        """Return a vector of conditions as 32 bits; those of lanes that are off are anything."""
+        frozen = self.new(f"freeze <{WARP} x i1> {vector}")
+        return self.new(f"bitcast <{WARP} x i1> {frozen} to i32")
+
+    # --- Results ---------------------------------------------------------------------------------------
+
+    def set(self, make, *operands, check=None, wrapped=None):
+        """Compute the instruction's result, once for all lanes or for each, and write it.
+
+        `make`: takes a `Shape` and the operands' names, writes the IR, returns the result's name; `operands`:
+        with their widths; `check`: the condition under which the result is what is assumed of it; `wrapped`:
+        the lanes, as 32 bits, of which it is not.
+        """
+        for name in destinations(self.instruction)[:1]:
+            kind, assumed = next(iter(self.analysis.results(self.instruction)))
+            bits = self.function.registers.get(name, 1)
+            self.write(name, self.compute(make, operands, bits, kind, assumed, check, wrapped))
+
+    def compute(self, make, operands, bits, kind, assumed=None, check=None, wrapped=None):
+        """Return a result of a known kind."""
+        if kind is not VARYING:
+            if kind.constant:
+                return Value(kind, self._literal(kind.offsets[0], bits))
+            return Value(kind, make(ONE, *(value.scalar for value, _ in operands)))
+        vector = make(ALL, *(self.vector(value, bits) for value, bits in operands))
+        scalar = None
+        if assumed is not None:
+            ahead = tuple(_ahead(value, bits) for value, bits in operands)
+            firsts = (self.firsts(value, width, assumed.rows) for value, width in operands)
+            scalar = make(Shape(assumed.rows, ahead), *firsts)
+            check = self.all_of(check, *(value.check for value, _ in operands))
+            wrapped = self.any_of(wrapped, *(value.wrapped for value, _ in operands))
+        return Value(VARYING, scalar, vector, assumed, check, wrapped)
+
+    def all_of(self, *checks):
+        """Return the condition that all of some hold, None if there are none."""
+        return self._joined("and i1", checks)
+
+    def any_of(self, *lanes_):
+        """Return the lanes, as 32 bits, that are among some, None if there are none."""
+        return self._joined("or i32", lanes_)
+
+    def _joined(self, word, names):
+        found = None
+        for name in names:
+            if name is not None:
+                found = name if found in (None, name) else self.new(f"{word} {found}, {name}")
+        return found
+
+    def refuse(self, why="the emulator does not know this instruction"):
+        """Raise an error that names the instruction and its line."""
+        where = self.instruction.location
+        file = self.module.source.files.get(where.file, "?") if where else None
+        place = f" ({file}, line {where.line})" if where else ""
+        raise PtxError(f"{self.instruction.text}: {why}{place}")
+
+
+def _ahead(value, bits):
+    near = value.assumed if value.kind is VARYING else value.kind
+    return max(lanes.nearest(lanes.relative(near)[0], bits)) if near is not VARYING else 0

@@ -1,0 +1,150 @@
+"""Layers that a model computes together, as a chain."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import random_float32
+
+from cnn_numba import mnist_cnn
+from cnn_numba.nn.chains import ConvChain
+from cnn_numba.nn.layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential, cifar_convnet, mnist_cnn_deep
+from cnn_numba.ops.backends import backend
+
+
+def names(model):
+    return [
+        [layer.name for layer in step.layers] if isinstance(step, ConvChain) else step.name
+        for step in model.steps
+    ]
+
+
+def sequential(layers, device="cpu", shape=(2, 12, 12), **options):
+    return Sequential(layers, shape, batch_size=4, device=device, **options)
+
+
+def test_convolutions_with_what_follows_them_form_a_chain():
+    assert names(mnist_cnn(2))[0] == ["conv1", "pool1", "conv2", "pool2"]
+    assert names(mnist_cnn_deep(2))[0] == [
+        *("conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "conv3", "relu3"),
+    ]
+    assert names(cifar_convnet(2))[1:] == ["flatten1", "linear1", "relu3", "linear2"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([Conv2d(2, 3, 3), AvgPool2d(2)], [["conv1"], "avg_pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(3)], [["conv1"], "pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(2, stride=1)], [["conv1"], "pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(2, padding=1)], [["conv1"], "pool1"]),
+        ([Conv2d(2, 3, 3), MaxPool2d(2), ReLU()], [["conv1", "pool1"], "relu1"]),
+        ([Conv2d(2, 3, 3), Conv2d(3, 3, 3), ReLU()], [["conv1", "conv2", "relu1"]]),
+        ([Conv2d(2, 3, 1), ReLU()], ["conv1", "relu1"]),
+        ([ReLU(), Conv2d(2, 3, 2), ReLU(), MaxPool2d(2)], ["relu1", ["conv1", "relu2", "pool1"]]),
+    ],
+)
+def test_layers_that_are_no_part_of_a_chain_stay_alone(layers, expected):
+    assert names(sequential(layers)) == expected
+
+
+def test_no_other_backend_has_chains():
+    for device in ("reference", "gpu"):
+        assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, device).steps)
+    cpu = backend("cpu")
+    mine = cpu._replace(ops=cpu.ops.replace(conv=SimpleNamespace(**vars(cpu.ops.conv))))
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, mine).steps)
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, precision="tf32").steps)
+
+
+def twins(make):
+    """Return a model and one with the same weights whose layers all run alone."""
+    model, plain = make(), make()
+    plain.steps = plain.layers
+    return model, plain
+
+
+def make_mixed():
+    layers = [
+        AvgPool2d(1),
+        Conv2d(2, 5, 3),
+        ReLU(),
+        MaxPool2d(2),
+        Conv2d(5, 6, 2),
+        ReLU(),
+        Flatten(),
+        Linear(96, 3),
+    ]
+    return sequential(layers)
+
+
+@pytest.mark.parametrize("make", [lambda: mnist_cnn(4), lambda: mnist_cnn_deep(4), make_mixed])
+def test_a_model_with_chains_computes_what_its_layers_compute(make):
+    rng = np.random.default_rng(0)
+    model, plain = twins(make)
+    for n in (4, 3, 1, 4):
+        x = random_float32(rng, n, *model.input_shape)
+        logits = [each.forward(x) for each in (model, plain)]
+        np.testing.assert_allclose(*logits, rtol=1e-5, atol=1e-5)
+        gradient = random_float32(rng, *logits[0].shape)
+        for each in (model, plain):
+            each.backward(gradient)
+        scale = np.abs(plain.gradients).max()
+        np.testing.assert_allclose(model.gradients, plain.gradients, rtol=0, atol=5e-6 * scale)
+        for one, other in zip(model.layers, plain.layers, strict=True):
+            np.testing.assert_allclose(one.output, other.output, rtol=1e-5, atol=1e-5)
+            if isinstance(one, MaxPool2d):
+                np.testing.assert_array_equal(one.argmax, other.argmax)
+
+
+def test_the_layers_run_alone_once_only_when_they_are_asked(monkeypatch):
+    model, calls = mnist_cnn(2), []
+    forward = Conv2d.forward
+    monkeypatch.setattr(
+        Conv2d, "forward", lambda self, *args: calls.append(self.name) or forward(self, *args)
+    )
+    model.forward(np.ones((2, 1, 28, 28), np.float32))
+    assert calls == []
+    assert model.layers[0].output.shape == (2, 32, 26, 26)
+    assert model.layers[2].x is model.layers[1].output
+    assert calls == ["conv1", "conv2"]
+
+
+def test_an_output_is_that_of_the_last_pass_whatever_the_parameters_are_by_now():
+    model, plain = twins(lambda: mnist_cnn(2))
+    x = random_float32(np.random.default_rng(0), 2, 1, 28, 28)
+    for each in (model, plain):
+        each.forward(x)
+        each.parameters[:] = np.nan
+    for one, other in zip(model.layers, plain.layers, strict=True):
+        np.testing.assert_allclose(one.output, other.output, rtol=1e-5, atol=1e-5)
+    assert np.isnan(model.layers[0].weight).all()
+
+
+def test_a_layer_of_a_chain_can_be_used_alone_and_taken_back():
+    rng = np.random.default_rng(0)
+    model, plain = twins(lambda: mnist_cnn(2))
+    x, gradient = random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 10)
+    model.forward(x)
+    passing = gradient
+    for layer in reversed(model.layers):
+        passing = layer.backward(passing)
+    plain.forward(x)
+    plain.backward(gradient)
+    np.testing.assert_allclose(model.gradients, plain.gradients, rtol=1e-5, atol=1e-6)
+
+
+def test_a_chain_uses_the_parameters_that_its_layers_have():
+    model = mnist_cnn(2)
+    x = np.ones((2, 1, 28, 28), np.float32)
+    before = model.forward(x).copy()
+    model.layers[0].weight = np.zeros_like(model.layers[0].weight)
+    assert not np.array_equal(model.forward(x), before)
+
+
+def test_gradients_are_there_when_their_layer_is_yielded():
+    model = mnist_cnn(2)
+    model.forward(np.ones((2, 1, 28, 28), np.float32))
+    yielded = [layer.name for layer in model.backward_by_layer(np.ones((2, 10), np.float32))]
+    assert yielded == [layer.name for layer in reversed(model.layers)]

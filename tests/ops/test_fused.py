@@ -1,0 +1,204 @@
+"""Chains of convolutions in one pass, compared with the operations one after another."""
+
+import re
+
+import numpy as np
+import pytest
+from helpers import poisoned, random_float32, strided
+from hypothesis import given, settings, strategies as st
+
+from cnn_numba.ops.fused import cpu, reference
+from cnn_numba.ops.fused.checks import Convolution
+
+# Of a chain: for each convolution output channels, kernel, stride, padding, ReLU, pooling.
+MNIST = [(32, 3, 1, 0, False, True), (64, 3, 1, 0, False, True)]
+CHAINS = [
+    ((5, 1, 28, 28), MNIST),
+    ((2, 3, 16, 16), [(32, 3, 1, 1, True, True), (64, 3, 1, 1, True, True)]),
+    ((3, 1, 13, 12), [(8, 5, 1, 2, True, True), (20, 3, 1, 0, True, False), (7, 2, 1, 0, True, True)]),
+    ((1, 20, 7, 9), [(33, (3, 2), (1, 2), (2, 0), False, False)]),
+    ((2, 4, 5, 5), [(1, 4, 1, 1, False, True)]),
+]
+
+
+def chain_of(settings_of_each, channels, rng):
+    chain = []
+    for out_channels, kernel, stride, padding, relu, pool in settings_of_each:
+        height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        weight = random_float32(rng, out_channels, channels, height, width)
+        bias = random_float32(rng, out_channels)
+        chain.append(
+            Convolution(weight / np.sqrt(weight[0].size, dtype=np.float32), bias, stride, padding, relu, pool)
+        )
+        channels = out_channels
+    return chain
+
+
+def both(functions, chain, x, grad_output, needs_grad_input=True, **scratch):
+    """Return the result of a chain and its gradients, in a list."""
+    out = functions.conv_chain_forward(x, chain, **scratch)
+    where = None if needs_grad_input else False
+    grads, grad_input = functions.conv_chain_backward(grad_output, x, chain, grad_input=where, **scratch)
+    return [out, *(array for pair in grads for array in pair), *([grad_input] if needs_grad_input else [])]
+
+
+def assert_alike(received, expected):
+    """Insist that arrays agree but for the rounding of their sums."""
+    for one, other in zip(received, expected, strict=True):
+        scale = max(1e-6, np.abs(other).max(initial=0))
+        np.testing.assert_allclose(one, other, rtol=0, atol=5e-6 * scale)
+
+
+@pytest.mark.parametrize("needs_grad_input", [True, False])
+@pytest.mark.parametrize(("shape", "layers"), CHAINS)
+def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    assert_alike(*(both(backend, chain, x, grad_output, needs_grad_input) for backend in (cpu, reference)))
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(data=st.data())
+def test_any_chain_equals_its_definition(data):
+    draw = data.draw
+    layers = []
+    for _ in range(draw(st.integers(1, 3))):
+        kernel, padding = draw(st.integers(1, 5)), draw(st.integers(0, 2))
+        sizes = draw(st.integers(1, 40)), kernel, draw(st.integers(1, 2)), padding
+        layers.append((*sizes, draw(st.booleans()), draw(st.booleans())))
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 18), st.integers(8, 17), st.integers(8, 17)))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    try:
+        out = reference.conv_chain_forward(x, chain)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error)) if "conv2d" in str(error) else ""):
+            cpu.conv_chain_forward(x, chain)
+        return
+    needs_grad_input = draw(st.booleans())
+    grad_output = random_float32(rng, *out.shape)
+    assert_alike(*(both(backend, chain, x, grad_output, needs_grad_input) for backend in (cpu, reference)))
+
+
+def test_one_working_space_serves_smaller_batches_and_every_step_anew():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 7, 1, 28, 28)
+    grad_output = random_float32(rng, 7, 64, 5, 5)
+    scratch = cpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
+    first = both(cpu, chain, x, grad_output, False, scratch=scratch)
+    both(cpu, chain, x[:3] * 5, grad_output[:3] * 9, False, scratch=scratch)
+    for one, other in zip(both(cpu, chain, x, grad_output, False, scratch=scratch), first, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_outputs_are_written_where_they_are_given():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 2, 1, 28, 28)
+    out, grad_input = poisoned((2, 64, 5, 5)), poisoned(x.shape)
+    grads = [(poisoned(each.weight.shape), poisoned(each.bias.shape)) for each in chain]
+    assert cpu.conv_chain_forward(x, chain, out) is out
+    returned, returned_input = cpu.conv_chain_backward(out, x, chain, grads, grad_input)
+    assert returned_input is grad_input
+    for pair, given_pair in zip(returned, grads, strict=True):
+        assert pair[0] is given_pair[0]
+        assert pair[1] is given_pair[1]
+    assert_alike(
+        [out, grad_input],
+        [reference.conv_chain_forward(x, chain), reference.conv_chain_backward(out, x, chain)[1]],
+    )
+
+
+def test_of_equal_pixels_the_first_gets_the_gradient():
+    chain = [Convolution(np.ones((1, 1, 2, 2), np.float32), np.zeros(1, np.float32), pool=True)]
+    x = np.ones((1, 1, 3, 3), np.float32)
+    grads, grad_input = cpu.conv_chain_backward(np.ones((1, 1, 1, 1), np.float32), x, chain)
+    assert grad_input[0, 0].tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert (grads[0][0] == 1).all()
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_nan_wins_in_a_pooling_and_stays_behind_a_relu(relu):
+    x = np.zeros((1, 1, 4, 4), np.float32)
+    x[0, 0, 2, 1] = np.nan
+    chain = [
+        Convolution(
+            np.ones((1, 1, 2, 2), np.float32), np.ones(1, np.float32), padding=1, relu=relu, pool=True
+        )
+    ]
+    results = [backend.conv_chain_forward(x, chain) for backend in (cpu, reference)]
+    np.testing.assert_array_equal(*results)
+    assert np.isnan(results[0]).any()
+
+
+def test_a_dead_pixel_gets_no_gradient():
+    rng = np.random.default_rng(0)
+    weight, bias = random_float32(rng, 4, 1, 3, 3), np.full(4, -100, np.float32)
+    x, grad_output = random_float32(rng, 2, 1, 6, 6), random_float32(rng, 2, 4, 2, 2)
+    grads, grad_input = cpu.conv_chain_backward(
+        grad_output, x, [Convolution(weight, bias, relu=True, pool=True)]
+    )
+    assert not any(array.any() for array in (*grads[0], grad_input))
+
+
+def test_an_empty_batch_has_gradients_of_zero():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), np.empty((0, 1, 28, 28), np.float32)
+    out, *grads, grad_input = both(cpu, chain, x, np.empty((0, 64, 5, 5), np.float32))
+    assert (out.shape, grad_input.shape) == ((0, 64, 5, 5), x.shape)
+    assert not any(array.any() for array in grads)
+
+
+WRONG = {
+    "no list": (
+        lambda a: a.update(convolutions=[]),
+        ValueError,
+        "convolutions must be a list with at least one",
+    ),
+    "channels": (
+        lambda a: a.update(x=np.zeros((2, 3, 28, 28), np.float32)),
+        ValueError,
+        "x has 3 channels but",
+    ),
+    "dtype": (lambda a: a.update(x=np.zeros((2, 1, 28, 28))), TypeError, "x must have dtype float32"),
+    "layout": (lambda a: a.update(x=strided(a["x"])), ValueError, "x must be C-contiguous"),
+    "too small": (
+        lambda a: a.update(x=np.zeros((2, 1, 7, 7), np.float32)),
+        ValueError,
+        "does not fit|too few",
+    ),
+    "out": (
+        lambda a: a.update(out=np.zeros((2, 64, 4, 5), np.float32)),
+        ValueError,
+        r"out must have shape \(2, 64, 5",
+    ),
+    "scratch": (lambda a: a.update(scratch=(1, 2)), ValueError, "scratch must come from conv_chain_scratch"),
+}
+
+
+@pytest.mark.parametrize("change", WRONG)
+def test_wrong_arguments_are_refused(change):
+    rng = np.random.default_rng(0)
+    arguments = {"x": random_float32(rng, 2, 1, 28, 28), "convolutions": chain_of(MNIST, 1, rng)}
+    alter, error, message = WRONG[change]
+    alter(arguments)
+    with pytest.raises(error, match=message):
+        cpu.conv_chain_forward(**arguments)
+
+
+def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
+    for shape, layers in (((2, 1, 28, 28), MNIST), ((3, 1, 28, 28), [(32, 5, 1, 0, False, True), MNIST[1]])):
+        scratch = cpu.conv_chain_scratch(shape, chain_of(layers, 1, rng))
+        with pytest.raises(ValueError, match="scratch must come from conv_chain_scratch"):
+            cpu.conv_chain_forward(x, chain, scratch=scratch)
+
+
+def test_gradients_are_not_written_over_what_is_read():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
+    with pytest.raises(ValueError, match="grad_input must not share memory with x"):
+        cpu.conv_chain_backward(random_float32(rng, 3, 64, 5, 5), x, chain, grad_input=x)
+    with pytest.raises(ValueError, match="grads must hold a pair for each of 2"):
+        cpu.conv_chain_backward(random_float32(rng, 3, 64, 5, 5), x, chain, grads=[(None, None)])
