@@ -76,8 +76,7 @@ class Layer:
     input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
     # None until a model gives them, or there is an input or an output.
-    x: Array = None  # type: ignore[assignment]
-    grad_output: Array = None  # type: ignore[assignment]
+    x = grad_output = None  # type: Any
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
@@ -421,7 +420,7 @@ class Linear(_Weighted):
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             takes = f"{self!r} takes inputs of shape (N, {self.in_features})"
             raise ValueError(f"{takes}, got {shown(input_shape)}")
-        return (input_shape[0], self.out_features)
+        return input_shape[0], self.out_features
 
     def allocate(self) -> None:
         """Allocate the scratch space of the products."""
@@ -430,8 +429,7 @@ class Linear(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
-        self.x = x
-        out = head(self.out, x.shape[0])
+        self.x, out = x, head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(
             x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
         )

@@ -142,7 +142,7 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 serial_jit = _cached("serial")
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
-# before they are compiled, and not compiled alone: so it is kept with them.
+# before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
 parallel_jit = _cached("parallel", parallel=True)
 exact_jit = _cached("exact", EXACT)
