@@ -43,14 +43,13 @@ class TokenLinear(Linear):
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
         gradient = token_rows(grad_output)
-        self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
-        self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
+            self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
+            self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.ops.linear_backward_input(
-            gradient, self.weight, grad_input=token_rows(grad_input), **self._rounding
-        )
+        gradients = token_rows(grad_input), self.grad_weight, self.grad_bias
+        self.ops.linear_backward(gradient, self.x, self.weight, *gradients, **self._rounding)
         return grad_input
 
 

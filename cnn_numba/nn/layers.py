@@ -75,7 +75,8 @@ class Layer:
     precisions: tuple[str, ...] = PRECISIONS
     input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
-    # None until a model gives them, or there is an output.
+    # None until a model gives them, or there is an input or an output.
+    x = grad_output = None  # type: Any
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
@@ -365,13 +366,16 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        self.output = x.reshape(self.output_shape(x.shape))
+        if x is not self.x:  # the same view for the same array: operations check it faster, see `ops.seen`
+            self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Return the gradient in the shape of the input."""
-        samples = grad_output.size // math.prod(self.input_shape[1:])
-        return grad_output.reshape(samples, *self.input_shape[1:])
+        if grad_output is not self.grad_output:
+            shape = grad_output.size // math.prod(self.input_shape[1:]), *self.input_shape[1:]
+            self.grad_output, self.grad_input = grad_output, grad_output.reshape(shape)
+        return self.grad_input
 
 
 class Flatten(View):
@@ -414,10 +418,9 @@ class Linear(_Weighted):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.in_features}), got {shown(input_shape)}"
-            )
-        return (input_shape[0], self.out_features)
+            takes = f"{self!r} takes inputs of shape (N, {self.in_features})"
+            raise ValueError(f"{takes}, got {shown(input_shape)}")
+        return input_shape[0], self.out_features
 
     def allocate(self) -> None:
         """Allocate the scratch space of the products."""
@@ -426,8 +429,7 @@ class Linear(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
-        self.x = x
-        out = head(self.out, x.shape[0])
+        self.x, out = x, head(self.out, x.shape[0])
         self.output = self.ops.linear_forward(
             x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
         )
@@ -435,14 +437,12 @@ class Linear(_Weighted):
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        self.ops.linear_backward_weight(grad_output, self.x, grad_weight=self.grad_weight, **self._rounding)
-        self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
+            self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, **self._rounding)
+            self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
             return None
-        grad_input = self._grad_input_like(grad_output)
-        return self.ops.linear_backward_input(
-            grad_output, self.weight, grad_input=grad_input, **self._rounding
-        )
+        gradients = self._grad_input_like(grad_output), self.grad_weight, self.grad_bias
+        return self.ops.linear_backward(grad_output, self.x, self.weight, *gradients, **self._rounding)[0]
 
 
 class _Activation(Layer):

@@ -78,11 +78,14 @@ class HostBatches(_Batches):
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""
         self.order, self.cursor, self.epoch = order, 0, epoch
+        self.indices = np.empty(self.batch_size, np.int64)
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images."""
         first = self.cursor * self.batch_size
-        indices = self.order[first : first + count]
+        # Into one array: operations check arrays that they have seen before faster.
+        indices = head(self.indices, count)
+        indices[:] = self.order[first : first + count]
         what = self.images, indices, self.mean, self.std
         if self.augmentation is None:
             x = gather_batch(*what, head(self.x, count))

@@ -168,6 +168,7 @@ class HostSteps(_Steps):
         self.totals = np.zeros(2)
         # Of one step: losses, right answers, and how many workers ask to stop.
         self.sums = np.zeros(3)
+        self.step_totals = self.sums[:2]
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
         """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
@@ -190,7 +191,7 @@ class HostSteps(_Steps):
             scaler.step(self.optimizer, lr)
             part.after("update")
         self.wait_for_sums()
-        self.totals += self.sums[:2]
+        self.totals += self.step_totals
         self.count, self.stop = count, self.sums[2] > 0
         self.batches.advance()
 
@@ -198,7 +199,7 @@ class HostSteps(_Steps):
         if phase == "loss":
             if self.labels is not None:
                 losses, logits = head(self.loss.losses, len(self.labels)), self.model.layers[-1].output
-                self.loss.ops.accumulate_metrics(losses, logits, self.labels, self.sums[:2])
+                self.loss.ops.accumulate_metrics(losses, logits, self.labels, self.step_totals)
             self.wait_for_sums = self.part.workers.start(self.sums)
         self.part.after(phase)
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,15 @@ from hypothesis import given, settings, strategies as st
 from cnn_numba.nn.gradcheck import gradcheck
 from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.dense import cpu, gpu, reference
+from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 thorough = settings(deadline=None, derandomize=True, max_examples=30)
 sizes = st.tuples(st.integers(1, 9), st.integers(1, 40), st.integers(1, 40))
 
 # batch, in_features, out_features: one element, vector widths and their tails, the course's own layers
 FIXED_SIZES = [(1, 1, 1), (1, 7, 1), (3, 16, 17), (5, 65, 33), (7, 130, 10)]
-LARGE_SIZES = [(64, 100, 128), (6, 1600, 128)]
+# The last two are more work than one core does alone.
+LARGE_SIZES = [(64, 100, 128), (6, 1600, 128), (64, 1600, 128), (67, 2 * cpu.DEPTH + 19, 131)]
 
 
 def inputs(batch, in_features, out_features):
@@ -35,7 +39,17 @@ def run_poisoned(ops, arrays):
     backward_weight = ops.linear_backward_weight
     assert backward_weight(grad_output, x, grad_weight=grad_weight) is grad_weight
     assert ops.linear_backward_bias(grad_output, grad_bias=grad_bias) is grad_bias
+    assert_all_gradients_at_once_are_the_same(ops, arrays, (grad_input, grad_weight, grad_bias))
     return out, grad_input, grad_weight, grad_bias
+
+
+def assert_all_gradients_at_once_are_the_same(ops, arrays, gradients):
+    x, weight, _, grad_output = arrays
+    given = [poisoned(array.shape) for array in gradients]
+    received = ops.linear_backward(grad_output, x, weight, *given)
+    for array, place, expected in zip(received, given, gradients, strict=True):
+        assert array is place
+        np.testing.assert_array_equal(array, expected)
 
 
 def check_against_torch(ops, size):
@@ -150,7 +164,7 @@ def test_sparse_gradients(ops, rng):
 
 
 def test_backends_have_the_same_functions():
-    assert len(signatures(reference)) == 4
+    assert len(signatures(reference)) == 5
     assert signatures(cpu) == signatures(reference)
     assert signatures(gpu) == signatures(reference)
 
@@ -166,18 +180,14 @@ def test_scratch_changes_nothing_even_when_used_before(ops):
             np.testing.assert_array_equal(received, expected)
 
 
-def test_cpu_scratch_that_is_too_small_is_refused():
-    x, weight, bias, grad_output = inputs(3, 40, 20)
-    written = out, grad_input, grad_weight = [poisoned(array.shape) for array in (grad_output, x, weight)]
-    scratch = cpu.linear_scratch(3, 10, 5)
-    for call in (
-        lambda: cpu.linear_forward(x, weight, bias, out=out, scratch=scratch),
-        lambda: cpu.linear_backward_input(grad_output, weight, grad_input=grad_input, scratch=scratch),
-        lambda: cpu.linear_backward_weight(grad_output, x, grad_weight=grad_weight, scratch=scratch),
-    ):
-        with pytest.raises(ValueError, match=r"scratch\.panel must have shape .*make it with linear_scratch"):
-            call()
-    assert all(np.isnan(array).all() for array in written)
+@pytest.mark.parametrize("size", [*FIXED_SIZES, (13, cpu.DEPTH + 3, 2 * TILE_COLUMNS + 1)], ids=str)
+def test_cpu_parts_of_the_work_give_the_bits_of_the_whole(size, monkeypatch):
+    arrays = inputs(*size)
+    whole = run_poisoned(cpu, arrays)
+    for parts in (2, 3, 7):
+        monkeypatch.setattr(cpu, "_parts", lambda work, parts=parts: parts)
+        for received, expected in zip(run_poisoned(cpu, arrays), whole, strict=True):
+            np.testing.assert_array_equal(received, expected)
 
 
 @backends("dense", gpu=True)
@@ -187,6 +197,10 @@ def test_empty_batch(ops):
     assert ops.linear_backward_input(grad_output, weight).shape == (0, 5)
     np.testing.assert_array_equal(ops.linear_backward_weight(grad_output, x), np.zeros((4, 5)))
     np.testing.assert_array_equal(ops.linear_backward_bias(grad_output), np.zeros(4))
+    grad_input, grad_weight, grad_bias = ops.linear_backward(grad_output, x, weight)
+    assert grad_input.shape == (0, 5)
+    assert not grad_weight.any()
+    assert not grad_bias.any()
 
 
 @backends("dense", gpu=True)
@@ -207,6 +221,7 @@ def test_inputs_stay_as_they_are(ops):
     ops.linear_backward_input(grad_output, weight)
     ops.linear_backward_weight(grad_output, x)
     ops.linear_backward_bias(grad_output)
+    ops.linear_backward(grad_output, x, weight)
     for array, copy in zip(arrays, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -219,6 +234,7 @@ def test_two_calls_give_the_same_bits(ops):
         lambda: ops.linear_backward_input(grad_output, weight),
         lambda: ops.linear_backward_weight(grad_output, x),
         lambda: ops.linear_backward_bias(grad_output),
+        lambda: np.concatenate([array.ravel() for array in ops.linear_backward(grad_output, x, weight)]),
     ):
         assert call().tobytes() == call().tobytes()
 
@@ -293,55 +309,45 @@ def test_reference_refuses_what_is_not_a_number_and_what_cannot_hold_the_result(
         reference.linear_forward(array(2, 3), array(4, 3), out=np.zeros((2, 4), np.int64))
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 33, 10), (13, 5, 70), (64, 100, 31)])
-def test_cpu_stays_within_its_scratch(sizes):
+@pytest.mark.parametrize("size", [(1, 1, 1), (7, 33, 10), (13, 5, 70), (64, 100, 31)], ids=str)
+def test_cpu_writes_and_reads_nothing_but_its_arrays(size):
     margin = 128
-    scratch = cpu.linear_scratch(*sizes)
-    memories = [np.full(array.size + 2 * margin, -0.0, np.float32) for array in scratch]
-    guarded = type(scratch)(
-        *(
-            memory[margin:-margin].reshape(array.shape)
-            for memory, array in zip(memories, scratch, strict=True)
-        )
-    )
-    x, weight, bias, grad_output = inputs(*sizes)
-    assert_close(cpu.linear_forward(x, weight, bias, scratch=guarded), x @ weight.T + bias)
-    assert_close(cpu.linear_backward_input(grad_output, weight, scratch=guarded), grad_output @ weight)
-    assert_close(cpu.linear_backward_weight(grad_output, x, scratch=guarded), grad_output.T @ x)
-    for memory in memories:
-        for edge in (memory[:margin], memory[-margin:]):
+    x, weight, bias, grad_output = arrays = inputs(*size)
+    # NaN beside an input would show in a result that took it in.
+    guarded = [Guarded(array.shape, np.nan, margin) for array in arrays]
+    for inside, array in zip(guarded, arrays, strict=True):
+        inside.array[...] = array
+    results = [Guarded(array.shape, -0.0, margin) for array in (grad_output, x, weight, bias)]
+    out, grad_input, grad_weight, grad_bias = (result.array for result in results)
+    x, weight, bias, grad_output = (inside.array for inside in guarded)
+    cpu.linear_forward(x, weight, bias, out=out)
+    cpu.linear_backward(grad_output, x, weight, grad_input, grad_weight, grad_bias)
+    assert_close(out, x @ weight.T + bias)
+    assert_close(grad_input, grad_output @ weight)
+    assert_close(grad_weight, grad_output.T @ x)
+    for result in results:
+        for edge in result.edges:
             assert np.signbit(edge).all()
             assert (edge == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("spoil", "error", "match"),
-    [
-        (lambda scratch: "x", TypeError, "must come from linear_scratch, got str"),
-        (lambda scratch: tuple(scratch), TypeError, "got tuple"),
-        (lambda scratch: scratch._replace(tile=scratch.tile[:, :-1].copy()), ValueError, "scratch.tile"),
-        (lambda scratch: scratch._replace(tile=scratch.tile.astype(float)), TypeError, "scratch.tile"),
-        (lambda scratch: scratch._replace(tile=scratch.tile[:0]), ValueError, "scratch.tile"),
-        (
-            lambda scratch: scratch._replace(panel=scratch.panel[:0], tile=scratch.tile[:0]),
-            ValueError,
-            "panel",
-        ),
-    ],
-)
-def test_cpu_foreign_scratch_is_refused(spoil, error, match):
-    x, weight, bias, _ = inputs(3, 40, 20)
-    scratch = spoil(cpu.linear_scratch(3, 40, 20))
-    with pytest.raises(error, match=match):
-        cpu.linear_forward(x, weight, bias, scratch=scratch)
+class Guarded:
+    """An array with a margin of one value before and after it."""
+
+    def __init__(self, shape, value, margin):
+        memory = np.full(math.prod(shape) + 2 * margin, value, np.float32)
+        self.array, self.edges = memory[margin:-margin].reshape(shape), (memory[:margin], memory[-margin:])
 
 
 def test_cpu_outputs_may_not_overlap_inputs():
     x, weight, bias, grad_output = inputs(4, 4, 4)
+    square = poisoned((4, 4))
     for call in (
         lambda: cpu.linear_forward(x, weight, bias, out=x),
         lambda: cpu.linear_backward_input(grad_output, weight, grad_input=weight),
         lambda: cpu.linear_backward_weight(grad_output, x, grad_weight=grad_output),
+        lambda: cpu.linear_backward(grad_output, x, weight, grad_weight=weight),
+        lambda: cpu.linear_backward(grad_output, x, weight, grad_input=square, grad_weight=square),
     ):
         with pytest.raises(ValueError, match="must not share memory"):
             call()

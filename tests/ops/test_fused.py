@@ -158,7 +158,7 @@ WRONG = {
     "channels": (
         lambda a: a.update(x=np.zeros((2, 3, 28, 28), np.float32)),
         ValueError,
-        "x has 3 channels but",
+        "weight of convolution 0 must be for 3 channels",
     ),
     "dtype": (lambda a: a.update(x=np.zeros((2, 1, 28, 28))), TypeError, "x must have dtype float32"),
     "layout": (lambda a: a.update(x=strided(a["x"])), ValueError, "x must be C-contiguous"),

@@ -184,7 +184,15 @@ def check(ops, reference, calls, precision):
 @of_each_precision
 @pytest.mark.parametrize("size", LINEAR, ids=str)
 def test_linear_against_the_reference(rng, ops, size, precision):
-    check(ops, dense_reference, linear_calls(rng, *size), precision)
+    calls = linear_calls(rng, *size)
+    check(ops, dense_reference, calls, precision)
+    (_, (x, weight, _), *_), (_, (grad_output, _), *_), _ = calls
+    arguments = grad_output, x, weight
+    expected = dense_reference.linear_backward(*arguments, precision=precision)
+    for received, gradient in zip(
+        ops.linear_backward(*arguments, precision=precision), expected, strict=True
+    ):
+        assert_close(received, gradient)
 
 
 @backends("conv", gpu=True)

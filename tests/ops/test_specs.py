@@ -1,5 +1,6 @@
 """Declarations of what an operation takes: what they accept, and how they word what they refuse."""
 
+import gc
 import re
 
 import numpy as np
@@ -60,6 +61,97 @@ def test_what_is_known_is_asked_for_its_type_again():
     square = ones(3, 3)
     with pytest.raises(ValueError, match="y must not share memory with x"):
         DENSE(HOST, square, ones(3, 3), None, square)
+
+
+def seen_before(spec=DENSE):
+    """Return arrays that have passed the check of `DENSE` twice."""
+    arrays = [ones(2, 3), ones(3, 3), ones(3), ones(2, 3)]
+    for _ in range(2):
+        for received, array in zip(spec(HOST, *arrays), arrays, strict=True):
+            assert received is array
+    return arrays
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize(
+    ("attribute", "value", "error"),
+    [
+        ("shape", (1, -1), ValueError),
+        ("dtype", np.int32, TypeError),
+        ("writeable", False, ValueError),
+        ("strides", (0, 4), ValueError),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Setting the .* on a NumPy array:DeprecationWarning")
+def test_arrays_seen_before_that_are_changed_in_place_are_refused(place, attribute, value, error):
+    arrays = seen_before()
+    changed = arrays[place]
+    if attribute == "writeable":
+        changed.flags.writeable = value
+        error = error if place == 3 else None  # what is read need not be writeable
+    else:
+        setattr(changed, attribute, value if attribute != "strides" else value[-changed.ndim :][::-1])
+        error = error if changed.ndim > 1 or attribute in ("shape", "dtype") else None
+    if error is None:
+        DENSE(HOST, *arrays)
+    else:
+        with pytest.raises(error, match=f"^{DENSE.arguments[place].name} must|, got "):
+            DENSE(HOST, *arrays)
+
+
+def test_another_array_in_the_place_of_one_seen_before_is_refused():
+    x, weight, bias, _ = seen_before()
+    same = 0
+    for number in range(50):
+        y = ones(2, 3)
+        DENSE(HOST, x, weight, bias, y)
+        # CPython gives the next array the memory, and so the id, of one that is gone.
+        before = id(y)
+        del y
+        y = ones(2, 3, dtype=np.float64) if number % 2 else ones(2, 4)
+        same += id(y) == before
+        with pytest.raises((TypeError, ValueError), match="y must have"):
+            DENSE(HOST, x, weight, bias, y)
+    assert same  # else this test shows nothing
+
+
+def test_what_was_seen_is_not_kept_alive():
+    spec = Spec("x[N in], weight[out in], bias?[out] -> y[N out]")
+    arrays = seen_before(spec)
+    (known,) = spec._seen._known
+    assert set(known) == set(map(id, arrays))
+    del arrays[0]
+    gc.collect()
+    assert not spec._seen._known
+
+
+def test_arrays_seen_before_are_checked_again_with_other_arguments():
+    x, weight, bias, y = seen_before()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="precision must be one of"):
+            DENSE(HOST, x, weight, bias, y, precision="float8")
+        with pytest.raises(ValueError, match="y must not share memory with x"):
+            DENSE(HOST, x, weight, bias, x)
+        with pytest.raises(TypeError, match="x is an array on the host"):
+            DENSE(DEVICE, x, weight, bias, y)
+        assert DENSE(ANYTHING, x, weight, bias, y)[0].dtype == np.float64
+        made = DENSE(HOST, x, weight, None, None)[-1]
+        assert made is not DENSE(HOST, x, weight, None, None)[-1]
+
+
+def test_shapes_and_windows_seen_before_are_no_others_that_are_equal():
+    g, x = ones(1, 1, 1, 1), ones(1, 1, 2, 2)
+    for _ in range(2):
+        assert WINDOW(HOST, (1, 1, 2, 2), g, x, window=(1, 0, 2))[-1].out == (1, 1)
+    with pytest.raises(TypeError, match="shape must be"):
+        WINDOW(HOST, (True, 1, 2, 2), g, x, window=(1, 0, 2))
+    with pytest.raises(TypeError, match="stride must be"):
+        WINDOW(HOST, (1, 1, 2, 2), g, x, window=(True, 0, 2))
+    with pytest.raises(TypeError, match="stride must be"):
+        WINDOW(HOST, (1, 1, 2, 2), g, x, window=(1.0, 0, 2))
+    assert WINDOW(HOST, [1, 1, 2, 2], g, x, window=(1, 0, (2, 2)))[0] == (1, 1, 2, 2)
+    with pytest.raises(ValueError, match="g must have shape"):
+        WINDOW(HOST, (1, 1, 2, 2), g, x, window=(1, 0, 1))
 
 
 def test_further_axes_and_numbers():

@@ -113,6 +113,13 @@ def test_sizes_that_break_kernels(ops, size):
     check_adam(ops, size, np.float32)
 
 
+def test_cpu_updates_as_many_parameters_as_all_cores_take():
+    size = cpu.PARALLEL_FROM + 5
+    check_sgd(cpu, size, np.float32)
+    check_sgd(cpu, size, np.float32, momentum=0.9)
+    check_adam(cpu, size, np.float32)
+
+
 SETTINGS = [
     (check_sgd, {}),
     (check_sgd, dict(weight_decay=0.3)),

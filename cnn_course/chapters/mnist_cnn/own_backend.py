@@ -143,6 +143,12 @@ class _Dense(_Operation):
             return self.package.linear_backward_bias(grad_output, grad_bias)
         return _bias_gradient(kernel, grad_output, grad_bias)
 
+    def linear_backward(self, grad_output, x, weight, grad_input, grad_weight, grad_bias, scratch):
+        self.linear_backward_weight(grad_output, x, grad_weight, scratch)
+        self.linear_backward_bias(grad_output, grad_bias)
+        self.linear_backward_input(grad_output, weight, grad_input, scratch)
+        return grad_input, grad_weight, grad_bias
+
 
 class _Activation(_Operation):
     def relu_forward(self, x, out):

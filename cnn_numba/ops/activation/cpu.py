@@ -7,8 +7,9 @@ from numba import prange
 
 from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shared.cores import cores_by_size
 from cnn_numba.ops.shared.elementary import normal
-from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import parallel_jit
 
 # From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
 # work itself. exp and tanh are the costly ones.
@@ -17,14 +18,13 @@ COSTLY_PARALLEL_FROM = 1 << 10
 
 
 def _elementwise(parallel_from):
-    """Compile a loop over elements twice, for one core and for all; how many there are tells which runs."""
+    """Compile a loop over the elements of arrays of any shape, for one core and for all."""
 
     def decorate(loop):
-        one_core, all_cores = serial_jit(loop), parallel_jit(loop)
+        flat_loop = cores_by_size(parallel_from)(loop)
 
         def run(*arrays):
-            flat = [array.reshape(-1) for array in arrays]
-            (one_core if flat[0].size < parallel_from else all_cores)(*flat)
+            flat_loop(*(array.reshape(-1) for array in arrays))
 
         return run
 

@@ -17,6 +17,10 @@ linear_backward_weight = Spec(
     "grad_output[N out_features], x[N in_features] -> grad_weight[out_features in_features]"
 )
 linear_backward_bias = Spec("grad_output[N out_features] -> grad_bias[out_features]")
+linear_backward = Spec(
+    "grad_output[N out_features], x[N in_features], weight[out_features in_features] -> "
+    "grad_input[N in_features], grad_weight[out_features in_features], grad_bias[out_features]"
+)
 
 
 def matmul(memory, a, b, out, transpose_a, transpose_b, dtype=np.float32):

@@ -3,149 +3,242 @@
 It is written here, and not left to the BLAS behind NumPy, because that brings threads of its own:
 they and Numba's, each waiting in a busy loop for more work, take the cores from one another, and
 a product that takes 0.1 ms alone then takes 4 to 8.
-"""
 
-from typing import NamedTuple
+A product goes through its right-hand matrix by *panels*: DEPTH rows of TILE_COLUMNS numbers, laid out one
+after another, which stay in the core's first cache. Every TILE_ROWS rows of the left-hand matrix are
+multiplied by a panel with all their sums in vector registers.
+"""
 
 import numba
 import numpy as np
 from numba import prange
 
 from cnn_numba.ops.dense import checks
-from cnn_numba.ops.shapes import HOST, check_scratch
-from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
-from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
-from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile
+from cnn_numba.ops.shapes import HOST
+from cnn_numba.ops.shared.blocks import load_part, numbers, positive, store_part, transpose
+from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.rounding import FLOAT32, round_all, rounding
+from cnn_numba.ops.shared.simd import WIDTH, multiply_add, number, store, vectors
+from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS
+
+DEPTH = 256
+# How many vectors: a panel, the sums of a tile, the rows of a tile where they are rounded.
+PANEL_VECTORS, TILE_VECTORS, ROW_VECTORS = 2 * DEPTH, 2 * TILE_ROWS, TILE_ROWS * DEPTH // WIDTH
+
+# From this many multiplications on, all cores beat one (measured): it takes some 50 us to wake the others.
+PARALLEL_FROM = 1 << 22
 
 
-class LinearScratch(NamedTuple):
-    """Working space of a dense layer, one part per thread."""
-
-    panel: np.ndarray  # (T, size): TILE_COLUMNS columns of the right-hand matrix
-    tile: np.ndarray  # (T, TILE_ROWS * TILE_COLUMNS): the products with TILE_ROWS rows
-    rows: np.ndarray  # (T, TILE_ROWS * depth): these rows of the left-hand matrix, where they are rounded
-
-
-def linear_scratch(batch_size, in_features, out_features):
-    """Allocate the working space that the three products of one layer can share.
-
-    It is the `scratch` of `linear_forward` and its gradients; one for larger layers and batches will do.
-    """
-    shapes = _scratch_shapes(max(batch_size, in_features, out_features))
-    return LinearScratch(*(aligned_zeros(shape) for shape in shapes))
+@inline_jit
+def _pack_rows(b, pitch, first, count, column, width, panel):
+    """Copy `width` columns of `count` rows of `b`, from row `first` on, into the panel."""
+    for k in range(count):
+        for v in range(2):
+            at = (first + k) * pitch + column + v * WIDTH
+            panel[2 * k + v] = load_part(b, at, width - v * WIDTH)
 
 
-def _scratch_shapes(depth):
-    """Return the shapes for products that sum over up to `depth` values."""
-    threads = numba.get_num_threads()
-    return LinearScratch(
-        panel=(threads, (depth + 1) * TILE_COLUMNS),
-        tile=(threads, TILE_ROWS * TILE_COLUMNS),
-        rows=(threads, TILE_ROWS * depth),
-    )
+@inline_jit
+def _pack_columns(b, pitch, first, count, column, width, panel):
+    """Do the same with the transposed `b`, by squares of WIDTH x WIDTH."""
+    square = vectors(WIDTH)
+    for k in range(0, count, WIDTH):
+        for v in range(2):
+            for i in range(WIDTH):
+                # Past the last row, that one again: its sums are not kept.
+                row = column + min(v * WIDTH + i, width - 1)
+                square[i] = load_part(b, row * pitch + first + k, count - k)
+            transpose(square)
+            for i in range(WIDTH):
+                panel[2 * (k + i) + v] = square[i]
 
 
-@serial_jit
-def _pack_panel(b, bias, column, columns, panel):
-    """Copy `columns` columns of `b`, below their bias, into the panel; the rest of it is zeros."""
-    panel[: (b.shape[0] + 1) * TILE_COLUMNS] = 0
-    if bias.size:
-        for c in range(columns):
-            panel[c] = bias[column + c]
-    for k in range(b.shape[0]):
-        for c in range(columns):
-            panel[(k + 1) * TILE_COLUMNS + c] = b[k, column + c]
+@inline_jit
+def _begin_sums(bias, column, sums):
+    """Set the sums of a tile to the bias, or to zeros if there is none."""
+    for v in range(2):
+        at = column + v * WIDTH
+        start = load_part(bias, at, bias.size - at)
+        for r in range(TILE_ROWS):
+            sums[2 * r + v] = start
 
 
-@serial_jit
-def _pack_rows(a, row, last, row_step, step, depth, precision, packed):
-    """Round TILE_ROWS rows from `row` on; past the last row, that one again."""
+@inline_jit
+def _load_sums(out, start, pitch, last, width, sums):
+    """Read the sums of a tile, the first of them at ``out[start]``."""
     for r in range(TILE_ROWS):
-        start = min(row + r, last) * row_step
-        for k in range(depth):
-            packed[r * depth + k] = nearest(a[start + k * step], precision)
+        for v in range(2):
+            at = start + min(r, last) * pitch + v * WIDTH
+            sums[2 * r + v] = load_part(out, at, width - v * WIDTH)
+
+
+@inline_jit
+def _copy_rows(a, start, row_step, step, last, count, rows):
+    """Copy the rows of `a` that a tile takes, the first from ``a[start]`` on, into `rows`, DEPTH apart."""
+    for r in range(TILE_ROWS):
+        for k in range(count):
+            rows[r * DEPTH + k] = number(a, start + min(r, last) * row_step + k * step)
+
+
+@inline_jit
+def _add_products(a, start, row_step, step, last, panel, count, sums):
+    """Add to the sums of a tile the products of its rows of `a`, from ``a[start]`` on, with the panel."""
+    for k in range(count):
+        left, right = panel[2 * k], panel[2 * k + 1]
+        for r in range(TILE_ROWS):
+            # Past the last row, that one again: no special case for the tail.
+            x = number(a, start + min(r, last) * row_step + k * step)
+            sums[2 * r] = multiply_add(x, left, sums[2 * r])
+            sums[2 * r + 1] = multiply_add(x, right, sums[2 * r + 1])
+
+
+@inline_jit
+def _store_sums(sums, out, start, pitch, last, width, relu):
+    """Write the sums of a tile, as they are or through a ReLU, to ``out[start]`` and on."""
+    for r in range(TILE_ROWS):
+        for v in range(2):
+            at = start + min(r, last) * pitch + v * WIDTH
+            value = positive(sums[2 * r + v]) if relu else sums[2 * r + v]
+            if width == TILE_COLUMNS:
+                store(out, at, value)
+            else:
+                store_part(out, at, width - v * WIDTH, value)
+
+
+@serial_jit
+def _multiply_part(product, precision, part, parts):
+    """Do one of `parts` parts of a product: see `_product`."""
+    a, a_turned, b, b_turned, bias, relu, out = product
+    if out.size == 0:
+        return
+    (rows, columns), pitch = out.shape, b.shape[1]
+    depth = b.shape[1] if b_turned else b.shape[0]
+    row_step, step = (1, a.shape[1]) if a_turned else (a.shape[1], 1)
+    a, b, out = a.reshape(a.size), b.reshape(b.size), out.reshape(out.size)
+    panel, sums = vectors(PANEL_VECTORS), vectors(TILE_VECTORS)
+    rounded = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH)
+    tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
+    across = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
+    # Where there are more parts than columns of panels, several share one, each with some of the rows.
+    shares = (parts + across - 1) // across
+    for task in range(part * across * shares // parts, (part + 1) * across * shares // parts):
+        column, share = task // shares * TILE_COLUMNS, task % shares
+        width = min(TILE_COLUMNS, columns - column)
+        for first in range(0, max(depth, 1), DEPTH):
+            count = min(DEPTH, depth - first)
+            if b_turned:
+                _pack_columns(b, pitch, first, count, column, width, panel)
+            else:
+                _pack_rows(b, pitch, first, count, column, width, panel)
+            round_all(numbers(panel, count * TILE_COLUMNS), precision)
+            for tile in range(share * tiles // shares, (share + 1) * tiles // shares):
+                row = tile * TILE_ROWS
+                start, last = row * columns + column, min(TILE_ROWS, rows - row) - 1
+                if first == 0:
+                    _begin_sums(bias, column, sums)
+                else:
+                    _load_sums(out, start, columns, last, width, sums)
+                at = row * row_step + first * step
+                if precision == FLOAT32:
+                    _add_products(a, at, row_step, step, last, panel, count, sums)
+                else:
+                    _copy_rows(a, at, row_step, step, last, count, rounded)
+                    round_all(rounded, precision)
+                    _add_products(rounded, 0, DEPTH, 1, last, panel, count, sums)
+                _store_sums(sums, out, start, columns, last, width, relu and first + count == depth)
+
+
+@serial_jit
+def _sum_rows_part(matrix, sums, part, parts):
+    """Sum the rows of a matrix, in one of `parts` parts of its columns."""
+    first, end = part * sums.size // parts, (part + 1) * sums.size // parts
+    sums[first:end] = 0
+    for row in range(matrix.shape[0]):
+        for column in range(first, end):
+            sums[column] += matrix[row, column]
 
 
 @parallel_jit
-def _multiply(a, row_step, step, b, bias, scratch, precision, out):
-    """Set ``out = A @ b + bias``, where A[m, k] is ``a[m * row_step + k * step]``; both rounded first."""
-    rows, columns = out.shape
-    depth = b.shape[0]
-    panels = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
-    threads = scratch.panel.shape[0]
-    for thread in prange(threads):
-        panel, tile, packed = scratch.panel[thread], scratch.tile[thread], scratch.rows[thread]
-        for index in range(thread * panels // threads, (thread + 1) * panels // threads):
-            column = index * TILE_COLUMNS
-            width = min(TILE_COLUMNS, columns - column)
-            _pack_panel(b, bias, column, width, panel)
-            round_all(panel[TILE_COLUMNS : (depth + 1) * TILE_COLUMNS], precision)
-            for row in range(0, rows, TILE_ROWS):
-                # Past the last row, the last one is computed again: no special case for the tail.
-                s0, s1 = row * row_step, min(row + 1, rows - 1) * row_step
-                s2, s3 = min(row + 2, rows - 1) * row_step, min(row + 3, rows - 1) * row_step
-                s4, s5 = min(row + 4, rows - 1) * row_step, min(row + 5, rows - 1) * row_step
-                left, left_step = a, step
-                if precision:
-                    _pack_rows(a, row, rows - 1, row_step, step, depth, precision, packed)
-                    s0, s1, s2, s3, s4, s5 = 0, depth, 2 * depth, 3 * depth, 4 * depth, 5 * depth
-                    left, left_step = packed, 1
-                multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, depth, left_step, panel, 0, tile, 0)
-                for r in range(min(TILE_ROWS, rows - row)):
-                    for c in range(width):
-                        out[row + r, column + c] = tile[r * TILE_COLUMNS + c]
+def _on_all_cores(first, second, precision, matrix, sums, parts):
+    """Do two products and the sums of a matrix's rows, all cores together."""
+    for index in prange(parts):
+        part = np.int64(index)  # Numba counts without a sign here, which would be another function
+        _multiply_part(first, precision, part, parts)
+        _multiply_part(second, precision, part, parts)
+        _sum_rows_part(matrix, sums, part, parts)
 
 
-_NO_BIAS = np.empty(0, np.float32)
+_EMPTY, _NO_BIAS = np.empty((0, 0), np.float32), np.empty(0, np.float32)
 
 
-def _checked_scratch(scratch, batch_size, in_features, out_features):
-    if scratch is None:
-        return linear_scratch(batch_size, in_features, out_features)
-    if isinstance(scratch, LinearScratch):
-        # One made for a larger batch will do.
-        depth = max(batch_size, in_features, out_features, scratch.panel.shape[-1] // TILE_COLUMNS - 1)
+def _product(a, a_turned, b, b_turned, out, bias=_NO_BIAS, relu=False):
+    """Return ``out = A @ B + bias`` as kernels take it; A is `a` or its transpose, and so is B of `b`."""
+    return a, a_turned, b, b_turned, bias, relu, out
+
+
+_NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)
+
+
+def _parts(multiplications):
+    """Return into how many parts so much work is divided, one for each core that takes part."""
+    return 1 if multiplications < PARALLEL_FROM else numba.get_num_threads()
+
+
+def _multiply(product, depth, precision):
+    """Compute a product that sums over `depth` values."""
+    parts = _parts(product[-1].size * depth)
+    if parts == 1:
+        _multiply_part(product, rounding(precision), 0, 1)
     else:
-        depth = 0
-    check_scratch("linear", scratch, _scratch_shapes(depth))
-    return scratch
+        _on_all_cores(product, _NO_PRODUCT, rounding(precision), _EMPTY, _NO_BIAS, parts)
 
 
-def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
-    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
-
-    `scratch` comes from `linear_scratch`; None allocates it, here and in the gradients.
-    """
+def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32"):
+    """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`."""
     *_, out = checks.linear_forward(HOST, x, weight, bias, out, relu=relu, precision=precision)
-    scratch = _checked_scratch(scratch, *x.shape, weight.shape[0])
     bias = _NO_BIAS if bias is None else bias
-    _multiply(x.reshape(-1), x.shape[1], 1, weight.T, bias, scratch, rounding(precision), out)
-    if relu:
-        np.maximum(out, 0, out=out)
+    _multiply(_product(x, False, weight, True, out, bias, bool(relu)), x.shape[1], precision)
     return out
 
 
-def linear_backward_input(grad_output, weight, grad_input=None, precision="float32", *, scratch=None):
+def linear_backward_input(grad_output, weight, grad_input=None, precision="float32"):
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     arrays = grad_output, weight, grad_input
     *_, grad_input = checks.linear_backward_input(HOST, *arrays, precision=precision)
-    scratch = _checked_scratch(scratch, *grad_input.shape, weight.shape[0])
-    flat, precision = grad_output.reshape(-1), rounding(precision)
-    _multiply(flat, grad_output.shape[1], 1, weight, _NO_BIAS, scratch, precision, grad_input)
+    _multiply(_product(grad_output, False, weight, False, grad_input), weight.shape[0], precision)
     return grad_input
 
 
-def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32", *, scratch=None):
+def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"):
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     arrays = grad_output, x, grad_weight
     *_, grad_weight = checks.linear_backward_weight(HOST, *arrays, precision=precision)
-    scratch = _checked_scratch(scratch, *x.shape, grad_output.shape[1])
-    flat, precision = grad_output.reshape(-1), rounding(precision)
-    _multiply(flat, 1, grad_output.shape[1], x, _NO_BIAS, scratch, precision, grad_weight)
+    _multiply(_product(grad_output, True, x, False, grad_weight), x.shape[0], precision)
     return grad_weight
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
     """Gradient with respect to `bias`, the sum over the batch; see `reference.linear_backward_bias`."""
     _, grad_bias = checks.linear_backward_bias(HOST, grad_output, grad_bias)
-    return np.sum(grad_output, axis=0, out=grad_bias)
+    _sum_rows_part(grad_output, grad_bias, 0, 1)
+    return grad_bias
+
+
+def linear_backward(
+    grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32"
+):
+    """All three gradients, for which the other cores are woken once; see `reference.linear_backward`."""
+    arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.linear_backward(HOST, *arrays, precision=precision)
+    products = (
+        _product(grad_output, True, x, False, grad_weight),
+        _product(grad_output, False, weight, False, grad_input),
+    )
+    precision, parts = rounding(precision), _parts(2 * x.size * weight.shape[0])
+    if parts == 1:
+        for product in products:
+            _multiply_part(product, precision, 0, 1)
+        _sum_rows_part(grad_output, grad_bias, 0, 1)
+    else:
+        _on_all_cores(*products, precision, grad_output, grad_bias, parts)
+    return grad_input, grad_weight, grad_bias

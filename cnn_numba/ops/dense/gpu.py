@@ -18,6 +18,7 @@ from cnn_numba.ops.shapes import DEVICE
 
 __all__ = [
     "LinearScratch",
+    "linear_backward",
     "linear_backward_bias",
     "linear_backward_input",
     "linear_backward_weight",
@@ -141,3 +142,23 @@ def linear_backward_bias(grad_output, grad_bias=None):
         block = SUM_COLUMNS, SUM_ROWS
         device.launch(linear_backward_bias_kernel, grid, block, grad_output, grad_bias)
     return grad_bias
+
+
+def linear_backward(
+    grad_output,
+    x,
+    weight,
+    grad_input=None,
+    grad_weight=None,
+    grad_bias=None,
+    precision="float32",
+    *,
+    scratch=None,
+):
+    """All three gradients, one after another; see `reference.linear_backward`."""
+    arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
+    *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)
+    linear_backward_weight(grad_output, x, grad_weight, precision, scratch=scratch)
+    linear_backward_bias(grad_output, grad_bias)
+    linear_backward_input(grad_output, weight, grad_input, precision, scratch=scratch)
+    return grad_input, grad_weight, grad_bias

@@ -112,3 +112,49 @@ def linear_backward_bias(grad_output, grad_bias=None):
     """
     grad_output, grad_bias = checks.linear_backward_bias(ANYTHING, grad_output, grad_bias)
     return put(grad_bias, grad_output.sum(axis=0))
+
+
+def linear_backward(
+    grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32"
+):
+    """Compute all gradients of a dense layer: those of its input, its weights and its bias.
+
+    They are what `linear_backward_input`, `linear_backward_weight` and `linear_backward_bias` return, and so
+    are the arguments.
+
+    Parameters
+    ----------
+    grad_output : ndarray, shape (N, out_features), float
+        Gradient of the loss with respect to the output.
+    x : ndarray, shape (N, in_features), float
+        The vectors of the forward pass.
+    weight : ndarray, shape (out_features, in_features), float
+        The weights of the forward pass.
+    grad_input, grad_weight, grad_bias : ndarray, float, optional
+        Where to write the results, in the shapes of `x`, of `weight` and (out_features,); None allocates
+        float64.
+    precision : {"float32", "tf32", "float16", "bfloat16"}
+        What `grad_output`, `x` and `weight` are rounded to before they are multiplied; the bias has no
+        products.
+
+    Returns
+    -------
+    grad_input, grad_weight, grad_bias : ndarray
+
+    Examples
+    --------
+    >>> x, weight = np.array([[5.0, 7.0, 9.0]]), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> for gradient in linear_backward(np.array([[1.0, 10.0]]), x, weight):
+    ...     print(gradient.tolist())
+    [[41.0, 52.0, 63.0]]
+    [[5.0, 7.0, 9.0], [50.0, 70.0, 90.0]]
+    [1.0, 10.0]
+    """
+    arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
+    grad_output, x, weight, *gradients = checks.linear_backward(ANYTHING, *arrays, precision=precision)
+    grad_input, grad_weight, grad_bias = gradients
+    return (
+        linear_backward_input(grad_output, weight, grad_input, precision),
+        linear_backward_weight(grad_output, x, grad_weight, precision),
+        linear_backward_bias(grad_output, grad_bias),
+    )

@@ -35,6 +35,7 @@ from cnn_numba.ops.fused.cpu_stage import (
     pack_rows,
     unpack_columns,
 )
+from cnn_numba.ops.fused.cpu_winograd import transform_weight
 from cnn_numba.ops.pool import cpu as pool
 from cnn_numba.ops.shapes import HOST
 
@@ -99,6 +100,8 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 def _forward(x, convolutions, stages, out):
     for convolution, stage in zip(convolutions, stages, strict=True):
         pack_columns(convolution.weight, convolution.bias, stage.channels, stage.columns)
+        if stage.winograd.size:
+            transform_weight(stage)
     for stage, following in zip(stages, [*stages[1:], None], strict=True):
         if following is None:
             target = stage.result, 0, stage.out_w * stage.out_channels, out

@@ -19,11 +19,11 @@ from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
-    element,
     filled,
     load,
     load_bytes,
     multiply_add,
+    number,
     store,
     vectors,
     where_equal,
@@ -113,7 +113,7 @@ def _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, b
                     gradient = where_equal(code, filled(k), load(outgoing, at + c * WIDTH))
                     bias[c] = add(bias[c], gradient)
                     for i in range(TAPS):
-                        x = element(image, start + element(stage.taps, tap + i))
+                        x = number(image, start + number(stage.taps, tap + i))
                         sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
 
 
@@ -129,8 +129,8 @@ def _backward_few(stage, thread, n, outgoing, first, pitch):
                 bias[c] = load(partial_bias, channel + c * WIDTH)
                 for i in range(TAPS):
                     sums[c * TAPS + i] = load(partial, p + i * stage.out_channels + c * WIDTH)
-            where = outgoing, first, pitch, stage.codes[n]
-            _add_taps(stage, stage.images[n], *where, channel, tap, sums, bias)
+            image, codes = stage.images[n], stage.codes[n]
+            _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, bias)
             for c in range(COLUMNS):
                 if tap == 0:
                     store(partial_bias, channel + c * WIDTH, bias[c])

@@ -13,11 +13,11 @@ from cnn_numba.ops.shared.jit import inline_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
-    element,
     filled,
     load,
     load_bytes,
     multiply_add,
+    number,
     store,
     vectors,
     where_equal,
@@ -51,7 +51,7 @@ def _multiply_pixels(stage, image, spread, channel, start, sums):
             left, right = load(image, x), load(image, x + WIDTH)
             g = border + oh * stage.spread_pitch + ow * stage.out_channels
             for i in range(PIXELS):
-                gradient = element(spread, g + channel + i)
+                gradient = number(spread, g + channel + i)
                 sums[2 * i] = multiply_add(gradient, left, sums[2 * i])
                 sums[2 * i + 1] = multiply_add(gradient, right, sums[2 * i + 1])
 
@@ -78,7 +78,7 @@ def _add_to_weight(stage, shape, image, spread, partial):
 def _find_gradient(stage, spread, starts, gradient):
     """Convolve the spread gradient with the flipped kernel."""
     sums, row = vectors(SUMS), stage.kernel_w * stage.out_channels
-    window, panel = (stage.kernel_h, stage.spread_pitch, row), (stage.kernel_h * row + 1) * TILE_COLUMNS
+    kernel_h, pitch, size = stage.kernel_h, stage.spread_pitch, (stage.kernel_h * row + 1) * TILE_COLUMNS
     shift = stage.padding // stage.pitch * stage.spread_pitch
     shift += stage.padding % stage.pitch // stage.channels * stage.out_channels
     for position in range(0, stage.height * stage.width, PIXELS):
@@ -87,7 +87,8 @@ def _find_gradient(stage, spread, starts, gradient):
             h, w = at // stage.width, at % stage.width
             starts[i] = h * stage.spread_pitch + w * stage.out_channels + shift
         for channel in range(0, stage.channels, TILE_COLUMNS):
-            convolve(spread, starts, *window, stage.flipped, channel // TILE_COLUMNS * panel, sums)
+            panel = channel // TILE_COLUMNS * size
+            convolve(spread, starts, kernel_h, pitch, row, stage.flipped, panel, sums)
             for i in range(SUMS):
                 at = min(position + i // 2, stage.height * stage.width - 1)
                 to = stage.padding + at // stage.width * stage.pitch + at % stage.width * stage.channels

@@ -16,6 +16,9 @@ TAPS = 9  # elements of a small kernel that it takes at once ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... for so many vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
 DEAD = 4
+# Of Winograd's way: the matrices of a product, and the windows and vectors of channels of its tile.
+MATRICES, WINDOWS, COLUMN_VECTORS = 16, 5, WIDTH // 4  # 20 sums in 32 registers, or 10 in 16
+PANEL = COLUMN_VECTORS * WIDTH
 _MANY = 36  # pixels, from which a product of tiles is worth its borders
 
 
@@ -37,6 +40,9 @@ class Stage(NamedTuple):
     out_w: int
     out_channels: int  # in whole vectors
     images: np.ndarray  # (N, plane): what comes in, channels-last, padded
+    winograd: np.ndarray  # the transformed weight, where the stage goes that way, else empty
+    transformed: np.ndarray  # (T, ...): there one image's patches, transformed
+    products: np.ndarray  # (T, ...): there the products of both
     codes: np.ndarray  # (N, out_h * out_w * out_channels): of what leaves
     columns: np.ndarray  # bias and weight as panels for the forward pass
     rows: np.ndarray  # weight for the backward pass: for each output channel, groups of GROUP vectors
@@ -81,6 +87,8 @@ def make_stage(input_shape, convolution, window, channels=None):
     panels = round_up(channels, TILE_COLUMNS) if dense else 0
     spread_pitch = (out_w + 2 * kernel_w - 2) * columns
     threads, positions = numba.get_num_threads(), out_h * out_w
+    by_winograd = convolution.pool and not few and _suits_winograd(window, positions, columns)
+    products = round_up(columns, PANEL) if by_winograd else 0
     stage = Stage(
         channels=channels,
         pitch=pitch,
@@ -97,6 +105,9 @@ def make_stage(input_shape, convolution, window, channels=None):
         out_w=out_w,
         out_channels=columns,
         images=aligned_zeros((batch, plane)),
+        winograd=aligned_zeros((MATRICES * channels * products,)),
+        transformed=aligned_zeros((threads, MATRICES * positions * channels * by_winograd)),
+        products=aligned_zeros((threads, MATRICES * positions * products)),
         codes=np.zeros((batch, positions * columns), np.uint8),
         columns=aligned_zeros(((kernel_h * kernel_w * channels + 1) * round_up(out_channels, TILE_COLUMNS),)),
         rows=aligned_zeros((0 if few else size,)),
@@ -115,6 +126,12 @@ def make_stage(input_shape, convolution, window, channels=None):
         kh, kw, ic = np.indices((kernel_h, kernel_w, channels)).reshape(3, -1)
         stage.taps[:taps] = kh * pitch + kw * channels + ic
     return stage
+
+
+def _suits_winograd(window, positions, columns):
+    """Return whether the products of `cpu_winograd` fill their tiles."""
+    small_steps = (window.kernel_h, window.kernel_w, window.stride_h, window.stride_w) == (3, 3, 1, 1)
+    return small_steps and positions >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
 
 
 @inline_jit

@@ -1,7 +1,7 @@
 """The tile of a convolution whose sums stay in vector registers; see `cpu`."""
 
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import WIDTH, element, load, multiply_add
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, number
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
@@ -22,6 +22,6 @@ def convolve(image, starts, kernel_h, pitch, row, columns, column, sums):
             column += TILE_COLUMNS
             left, right = load(columns, column), load(columns, column + WIDTH)
             for pixel in range(PIXELS):
-                x = element(image, starts[pixel] + i)
+                x = number(image, starts[pixel] + i)
                 sums[2 * pixel] = multiply_add(x, left, sums[2 * pixel])
                 sums[2 * pixel + 1] = multiply_add(x, right, sums[2 * pixel + 1])

@@ -51,7 +51,7 @@ def _folder(name):
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
-_SHARED = ("elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
+_SHARED = ("blocks.py", "elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
 _PARTS += sorted(Path(__file__).parents[1].glob("fused/cpu_*.py"))
 _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
@@ -141,7 +141,8 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 
 serial_jit = _cached("serial")
-# For what is given vectors in registers, which a call would put into memory.
-inline_jit = _cached("inline", forceinline=True)
+# For what is given vectors in registers, which a call would put into memory. It is written into its callers
+# before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
+inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
 parallel_jit = _cached("parallel", parallel=True)
 exact_jit = _cached("exact", EXACT)

@@ -72,7 +72,7 @@ def store(typing_context, array, index, value):
 
 
 @intrinsic
-def element(typing_context, array, index):
+def number(typing_context, array, index):
     """Return ``array[index]``, without Numba's code for a negative index."""
 
     def generate(context, builder, signature, args):

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from cnn_numba.ops.shared.jit import serial_jit
-from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, number, store
 
 TILE_ROWS = 6  # 6 x 2 sums, 2 weights and 1 value: 15 of the 16 vector registers of AVX2
 TILE_COLUMNS = 2 * WIDTH
@@ -46,11 +46,11 @@ def multiply_tile(a, s0, s1, s2, s3, s4, s5, runs, run_pitch, run_length, step, 
             p += TILE_COLUMNS
             # All six rows share each pair of vectors that is loaded.
             wa, wb = load(panel, p), load(panel, p + WIDTH)
-            x0, x1, x2 = a[s0 + j], a[s1 + j], a[s2 + j]
+            x0, x1, x2 = number(a, s0 + j), number(a, s1 + j), number(a, s2 + j)
             a0, b0 = multiply_add(x0, wa, a0), multiply_add(x0, wb, b0)
             a1, b1 = multiply_add(x1, wa, a1), multiply_add(x1, wb, b1)
             a2, b2 = multiply_add(x2, wa, a2), multiply_add(x2, wb, b2)
-            x3, x4, x5 = a[s3 + j], a[s4 + j], a[s5 + j]
+            x3, x4, x5 = number(a, s3 + j), number(a, s4 + j), number(a, s5 + j)
             a3, b3 = multiply_add(x3, wa, a3), multiply_add(x3, wb, b3)
             a4, b4 = multiply_add(x4, wa, a4), multiply_add(x4, wb, b4)
             a5, b5 = multiply_add(x5, wa, a5), multiply_add(x5, wb, b5)

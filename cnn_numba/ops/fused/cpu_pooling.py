@@ -1,0 +1,36 @@
+"""What becomes of the sums of a tile: pooling, ReLU, and the codes of what is left; see `cpu`."""
+
+from cnn_numba.ops.fused.cpu_stage import DEAD
+from cnn_numba.ops.shared.jit import inline_jit
+from cnn_numba.ops.shared.simd import filled, store, store_bytes, where_larger
+
+
+@inline_jit
+def largest(sums, first, step):
+    """Return the largest of four pixels, `step` apart, and which it is: the first of equals, or a NaN."""
+    best, code = sums[first], filled(0)
+    for k in range(1, 4):
+        value = sums[first + k * step]
+        code = where_larger(value, best, filled(k), code)
+        best = where_larger(value, best, value, best)
+    return best, code
+
+
+@inline_jit
+def _rectify(value, code):
+    """Return a value and its code behind a ReLU."""
+    zero = filled(0)
+    value = where_larger(zero, value, zero, value)
+    return value, where_larger(value, zero, code, filled(DEAD))
+
+
+@inline_jit
+def leave(stage, value, code, codes, position, channel, out, first, pitch):
+    """Write a vector of the stage's output, and its codes."""
+    if channel < stage.out_channels:
+        if stage.relu:
+            value, code = _rectify(value, code)
+        position = min(position, stage.out_h * stage.out_w - 1)
+        oh, ow = position // stage.out_w, position % stage.out_w
+        store(out, first + oh * pitch + ow * stage.out_channels + channel, value)
+        store_bytes(codes, position * stage.out_channels + channel, code)

@@ -1,0 +1,142 @@
+"""A 3x3 convolution with a pooling by Winograd's F(2x2, 3x3): 16 products for 4 pixels, not 36; see `cpu`.
+
+The four pixels that 16 products give are those of one pooling window. An image's patches of 4x4 pixels and
+the weight are transformed, multiplied as 16 matrices, and the result is transformed back: Lavin and Gray,
+"Fast algorithms for convolutional neural networks" (2016), section 4.1. The sums have another order than
+those of the definition: results differ by some 1e-6 of the largest. What is infinite becomes NaN.
+"""
+
+from cnn_numba.ops.fused.cpu_pooling import largest, leave
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, corner_of
+from cnn_numba.ops.shared.jit import inline_jit, serial_jit
+from cnn_numba.ops.shared.simd import (
+    WIDTH,
+    add,
+    filled,
+    load,
+    multiply_add,
+    number,
+    store,
+    subtract,
+    vectors,
+)
+from cnn_numba.ops.shared.tile import TILE_COLUMNS
+
+SUMS = WINDOWS * COLUMN_VECTORS
+
+
+@inline_jit
+def _transform_four(a, b, c, d):
+    """Multiply a column of a patch by the transposed B of the article."""
+    return subtract(a, c), add(b, c), subtract(c, b), subtract(b, d)
+
+
+@serial_jit
+def _transform_image(stage, image, transformed):
+    """Transform the patch of each window; the 16 matrices have a row of channels for each."""
+    positions = stage.out_h * stage.out_w
+    patch, half = vectors(MATRICES), vectors(MATRICES)
+    for position in range(positions):
+        corner = corner_of(stage, position)
+        for channel in range(0, stage.channels, WIDTH):
+            for i in range(MATRICES):
+                patch[i] = load(image, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
+            for i in range(4):
+                column = _transform_four(patch[i], patch[4 + i], patch[8 + i], patch[12 + i])
+                half[i], half[4 + i], half[8 + i], half[12 + i] = column
+            for i in range(4):
+                row = _transform_four(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3])
+                at = (4 * i * positions + position) * stage.channels + channel
+                matrix = positions * stage.channels
+                store(transformed, at, row[0])
+                store(transformed, at + matrix, row[1])
+                store(transformed, at + 2 * matrix, row[2])
+                store(transformed, at + 3 * matrix, row[3])
+
+
+@inline_jit
+def _transform_three(a, b, c):
+    """Multiply a column of a kernel by the article's G."""
+    zero = filled(0)
+    ends = add(a, c)
+    return a, multiply_add(0.5, add(ends, b), zero), multiply_add(0.5, subtract(ends, b), zero), c
+
+
+@serial_jit
+def transform_weight(stage):
+    """Transform the weight, from where `pack_columns` has laid it out to 16 matrices in panels."""
+    kernel, half = vectors(9), vectors(12)
+    for channel in range(0, stage.out_channels, WIDTH):
+        panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
+        for ic in range(stage.channels):
+            for tap in range(9):
+                kernel[tap] = load(stage.columns, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
+            for i in range(3):
+                column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
+                half[i], half[3 + i], half[6 + i], half[9 + i] = column
+            at = (channel // PANEL * stage.channels + ic) * PANEL + channel % PANEL
+            matrix = stage.winograd.size // MATRICES
+            for i in range(4):
+                row = _transform_three(half[3 * i], half[3 * i + 1], half[3 * i + 2])
+                store(stage.winograd, 4 * i * matrix + at, row[0])
+                store(stage.winograd, (4 * i + 1) * matrix + at, row[1])
+                store(stage.winograd, (4 * i + 2) * matrix + at, row[2])
+                store(stage.winograd, (4 * i + 3) * matrix + at, row[3])
+
+
+@serial_jit
+def _multiply(stage, k, transformed, products):
+    """Multiply the matrices number `k` of image and weight."""
+    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
+    sums = vectors(SUMS)
+    for position in range(0, positions, WINDOWS):
+        # Past the last row, the last ones are computed again: no special case for the tail.
+        first = max(min(position, positions - WINDOWS), 0)
+        x = (k * positions + first) * stage.channels
+        for panel in range(columns // PANEL):
+            weight = (k * columns // PANEL + panel) * stage.channels * PANEL
+            for i in range(SUMS):
+                sums[i] = filled(0)
+            for ic in range(stage.channels):
+                for row in range(WINDOWS):
+                    value = number(transformed, x + row * stage.channels + ic)
+                    for c in range(COLUMN_VECTORS):
+                        at = weight + ic * PANEL + c * WIDTH
+                        sums[row * COLUMN_VECTORS + c] = multiply_add(
+                            value, load(stage.winograd, at), sums[row * COLUMN_VECTORS + c]
+                        )
+            for i in range(SUMS):
+                to = (k * positions + first + i // COLUMN_VECTORS) * columns + panel * PANEL
+                store(products, to + i % COLUMN_VECTORS * WIDTH, sums[i])
+
+
+@serial_jit
+def _leave_windows(stage, products, codes, out, first, pitch):
+    """Transform the products back to the four pixels of each window, and pool them."""
+    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
+    m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
+    for position in range(positions):
+        for channel in range(0, stage.out_channels, WIDTH):
+            panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
+            bias = load(stage.columns, panel)
+            for i in range(MATRICES):
+                m[i] = load(products, (i * positions + position) * columns + channel)
+            for i in range(4):
+                half[i] = add(add(m[i], m[4 + i]), m[8 + i])
+                half[4 + i] = subtract(subtract(m[4 + i], m[8 + i]), m[12 + i])
+            for i in range(2):
+                a, b, c, d = half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3]
+                pixels[2 * i] = add(add(add(a, b), c), bias)
+                pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
+            value, code = largest(pixels, 0, 1)
+            leave(stage, value, code, codes, position, channel, out, first, pitch)
+
+
+@serial_jit
+def winograd_image(stage, thread, n, out, first, pitch):
+    """Take image n through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
+    transformed, products = stage.transformed[thread], stage.products[thread]
+    _transform_image(stage, stage.images[n], transformed)
+    for k in range(MATRICES):
+        _multiply(stage, k, transformed, products)
+    _leave_windows(stage, products, stage.codes[n], out, first, pitch)

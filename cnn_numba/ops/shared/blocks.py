@@ -1,0 +1,116 @@
+"""Vectors at the edge of an array, and square blocks of vectors: what a matrix product needs beside `simd`.
+
+Like there, indices are trusted.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from cnn_numba.ops.shared.jit import inline_jit
+from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, _pointer, _vector
+
+_LANE = ir.IntType(32)
+_LANES = ir.VectorType(_LANE, WIDTH)
+_MASK = ir.VectorType(ir.IntType(1), WIDTH)
+_ZEROS = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
+
+
+def _first(context, builder, count, count_type):
+    """Return a mask of the first `count` lanes: none if it is negative, all if it is larger than WIDTH."""
+    count = context.cast(builder, count, count_type, types.int32)
+    undefined = ir.Constant(_LANES, ir.Undefined)
+    count = builder.insert_element(undefined, count, ir.Constant(_LANE, 0))
+    count = builder.shuffle_vector(count, undefined, ir.Constant(_LANES, [0] * WIDTH))
+    return builder.icmp_signed("<", ir.Constant(_LANES, [*range(WIDTH)]), count)
+
+
+def _masked(builder, name, result, *args):
+    """Call LLVM's masked load or store of vectors."""
+    suffix = f"v{WIDTH}f32.p0"
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.{name}.{suffix}")
+    return builder.call(function, args)
+
+
+@intrinsic
+def _address(typing_context, block):
+    def generate(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.FloatType().as_pointer())
+
+    return types.CPointer(types.float32)(block), generate
+
+
+@inline_jit
+def numbers(block, count):
+    """Return the first `count` numbers in an array of vectors, as an array that shares their memory."""
+    return carray(_address(block), (count,), np.float32)
+
+
+@intrinsic
+def load_part(typing_context, array, index, count):
+    """Return the first `count` numbers from ``array[index]`` on, and zeros, as a vector."""
+
+    def generate(context, builder, signature, args):
+        mask = _first(context, builder, args[2], signature.args[2])
+        place = _pointer(context, builder, signature, args)
+        return _masked(builder, "load", _LLVM_VECTOR, place, ir.Constant(_LANE, 4), mask, _ZEROS)
+
+    return _vector(array, index, count), generate
+
+
+@intrinsic
+def store_part(typing_context, array, index, count, value):
+    """Write the first `count` numbers of the vector `value` to where ``array[index]`` begins."""
+
+    def generate(context, builder, signature, args):
+        mask = _first(context, builder, args[2], signature.args[2])
+        place = _pointer(context, builder, signature, args)
+        _masked(builder, "store", ir.VoidType(), args[3], place, ir.Constant(_LANE, 4), mask)
+        return context.get_dummy_value()
+
+    return types.void(array, index, count, value), generate
+
+
+@intrinsic
+def positive(typing_context, vector):
+    """Return a vector with zeros for what is not larger than 0; NaN stays."""
+
+    def generate(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered("<=", args[0], _ZEROS), _ZEROS, args[0])
+
+    return vector(vector), generate
+
+
+@intrinsic
+def transpose(typing_context, block):
+    """Transpose the square of the first WIDTH vectors in an array of them, in place."""
+
+    def generate(context, builder, signature, args):
+        places = [builder.gep(args[0], [ir.Constant(ir.IntType(64), i)]) for i in range(WIDTH)]
+        rows = [builder.load(place) for place in places]
+        distance = 1
+        while distance < WIDTH:
+            # Squares of 2, 4, 8 ...: each swaps two of its quarters.
+            for i in range(WIDTH):
+                if not i & distance:
+                    rows[i], rows[i + distance] = _swapped(builder, rows[i], rows[i + distance], distance)
+            distance *= 2
+        for place, row in zip(places, rows, strict=True):
+            builder.store(row, place)
+        return context.get_dummy_value()
+
+    return types.void(block), generate
+
+
+def _swapped(builder, upper, lower, distance):
+    """Swap the right quarters of the upper rows' squares with the left ones of the lower rows'."""
+    lanes = np.arange(WIDTH)
+    right = lanes & distance != 0
+    # Numbers from WIDTH on are lanes of the lower row.
+    above = np.where(right, lanes - distance + WIDTH, lanes)
+    below = np.where(right, lanes + WIDTH, lanes + distance)
+    for pick in (above, below):
+        yield builder.shuffle_vector(upper, lower, ir.Constant(_LANES, pick.tolist()))
