@@ -15,7 +15,9 @@ class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
     What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
-    asked for: the layers run one after another, on the last batch and with the parameters of that pass.
+    asked for: the layers run one after another, on the last batch and with the parameters of that pass. What
+    the chain has computed stays as it is. Where a layer has run by itself since then, the backward pass is
+    that of the layers.
 
     Parameters
     ----------
@@ -42,12 +44,21 @@ class ConvChain:
         self.x = x
         out = head(self.layers[-1].out, len(x))
         self.ops.conv_chain_forward(x, self._convolutions(), out, scratch=self.scratch)
-        for layer in self.layers:
-            layer.pending = self
+        self.out, self.unfolded = out, False
+        self._own(self)
         return out
+
+    def _own(self, chain):
+        for layer in self.layers:
+            layer.chain = chain
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all parameters; return that of the input (None if not needed)."""
+        if any(layer.chain is not self for layer in self.layers):
+            gradient: Any = grad_output
+            for layer in reversed(self.layers):
+                gradient = layer.backward(gradient)
+            return gradient
         grad_input: Any = False
         if self.needs_grad_input:
             buffer: Any = self.layers[0].grad_input
@@ -59,15 +70,21 @@ class ConvChain:
         return grad_input
 
     def unfold(self) -> None:
-        """Run the layers one after another, so that each has its output."""
-        for layer in self.layers:
-            layer.pending = None
-        now = [(conv.weight, conv.bias) for conv, _ in self.links]
+        """Run the layers one after another, unless that is done, so that each has its output."""
+        if self.unfolded:
+            return
+        self._own(None)
+        now, result = [(conv.weight, conv.bias) for conv, _ in self.links], self.out.copy()
         self._set_parameters(self.scratch.parameters(self._convolutions()))
-        x = self.x
-        for layer in self.layers:
-            x = layer.forward(x)
-        self._set_parameters(now)
+        try:
+            x = self.x
+            for layer in self.layers:
+                x = layer.forward(x)
+        finally:
+            self._set_parameters(now)
+            self.out[...] = result  # it differs by rounding, and a training must not by who looks at it
+        self._own(self)
+        self.unfolded = True
 
     def _set_parameters(self, pairs):
         for (conv, _), (weight, bias) in zip(self.links, pairs, strict=True):
@@ -115,14 +132,17 @@ def _can_chain(backend):
 
 
 def _next_link(layers):
-    """Return the convolution that these layers begin with and what follows it, [] if that is no link."""
+    """Return the convolution that these layers begin with and what follows it, [] if that is no link.
+
+    A subclass of them may compute something else, so it is no part of one.
+    """
     conv, *rest = layers
-    if not isinstance(conv, Conv2d) or conv.precision != "float32" or max(conv.kernel_size) < 2:
+    if type(conv) is not Conv2d or conv.precision != "float32" or max(conv.kernel_size) < 2:
         return []
     taken = [conv]
-    if rest and isinstance(rest[0], ReLU):
+    if rest and type(rest[0]) is ReLU:
         taken.append(rest.pop(0))
-    if rest and isinstance(rest[0], MaxPool2d) and _two_by_two(rest[0]):
+    if rest and type(rest[0]) is MaxPool2d and _two_by_two(rest[0]):
         taken.append(rest.pop(0))
     return taken
 

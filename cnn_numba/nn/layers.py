@@ -40,12 +40,12 @@ class Saved:
     def __get__(self, layer: Any, owner: type) -> Any:
         if layer is None:
             return self
-        if layer.pending is not None:
-            layer.pending.unfold()
+        if layer.chain is not None:
+            layer.chain.unfold()
         return vars(layer).get(self.name)
 
     def __set__(self, layer: Any, value: Any) -> None:
-        layer.pending = None
+        layer.chain = None
         vars(layer)[self.name] = value
 
 
@@ -82,7 +82,7 @@ class Layer:
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
     output: Any = Saved()
-    pending: Any = None  # the chain that has computed the layer's output with those of others
+    chain: Any = None  # what has computed the layer's output with those of others, if it did not itself
 
     def __init__(self) -> None:
         self.name = self.kind
@@ -298,18 +298,18 @@ class MaxPool2d(_Pool2d):
 
     def allocate(self) -> None:
         """Allocate the positions of the maxima."""
-        self.argmax = self.backend.empty(self.out.shape, np.int32)
+        self.positions = self.backend.empty(self.out.shape, np.int32)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch, keeping where the maxima were."""
         n = x.shape[0]
-        self.output, _ = self.ops.max_pool2d_forward(
+        self.output, self.argmax = self.ops.max_pool2d_forward(
             x,
             self.kernel_size,
             stride=self.stride,
             padding=self.padding,
             out=head(self.out, n),
-            argmax=head(self.argmax, n),
+            argmax=head(self.positions, n),
         )
         return self.output
 
@@ -318,8 +318,7 @@ class MaxPool2d(_Pool2d):
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        argmax = head(self.argmax, grad_output.shape[0])
-        return self.ops.max_pool2d_backward(grad_output, argmax, grad_input.shape, grad_input=grad_input)
+        return self.ops.max_pool2d_backward(grad_output, self.argmax, grad_input.shape, grad_input=grad_input)
 
 
 class AvgPool2d(_Pool2d):

@@ -137,6 +137,59 @@ def test_a_layer_of_a_chain_can_be_used_alone_and_taken_back():
     )
 
 
+def test_layers_that_have_run_by_themselves_are_taken_back_as_they_ran():
+    rng = np.random.default_rng(0)
+    model, plain = twins(lambda: mnist_cnn(2))
+    gradient = random_float32(rng, 2, 10)
+    for before in (False, True):
+        x = random_float32(rng, 2, 1, 28, 28)
+        if before:
+            model.forward(random_float32(rng, 2, 1, 28, 28))
+        passing = x
+        for layer in model.layers:
+            passing = layer.forward(passing)
+        model.backward(gradient)
+        np.testing.assert_array_equal(passing, plain.forward(x))
+        plain.backward(gradient)
+        np.testing.assert_array_equal(model.gradients, plain.gradients)
+
+
+def test_looking_at_outputs_changes_no_bit_of_what_follows():
+    rng = np.random.default_rng(0)
+    watched, alone = mnist_cnn(2), mnist_cnn(2)
+    x, gradient = random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 10)
+    for model in (watched, alone):
+        model.forward(x)
+        if model is watched:
+            assert all(np.isfinite(layer.output).all() for layer in model.layers)
+        model.backward(gradient)
+    np.testing.assert_array_equal(watched.gradients, alone.gradients)
+
+
+def test_layers_that_fail_alone_leave_the_model_its_parameters(monkeypatch):
+    model = mnist_cnn(2)
+    model.forward(np.ones((2, 1, 28, 28), np.float32))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MaxPool2d, "forward", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.layers[0].output  # noqa: B018
+    assert np.shares_memory(model.layers[0].weight, model.parameters)
+
+
+def test_a_layer_derived_from_one_of_a_chain_runs_its_own_functions():
+    class Doubled(Conv2d):
+        def forward(self, x, training=True):
+            return super().forward(x * 2, training)
+
+    model, reference = (sequential([Doubled(2, 3, 3), MaxPool2d(2)], on) for on in ("cpu", "reference"))
+    x = random_float32(np.random.default_rng(0), 2, 2, 12, 12)
+    np.testing.assert_allclose(model.forward(x), reference.forward(x.astype(np.float64)), atol=1e-5)
+
+
 def test_a_chain_uses_the_parameters_that_its_layers_have():
     model = mnist_cnn(2)
     x = np.ones((2, 1, 28, 28), np.float32)

@@ -189,10 +189,34 @@ def test_wrong_arguments_are_refused(change):
 def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
     rng = np.random.default_rng(0)
     chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
-    for shape, layers in (((2, 1, 28, 28), MNIST), ((3, 1, 28, 28), [(32, 5, 1, 0, False, True), MNIST[1]])):
+    others = [
+        [(32, 5, 1, 0, False, True), MNIST[1]],
+        [(16, 3, 1, 0, False, True), MNIST[1]],
+        [(32, 3, 1, 0, True, True), MNIST[1]],
+        [MNIST[0], (64, 3, 1, 0, False, False)],
+    ]
+    for shape, layers in (((2, 1, 28, 28), MNIST), *(((3, 1, 28, 28), other) for other in others)):
         scratch = cpu.conv_chain_scratch(shape, chain_of(layers, 1, rng))
         with pytest.raises(ValueError, match="scratch must come from conv_chain_scratch"):
             cpu.conv_chain_forward(x, chain, scratch=scratch)
+
+
+def test_a_working_space_made_without_the_gradient_of_the_images_gives_none():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 3, 1, 28, 28)
+    scratch = cpu.conv_chain_scratch(x.shape, chain, needs_grad_input=False)
+    out = cpu.conv_chain_forward(x, chain, scratch=scratch)
+    with pytest.raises(ValueError, match="grad_input must be False: scratch was made"):
+        cpu.conv_chain_backward(out, x, chain, scratch=scratch)
+
+
+def test_a_stride_may_be_a_list_and_no_bool():
+    weight, bias = np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32)
+    x = np.ones((1, 1, 5, 5), np.float32)
+    for stride in (1, [1, 1]):
+        assert cpu.conv_chain_forward(x, [Convolution(weight, bias, stride)]).shape == (1, 1, 3, 3)
+    with pytest.raises(TypeError, match="stride must be an int"):
+        cpu.conv_chain_forward(x, [Convolution(weight, bias, True)])
 
 
 def test_gradients_are_not_written_over_what_is_read():

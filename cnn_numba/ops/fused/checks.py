@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cnn_numba.arguments import shown
+from cnn_numba.arguments import pair, shown
 
 
 class Convolution(NamedTuple):
@@ -40,7 +40,15 @@ def windows_of(memory, x_shape, convolutions):
     """
     if not isinstance(convolutions, Sequence) or not convolutions:
         raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
-    settings = tuple(each._replace(weight=each.weight.shape, bias=None) for each in convolutions)
+    settings = tuple(
+        each._replace(
+            weight=each.weight.shape,
+            bias=None,
+            stride=pair(each.stride, "stride"),
+            padding=pair(each.padding, "padding", minimum=0),
+        )
+        for each in convolutions
+    )
     return _windows_of(memory, tuple(x_shape), settings)
 
 

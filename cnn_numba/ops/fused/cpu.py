@@ -47,8 +47,9 @@ _NONE = np.empty((0, 0, 0, 0), np.float32)
 class ConvChainScratch(NamedTuple):
     """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
 
-    windows: list
-    shapes: list
+    images: tuple  # the shape of the largest batch
+    settings: list  # all that the stages are made for: see `_settings`
+    needs_grad_input: bool
     stages: list[Stage]
 
     def parameters(self, convolutions):
@@ -74,14 +75,22 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     for shape, convolution, window in zip(shapes, convolutions, windows, strict=False):
         stages.append(make_stage(shape, convolution, window, channels))
         channels = stages[-1].out_channels
-    return ConvChainScratch(windows, shapes, stages)
+    return ConvChainScratch(shapes[0], _settings(convolutions, windows), needs_grad_input, stages)
+
+
+def _settings(convolutions, windows):
+    return [
+        (window, each.weight.shape, bool(each.relu), bool(each.pool))
+        for each, window in zip(convolutions, windows, strict=True)
+    ]
 
 
 def _checked(scratch, x, convolutions, windows, needs_grad_input):
+    """Return working space; one that is given must fit: kernels write into it unchecked."""
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
-    fits = isinstance(scratch, ConvChainScratch) and scratch.windows == windows
-    if not fits or not len(x) <= scratch.shapes[0][0] or scratch.shapes[0][1:] != x.shape[1:]:
+    fits = isinstance(scratch, ConvChainScratch) and scratch.settings == _settings(convolutions, windows)
+    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
         raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
     return scratch
 
@@ -119,6 +128,8 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     grads, grad_input, windows, shapes = checks.conv_chain_backward(HOST, *arrays)
     needs_grad_input = grad_input is not None
     fresh, scratch = scratch is None, _checked(scratch, x, convolutions, windows, needs_grad_input)
+    if needs_grad_input and not scratch.needs_grad_input:
+        raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
     if fresh:
         _forward(x, convolutions, scratch.stages, np.empty(shapes[-1], np.float32))
     following = None
