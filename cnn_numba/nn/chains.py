@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class ConvChain:
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.layers, self.ops = list(layers), layers[0].backend.ops.fused
-        self.links = list(_links(self.layers))
+        self.links, self.reference = list(_links(self.layers)), weakref.ref(self)
         self.needs_grad_input = layers[0].needs_grad_input
         shape = layers[0].input_shape
         self.scratch = self.ops.conv_chain_scratch(shape, self._convolutions(), self.needs_grad_input)
@@ -45,16 +46,16 @@ class ConvChain:
         out = head(self.layers[-1].out, len(x))
         self.ops.conv_chain_forward(x, self._convolutions(), out, scratch=self.scratch)
         self.out, self.unfolded = out, False
-        self._own(self)
+        self._own(self.reference)
         return out
 
-    def _own(self, chain):
+    def _own(self, reference):
         for layer in self.layers:
-            layer.chain = chain
+            layer.chain = reference
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all parameters; return that of the input (None if not needed)."""
-        if any(layer.chain is not self for layer in self.layers):
+        if any(layer.chain is not self.reference for layer in self.layers):
             gradient: Any = grad_output
             for layer in reversed(self.layers):
                 gradient = layer.backward(gradient)
@@ -83,7 +84,7 @@ class ConvChain:
         finally:
             self._set_parameters(now)
             self.out[...] = result  # it differs by rounding, and a training must not by who looks at it
-        self._own(self)
+        self._own(self.reference)
         self.unfolded = True
 
     def _set_parameters(self, pairs):

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import integer, pair, settings, shown
 from cnn_numba.device import Array
+from cnn_numba.nn.saved import Saved
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import PRECISIONS, conv2d_window, pool2d_window
 
@@ -29,24 +30,6 @@ def head(array: _Either, n: int) -> _Either:
 
 class UnsupportedPrecision(ValueError):
     """A layer cannot compute in the precision that is asked for."""
-
-
-class Saved:
-    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, layer: Any, owner: type) -> Any:
-        if layer is None:
-            return self
-        if layer.chain is not None:
-            layer.chain.unfold()
-        return vars(layer).get(self.name)
-
-    def __set__(self, layer: Any, value: Any) -> None:
-        layer.chain = None
-        vars(layer)[self.name] = value
 
 
 class Layer:
@@ -82,7 +65,8 @@ class Layer:
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
     output: Any = Saved()
-    chain: Any = None  # what has computed the layer's output with those of others, if it did not itself
+    # Refers to what has computed the layer's output with those of others, if it did not itself.
+    chain: Any = None
 
     def __init__(self) -> None:
         self.name = self.kind

@@ -1,5 +1,6 @@
 """Layers that a model computes together, as a chain."""
 
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -178,6 +179,17 @@ def test_layers_that_fail_alone_leave_the_model_its_parameters(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             model.layers[0].output  # noqa: B018
     assert np.shares_memory(model.layers[0].weight, model.parameters)
+
+
+def test_a_model_that_is_gone_leaves_no_memory():
+    model = mnist_cnn(2)
+    model.forward(np.ones((2, 1, 28, 28), np.float32))
+    assert model.layers[0].output is not None
+    parts = [weakref.ref(part) for part in (model, model.steps[0], model.layers[0])]
+    kept = model.layers[1]
+    del model
+    assert [part() for part in parts] == [None] * 3
+    assert kept.output is None
 
 
 def test_a_layer_derived_from_one_of_a_chain_runs_its_own_functions():

@@ -94,9 +94,9 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input)
             f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
         )
     written = {}
-    for index, (pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
+    for index, (given, convolution) in enumerate(zip(grads, convolutions, strict=True)):
         shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
-        for key, array, shape in zip(("weight", "bias"), pair, shapes_of_pair, strict=True):
+        for key, array, shape in zip(("weight", "bias"), given, shapes_of_pair, strict=True):
             name = f"grad_{key} of convolution {index}"
             written[name] = _given_or_new(memory, name, array, shape)
     if grad_input is not False:
