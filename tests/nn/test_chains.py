@@ -181,6 +181,22 @@ def test_layers_that_fail_alone_leave_the_model_its_parameters(monkeypatch):
     assert np.shares_memory(model.layers[0].weight, model.parameters)
 
 
+@pytest.mark.parametrize("function", ["forward", "backward"])
+def test_a_function_that_a_layer_is_given_is_called(function):
+    model, plain = twins(lambda: mnist_cnn(2))
+    calls, layer = [], model.layers[1]
+    own = getattr(layer, function)
+    setattr(layer, function, lambda *arguments: calls.append(function) or own(*arguments))
+    rng = np.random.default_rng(0)
+    x, gradient = random_float32(rng, 2, 1, 28, 28), random_float32(rng, 2, 10)
+    for each in (model, plain):
+        each.forward(x)
+        each.backward(gradient)
+    assert calls == [function]
+    scale = np.abs(plain.gradients).max()
+    np.testing.assert_allclose(model.gradients, plain.gradients, rtol=0, atol=5e-6 * scale)
+
+
 def test_a_model_that_is_gone_leaves_no_memory():
     model = mnist_cnn(2)
     model.forward(np.ones((2, 1, 28, 28), np.float32))
