@@ -15,7 +15,7 @@ from cnn_numba.ops.fused.cpu_stage import (
     pack_image,
     unpack_image,
 )
-from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
@@ -32,7 +32,7 @@ from cnn_numba.ops.shared.simd import (
 TAP_SUMS = TAPS * COLUMNS
 
 
-@serial_jit
+@inner_jit
 def _list_alive(stage, gradient, first, pitch, codes, oc, values, offsets):
     """List the living gradients of one channel and where their windows begin; return number and sum."""
     count, total = 0, np.float32(0)
@@ -50,7 +50,7 @@ def _list_alive(stage, gradient, first, pitch, codes, oc, values, offsets):
     return count, total
 
 
-@serial_jit
+@inner_jit
 def _add_to_weight(values, offsets, count, image, start, pitch, partial, p):
     """Add the multiples of GROUP vectors of the image to the weight's gradient at ``partial[p]``."""
     sums = vectors(GROUP)
@@ -65,7 +65,7 @@ def _add_to_weight(values, offsets, count, image, start, pitch, partial, p):
         store(partial, p + i * WIDTH, sums[i])
 
 
-@serial_jit
+@inner_jit
 def _add_to_image(values, offsets, count, rows, r, gradient, start, pitch):
     """Add the multiples of GROUP vectors of the weight, at ``rows[r]``, to the image's gradient."""
     weights = vectors(GROUP)
@@ -78,7 +78,7 @@ def _add_to_image(values, offsets, count, rows, r, gradient, start, pitch):
             store(gradient, at, multiply_add(value, weights[i], load(gradient, at)))
 
 
-@serial_jit
+@inner_jit
 def _backward_image(stage, thread, n, channels, outgoing, first, pitch, needs_input):
     """Take the gradient of one image back through a stage; it lies as `_forward_image` left the image."""
     values, offsets = stage.values[thread], stage.offsets[thread]
@@ -117,7 +117,7 @@ def _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, b
                         sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
 
 
-@serial_jit
+@inner_jit
 def _backward_few(stage, thread, n, outgoing, first, pitch):
     """Do as `_backward_image` does for the weight of a small kernel, with vectors of output channels."""
     partial, partial_bias = stage.partial[thread], stage.partial_bias[thread]
@@ -138,7 +138,7 @@ def _backward_few(stage, thread, n, outgoing, first, pitch):
                     store(partial, p + i * stage.out_channels + c * WIDTH, sums[c * TAPS + i])
 
 
-@serial_jit
+@inner_jit
 def _clear(stage, thread):
     """Begin the sums of a thread. In `backward` Numba would take this out: it sees nobody read them there."""
     stage.partial[thread] = 0
@@ -149,7 +149,8 @@ def _clear(stage, thread):
 def backward(stage, batch, shape, grad_output, outgoing, first, pitch, needs_input, grad_input):
     """Take a batch's gradients back through a stage: from `grad_output`, if it is the last, or `outgoing`."""
     threads = stage.partial.shape[0]
-    for thread in prange(threads):
+    for index in prange(threads):
+        thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
         _clear(stage, thread)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             if grad_output.size:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cnn_numba.ops.fused.cpu_stage import place
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
-from cnn_numba.ops.shared.jit import inline_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.simd import (
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 
-@serial_jit
+@inner_jit
 def _spread(stage, thread, codes, outgoing, first, pitch):
     """Write the living gradients of an image into the middle of `spread`, and add them to the bias's."""
     spread, bias = stage.spread[thread], stage.partial_bias[thread]
@@ -56,7 +56,7 @@ def _multiply_pixels(stage, image, spread, channel, start, sums):
                 sums[2 * i + 1] = multiply_add(gradient, right, sums[2 * i + 1])
 
 
-@serial_jit
+@inner_jit
 def _add_to_weight(stage, shape, image, spread, partial):
     """Add an image's part to the gradient of the weight, whose shape is given."""
     sums = vectors(SUMS)
@@ -74,7 +74,7 @@ def _add_to_weight(stage, shape, image, spread, partial):
                         store(partial, p, add(load(partial, p), sums[k]))
 
 
-@serial_jit
+@inner_jit
 def _find_gradient(stage, spread, starts, gradient):
     """Convolve the spread gradient with the flipped kernel."""
     sums, row = vectors(SUMS), stage.kernel_w * stage.out_channels
@@ -96,7 +96,7 @@ def _find_gradient(stage, spread, starts, gradient):
                     store(gradient, to + channel + i % 2 * WIDTH, sums[i])
 
 
-@serial_jit
+@inner_jit
 def backward_dense(stage, thread, n, shape, outgoing, first, pitch, needs_input):
     """Take the gradient of one image back through a stage without a pooling."""
     spread = stage.spread[thread]

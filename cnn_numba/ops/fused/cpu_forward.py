@@ -7,7 +7,7 @@ from cnn_numba.ops.fused.cpu_pooling import largest, leave
 from cnn_numba.ops.fused.cpu_stage import corner_of, pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
-from cnn_numba.ops.shared.jit import inline_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     filled,
@@ -29,7 +29,7 @@ def _find_starts(stage, position, starts):
             starts[pixel] = corner_of(stage, position + pixel)
 
 
-@serial_jit
+@inner_jit
 def _forward_image(stage, image, starts, codes, out, first, pitch):
     """Take one image through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
     kernel_h, pitch_in, row = stage.kernel_h, stage.pitch, stage.kernel_w * stage.channels
@@ -55,7 +55,8 @@ def _forward_image(stage, image, starts, codes, out, first, pitch):
 def forward(stage, x, batch, target, first, pitch, out):
     """Take a batch through a stage: from `x`, if it is the first, to the images `target`, or to `out`."""
     threads = stage.partial.shape[0]
-    for thread in prange(threads):
+    for index in prange(threads):
+        thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
         starts = np.empty(PIXELS, np.int64)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             if x.size:

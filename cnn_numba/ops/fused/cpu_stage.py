@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from cnn_numba.ops.fused.checks import output_of
-from cnn_numba.ops.shared.jit import inline_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
@@ -143,7 +143,7 @@ def corner_of(stage, position):
     return scale * (oh * stage.step_h + ow * stage.step_w)
 
 
-@serial_jit
+@inner_jit
 def pack_image(x, n, first, pitch, pixel, image):
     """Copy image n into `image`, channels-last; rows lie `pitch` apart and pixels `pixel`."""
     _, channels, height, width = x.shape
@@ -154,7 +154,7 @@ def pack_image(x, n, first, pitch, pixel, image):
                 image[start + w * pixel] = x[n, c, h, w]
 
 
-@serial_jit
+@inner_jit
 def unpack_image(image, first, pitch, pixel, n, x):
     """Copy what `_pack_image` has laid out into image n."""
     _, channels, height, width = x.shape
@@ -193,7 +193,7 @@ def unpack_columns(channels, columns, weight, bias):
                 weight[oc, ic, tap // kernel_w, tap % kernel_w] = columns[start + row * TILE_COLUMNS]
 
 
-@serial_jit
+@inner_jit
 def place(stage, shape, oc, ic, kh, kw):
     """Return where an element of the weight lies in `rows`, and its gradient in `partial`."""
     _, channels, kernel_h, kernel_w = shape

@@ -8,7 +8,7 @@ those of the definition: results differ by some 1e-6 of the largest. What is inf
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
 from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, corner_of
-from cnn_numba.ops.shared.jit import inline_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
@@ -31,7 +31,7 @@ def _transform_four(a, b, c, d):
     return subtract(a, c), add(b, c), subtract(c, b), subtract(b, d)
 
 
-@serial_jit
+@inner_jit
 def _transform_image(stage, image, transformed):
     """Transform the patch of each window; the 16 matrices have a row of channels for each."""
     positions = stage.out_h * stage.out_w
@@ -84,7 +84,7 @@ def transform_weight(stage):
                 store(stage.winograd, (4 * i + 3) * matrix + at, row[3])
 
 
-@serial_jit
+@inner_jit
 def _multiply(stage, k, transformed, products):
     """Multiply the matrices number `k` of image and weight."""
     positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
@@ -110,7 +110,7 @@ def _multiply(stage, k, transformed, products):
                 store(products, to + i % COLUMN_VECTORS * WIDTH, sums[i])
 
 
-@serial_jit
+@inner_jit
 def _leave_windows(stage, products, codes, out, first, pitch):
     """Transform the products back to the four pixels of each window, and pool them."""
     positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
@@ -132,7 +132,7 @@ def _leave_windows(stage, products, codes, out, first, pitch):
             leave(stage, value, code, codes, position, channel, out, first, pitch)
 
 
-@serial_jit
+@inner_jit
 def winograd_image(stage, thread, n, out, first, pitch):
     """Take image n through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
     transformed, products = stage.transformed[thread], stage.products[thread]
