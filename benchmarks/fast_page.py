@@ -17,6 +17,7 @@ BOUNDS = {
     ("linear1", "backward"): "dead gradients are multiplied, too; matrices larger than the near caches",
     ("linear2", "forward"): "little work: the call, with cold caches",
     ("linear2", "backward"): "little work: the call, with cold caches",
+    ("relu1", "backward"): "little work",
     ("loss", "forward"): "little work: the call, with cold caches",
     ("update", ""): "a root and a division for each parameter; arrays in a far cache",
 }
@@ -36,12 +37,9 @@ def with_figures(text: str, record: dict) -> str:
 
 def _machine(record):
     peak = record["peak_flops_per_second"] / 1e9
-    about = f"`{record['model']}`, batch {record['batch_size']}, on one core of an {_processor(record)}"
-    return f"Measured {record['date']}: {about}, whose peak is **{peak:.0f} GFLOP/s** in this loop."
-
-
-def _processor(record):
-    return record["machine"]["processor"].replace("(R)", "")
+    processor = record["machine"]["processor"].replace("(R)", "")
+    about = f"`{record['model']}` with batches of {record['batch_size']} on one core ({processor})"
+    return f"Measured {record['date']}: {about}, whose peak is **{peak:.0f} GFLOP/s**."
 
 
 def _ladder(record):
@@ -51,7 +49,9 @@ def _ladder(record):
         total = rung["forward"] + rung["backward"]
         faster = f"{before / total:.{0 if before > 10 * total else 1}f}" if before else ""
         figures = [_milliseconds(rung[way]) for way in ("forward", "backward")]
-        rows.append([rung["rung"], *figures, faster, _percent(rung["share_of_peak"]), f"{rung['error']:.0e}"])
+        scaled = f" ({rung['images']} image, scaled)" if rung["images"] < record["batch_size"] else ""
+        share, error = _percent(rung["share_of_peak"]), f"{rung['error']:.0e}"
+        rows.append([rung["rung"] + scaled, *figures, faster, share, error])
         before = total
     return _markdown(rows)
 
