@@ -11,7 +11,7 @@ from cnn_numba.cli.shared import OPTIONS, CliError, ModelName, backend_for, choi
 from cnn_numba.extras import CHECKOUT, REPOSITORY, in_checkout
 
 commands = typer.Typer(
-    help="Measure operations, an epoch, the accuracy, start-up or the simulator; draw what was measured.",
+    help="Measure operations, layers, epochs, accuracy, start-up or simulators; draw what was measured.",
     short_help="Measure, and draw what was measured.",
     **OPTIONS,
 )
@@ -188,6 +188,31 @@ def bench_accuracy(
     recipe = "plain" if plain else "fast" if fast else "default"
     options = {"seeds": seeds or (10 if fast else 3), "recipe": recipe, "pytorch": pytorch}
     _record(json_file, benchmarks.bench_accuracy, model=model.value, device=_measured(device), **options)
+
+
+@commands.command("layers", short_help="Time each layer on one core of the CPU.")
+def bench_layers(
+    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    batch_size: Annotated[int, count("Images per step.")] = 64,
+    repeats: Annotated[int, count("Training steps that are timed.")] = 100,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="Also climb from plain loops to the fast convolution.")
+    ] = False,
+    json_file: JsonFile = None,
+):
+    """Time each layer on one core of the CPU: its useful operations, and its share of the core's peak.
+
+    \b
+    Examples:
+      cnn-numba bench layers
+      cnn-numba bench layers --model cifar_convnet --batch-size 256
+      cnn-numba bench layers --ladder --json layers.json
+    """
+    _find_benchmarks()
+    from benchmarks import layers as benchmarks
+
+    options = {"batch_size": batch_size, "repeats": repeats, "ladder": ladder}
+    _record(json_file, benchmarks.bench_layers, model=model.value, **options)
 
 
 @commands.command("startup", short_help="Time the start of training, the very first and later.")

@@ -32,6 +32,11 @@ from benchmarks.processes import environment
             {"model": "mnist_cnn_deep", "seeds": 1, "recipe": "plain", "pytorch": True, "device": "cpu"},
         ),
         (["startup", "--repeats", 2], {"repeats": 2}),
+        (["layers"], {"model": "mnist_cnn", "batch_size": 64, "repeats": 100, "ladder": False}),
+        (
+            ["layers", "--model", "cifar_convnet", "--batch-size", 8, "--repeats", 3, "--ladder"],
+            {"model": "cifar_convnet", "batch_size": 8, "repeats": 3, "ladder": True},
+        ),
         (["workers", "--rounds", 2], {"rounds": 2, "steps": 40}),
     ],
 )

@@ -102,21 +102,23 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
     """
     out, windows, _ = checks.conv_chain_forward(HOST, x, convolutions, out)
     scratch = _checked(scratch, x, convolutions, windows, needs_grad_input=True)
-    _forward(x, convolutions, scratch.stages, out)
+    for _ in forward_by_stage(x, convolutions, scratch.stages, out):
+        pass
     return out
 
 
-def _forward(x, convolutions, stages, out):
-    for convolution, stage in zip(convolutions, stages, strict=True):
+def forward_by_stage(x, convolutions, stages, out):
+    """Run `conv_chain_forward` a stage at a time; yield each when it is over."""
+    for convolution, stage, following in zip(convolutions, stages, [*stages[1:], None], strict=True):
         pack_columns(convolution.weight, convolution.bias, stage.channels, stage.columns)
         if stage.winograd.size:
             transform_weight(stage)
-    for stage, following in zip(stages, [*stages[1:], None], strict=True):
         if following is None:
             target = stage.result, 0, stage.out_w * stage.out_channels, out
         else:
             target = following.images, following.padding, following.pitch, _NONE
         forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
+        yield stage
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
@@ -131,10 +133,18 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     if needs_grad_input and not scratch.needs_grad_input:
         raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
     if fresh:
-        _forward(x, convolutions, scratch.stages, np.empty(shapes[-1], np.float32))
-    following = None
-    for stage, convolution, pair in reversed([*zip(scratch.stages, convolutions, grads, strict=True)]):
-        first = stage is scratch.stages[0]
+        for _ in forward_by_stage(x, convolutions, scratch.stages, np.empty(shapes[-1], np.float32)):
+            pass
+    for _ in backward_by_stage(grad_output, convolutions, scratch.stages, grads, grad_input):
+        pass
+    return grads, grad_input
+
+
+def backward_by_stage(grad_output, convolutions, stages, grads, grad_input):
+    """Run `conv_chain_backward` a stage at a time; yield each when it is over."""
+    following, needs_grad_input = None, grad_input is not None
+    for stage, convolution, pair in reversed([*zip(stages, convolutions, grads, strict=True)]):
+        first = stage is stages[0]
         if following is None:
             source = grad_output, stage.result, 0, stage.out_w * stage.out_channels
         else:
@@ -143,7 +153,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         if needs_input:
             (pack_flipped if stage.spread.size else pack_rows)(stage, convolution.weight)
         last = grad_input if first and needs_grad_input else _NONE
-        backward(stage, len(x), pair[0].shape, *source, needs_input, last)
+        backward(stage, len(grad_output), pair[0].shape, *source, needs_input, last)
         add_up(stage, *pair)
         following = stage
-    return grads, grad_input
+        yield stage
