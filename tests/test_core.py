@@ -26,7 +26,7 @@ def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
     for argument in ("scaler", "timeline"):
         message = found["errors"][argument]
         assert message == f"{argument} needs cnn_numba.beyond, which was not imported: leave the argument out"
-    known = "activation, conv, dense, gather, loss, pool, update"
+    known = "activation, conv, dense, fused, gather, loss, pool, update"
     assert found["errors"]["norm"] == f"there is no operation norm, only {known}"
     assert found["errors"]["text"].startswith("no data set is called 'course-text'; choose from mnist, ")
     assert found["models"] == ["mnist_cnn", "mnist_cnn_deep", "cifar_convnet"]

@@ -11,6 +11,7 @@ from cnn_numba.device import arrays, health, selection
 from cnn_numba.device.health import Finding
 from cnn_numba.device.usable import driver_status
 from cnn_numba.ops import shapes
+from cnn_numba.ops.specs import Spec
 from gpuless import Selection
 
 
@@ -142,11 +143,14 @@ def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
 
 
 def test_outputs_are_checked_or_allocated():
-    x = device.zeros(6)
-    assert shapes.DEVICE.output("out", None, (2, 3), np.int32).dtype == np.int32
-    assert shapes.DEVICE.output("out", x, (6,)) is x
-    with pytest.raises(ValueError, match=r"out must not share memory with x .*\(2,\) and \(6,\)"):
-        shapes.DEVICE.output("out", x[2:4], (2,), inputs={"x": x})
+    x, other = device.zeros(6), device.zeros(2)
+    spec = Spec("x[n], part[m] -> out:int32[n], short[m]")
+    _, _, out, short = spec(shapes.DEVICE, x, other, None, None)
+    assert device.is_device_array(out)
+    assert (out.dtype, short.dtype) == (np.int32, np.float32)
+    assert spec(shapes.DEVICE, x, other, out, short)[2:] == [out, short]
+    with pytest.raises(ValueError, match=r"short must not share memory with x .*\(2,\) and \(6,\)"):
+        spec(shapes.DEVICE, x, other, None, x[2:4])
 
 
 # --- Streams -----------------------------------------------------------------------------------------------
