@@ -53,8 +53,8 @@ class Stage(NamedTuple):
     spread_pitch: int  # floats from one row of `spread` to the next
     spread: np.ndarray  # (T, ...): where most of it is alive, the gradient of an image in a border of zeros
     flipped: np.ndarray  # there the weight as panels, for the gradient of the images
-    values: np.ndarray  # (T, out_h * out_w): the living gradients of one output channel ...
-    offsets: np.ndarray  # (T, out_h * out_w): ... and where their windows begin in the image
+    values: np.ndarray  # (T, at least out_h * out_w): the living gradients of one output channel ...
+    offsets: np.ndarray  # (T, at least out_h * out_w): ... and where their windows begin in the image
     result: np.ndarray  # (T, out_h * out_w * out_channels): what leaves the last stage, and its gradient
 
 
@@ -87,6 +87,7 @@ def make_stage(input_shape, convolution, window, channels=None):
     panels = round_up(channels, TILE_COLUMNS) if dense else 0
     spread_pitch = (out_w + 2 * kernel_w - 2) * columns
     threads, positions = numba.get_num_threads(), out_h * out_w
+    apart = round_up(positions, 32) + 32  # two threads must not write to one line of the cache
     by_winograd = convolution.pool and not few and _suits_winograd(window, positions, columns)
     products = round_up(columns, PANEL) if by_winograd else 0
     stage = Stage(
@@ -113,13 +114,13 @@ def make_stage(input_shape, convolution, window, channels=None):
         rows=aligned_zeros((0 if few else size,)),
         taps=np.zeros(round_up(taps, TAPS) if few else 0, np.int64),
         partial=aligned_zeros((threads, size)),
-        partial_bias=aligned_zeros((threads, columns)),
+        partial_bias=aligned_zeros((threads, round_up(columns, 32) + 32)),
         gradients=aligned_zeros((0 if few else batch, plane)),
         spread_pitch=spread_pitch,
         spread=aligned_zeros((threads if dense else 0, (out_h + 2 * kernel_h - 2) * spread_pitch)),
         flipped=aligned_zeros((panels * (kernel_h * kernel_w * columns + 1),)),
-        values=aligned_zeros((threads, positions)),
-        offsets=np.zeros((threads, positions), np.int64),
+        values=aligned_zeros((threads, apart)),
+        offsets=np.zeros((threads, apart), np.int64),
         result=aligned_zeros((threads, positions * columns)),
     )
     if few:
