@@ -59,16 +59,10 @@ class Stage(NamedTuple):
 
 
 def make_stage(input_shape, convolution, window, channels=None):
-    """Allocate a stage.
+    """Allocate a stage for images (N, C_in, H, W).
 
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-    convolution : checks.Convolution
-    window : Window2d
-    channels : int
-        Of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None where the gradient
-        of its images is not needed.
+    `channels` are those of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None
+    where the gradient of its images is not needed.
     """
     batch, in_channels, height, width = input_shape
     out_channels, _, kernel_h, kernel_w = convolution.weight.shape

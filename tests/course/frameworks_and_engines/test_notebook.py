@@ -108,7 +108,7 @@ def test_the_cost_is_the_arithmetic_of_the_text():
     assert int(seconds) == round(exact)
     assert int(joules) == round(exact * 360 * 2 / 96 * 1.55)
     assert round(700 / (360 * 2 / 96)) == 93  # "93 times"
-    assert int(joules) == 340  # the text after it
+    assert int(joules) == 126  # the text after it
 
 
 # --- packages, comparisons, layouts ------------------------------------------------------------------------
