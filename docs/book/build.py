@@ -62,7 +62,7 @@ def lay_out(source):
     """Copy what the book is made of."""
     shutil.rmtree(source, ignore_errors=True)
     for pattern in PAGES:
-        for path in ROOT.glob(pattern):
+        for path in filter(Path.is_file, ROOT.glob(pattern)):
             place = source / path.relative_to(ROOT)
             place.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".ipynb":

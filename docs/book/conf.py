@@ -19,6 +19,8 @@ extensions = [
     "sphinx_copybutton",
     "course_pages",
 ]
+# A name is documented where it is defined; what it is an instance of may stand elsewhere.
+viewcode_follow_imported_members = False
 root_doc = "index"
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
