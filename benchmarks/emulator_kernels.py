@@ -48,7 +48,7 @@ def _layer(images, channels, side, kernels):
 
 
 def launches():
-    """Return for each measure what is launched, how much work that is, and in what unit that is told."""
+    """Return for each measure what is launched, how much work that is, and its unit."""
     x, y = _floats(ELEMENTS), _floats(ELEMENTS)
     a, b, c = (_floats(SIDE, SIDE) for _ in range(3))
     images, weight, out, work = _layer(*LAYER)

@@ -109,7 +109,7 @@ def _start_pytorch(model, data, recipe, thread_count):
     """Prepare the process that PyTorch runs in, with the weights that our network begins with."""
     global _theirs
     os.environ.pop("OMP_WAIT_POLICY", None)  # ours; PyTorch is to wait as it does by itself
-    import torch  # before Numba starts its threads: whoever is first brings the OpenMP
+    import torch  # before Numba starts its threads: the first of the two brings the OpenMP
 
     torch.set_num_threads(thread_count)
     _theirs = TorchTraining(MODELS[model](recipe["batch_size"]), data, recipe)

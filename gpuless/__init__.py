@@ -1,6 +1,6 @@
 """Numba-CUDA kernels without a GPU: run them, find what is wrong with them, see what they become.
 
-- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as ever, and the
+- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as usual, and the
   CPU runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment
   overrides.
 - `simulate` steps one launch in Python, and tells of a mistake where it is made.

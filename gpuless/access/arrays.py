@@ -34,7 +34,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
             value = self._array[index]
         except BEYOND:
             if self.dtype.names:
-                return TracedRecord(self, index)  # what is done to its fields will be told
+                return TracedRecord(self, index)  # accesses to its fields are recorded
             return self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
         if isinstance(value, np.ndarray):
             return (

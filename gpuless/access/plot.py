@@ -142,7 +142,7 @@ def _draw(ax, unit, counts, units, most, shape, is_vector):
 
     rows, columns = shape
     paper, faint = np.array(to_rgb(_PAPER)), np.array(to_rgb(_FAINT))
-    # Never so pale that who it was could not be told.
+    # Never so pale that the thread cannot be recognised.
     strength = 0.45 + 0.55 * counts / most if most > 1 else np.ones(size)
     image = np.tile(paper, (rows * columns, 1))
     colours = paper + (_colour(np.maximum(unit, 0), units) - paper) * strength[:, None]

@@ -56,7 +56,7 @@ class TracedArrayInfo:
     offset : int
         Where in the allocation it begins, in bytes.
     uninitialised : ndarray of bool, same shape, or None
-        The elements of a global array that nobody had written before the launch, as far as can be told: those
+        The elements of a global array that nobody had written before the launch, as far as is known: those
         that `device_array` left, or all of an array of nothing but NaN. None if there are none.
     """
 

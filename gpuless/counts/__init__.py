@@ -52,7 +52,7 @@ def count(kernel: Any) -> Counted:
     object
         To be launched as the kernel is: ``count(kernel)[grid, block](*arguments)`` returns `Counts` and
         leaves in the arguments what the launch computes. A stream and the bytes of dynamic shared memory may
-        follow the block, as ever.
+        follow the block, as in any launch.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def count(kernel: Any) -> Counted:
 
 
 class Counted:
-    """A kernel that is launched as ever, and tells what was counted."""
+    """A kernel that counts what its launches do."""
 
     def __init__(self, kernel: Any) -> None:
         if not hasattr(kernel, "__getitem__") or not hasattr(kernel, "py_func"):

@@ -53,7 +53,7 @@ class ArrayTraffic(NamedTuple):
     ----------
     loads, stores, atomics : GlobalTraffic
     sectors_read, sectors_written : int
-        Different sectors that the launch reads, and that it writes; 0 where several arrays are told as one.
+        Different sectors that the launch reads, and that it writes; 0 where several arrays count as one.
     """
 
     loads: GlobalTraffic = GlobalTraffic()

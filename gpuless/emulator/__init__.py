@@ -1,6 +1,6 @@
 """A GPU that is not there: the machine code that Numba's compiler makes for one, run by the CPU.
 
-Numba compiles a kernel as ever, NVIDIA's compiler makes PTX of it, and that becomes vector code of this
+Numba compiles a kernel as usual, NVIDIA's compiler makes PTX of it, and that becomes vector code of this
 computer's processor: a warp is a vector of 32 lanes. Below Numba only the driver is replaced, so arrays,
 streams, events and graphs are the real ones.
 """

@@ -109,7 +109,7 @@ class Races(Fields):
         return mine[trace.kind[mine] == WRITE][0], theirs[trace.kind[theirs] == READ][0]
 
     def _are_at_once(self, one, two):
-        """Return whether two rows are of one instruction in one round of its loops, as far as can be told."""
+        """Return whether two rows are of one instruction in one round of its loops, as far as is known."""
         trace = self.trace
         inner = [node for node, _ in conditions(*self._instruction(one))]
         while inner and isinstance(inner[0], ast.If):

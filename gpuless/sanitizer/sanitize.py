@@ -129,7 +129,7 @@ class _Examination:
         self.notes.append(words.stopped_note(error))
 
     def _run(self, memory, order, keep=False):
-        """Run in memory that logs; return the error that ended the launch, if one did that can be told."""
+        """Run in memory that logs; return the error that ended the launch, if it can be described."""
         try:
             run_traced(self.launch, self.arguments, memory, order, self.seed, keep)
         except (DivergenceError, ZeroDivisionError) as error:

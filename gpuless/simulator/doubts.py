@@ -1,7 +1,7 @@
 """What in a kernel or device function is not known to compile: a reason to ask the compiler.
 
-All that the course and most kernels are made of is known, and costs no question. Whoever writes something
-else waits 2 seconds for the answer, where there is a compiler.
+All that the course and most kernels are made of is known, and costs no question. A kernel with
+anything else waits 2 seconds for the answer, where there is a compiler.
 """
 
 import ast

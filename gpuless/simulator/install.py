@@ -4,7 +4,7 @@ Numba has two: one in numba-cuda, and an older one inside numba itself, which ma
 called `numba.cuda.simulator`, and in both a kernel is a `FakeCUDAKernel`; its methods are replaced, and so is
 `cuda.jit`, so that ``kernel[grid, block](...)`` stays plain Numba.
 
-Importing `numba.cuda` takes time, so nothing is imported for this: whoever imports it triggers the change.
+Importing `numba.cuda` takes time, so nothing is imported for this: its first import triggers the change.
 """
 
 import functools
@@ -54,7 +54,7 @@ def _replace(cuda):
 
 
 class _UsedOnHost(LaunchError, AttributeError):
-    """Also an AttributeError, so that whoever looks for an attribute just does not find it."""
+    """Also an AttributeError, so that `hasattr` and `getattr` treat it as missing."""
 
 
 class _DeviceOnly:
@@ -92,7 +92,7 @@ def jit(func_or_sig=None, device=False, **options):
             fastmath=options.get("fastmath", False),
             extensions=options.get("extensions") or (),
         )
-        # What a real kernel keeps them in, for whoever compiles this one.
+        # Where a real kernel keeps them, for code that compiles this one.
         kernel.targetoptions = {"device": device, **options}
         kernel.signatures = [] if function is given else _listed(given)
         if kernel.signatures:

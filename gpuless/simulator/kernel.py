@@ -99,7 +99,7 @@ class Launch:
 
 
 class Observed(Generic[_Result]):
-    """A kernel that is launched as ever, ``observed[grid, block](*arguments)``, and tells what was seen.
+    """A kernel that is launched as usual, ``observed[grid, block](*arguments)``, and tells what was seen.
 
     Parameters
     ----------

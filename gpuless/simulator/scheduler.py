@@ -176,7 +176,7 @@ class Scheduler:
     def progress(self):
         """What is another one whenever a thread has finished; read by the watchdog, so that it costs nothing.
 
-        A thread counts as finished until it comes to its first barrier. While it runs, it is told by name.
+        A thread counts as finished until it comes to its first barrier. While it runs, its name is shown.
         """
         running = self.cuda.thread
         finished = sum(thread.waits_for is _FINISHED for thread in self._threads)

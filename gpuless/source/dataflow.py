@@ -148,7 +148,7 @@ class Uniform:
             return sorted(name for name in names & self._assigned if name not in self._varying)
         if _called(loop.iter) != "range" or not isinstance(loop.target, ast.Name):
             return []
-        # Whoever leaves the loop early, within it the variable counts the rounds.
+        # A thread may leave the loop early; within it the variable counts the rounds.
         name = loop.target.id
         sources = [value for names, value, _ in self._assignments if name in names]
         return [name] if all(map(self.is_so, sources)) else []
@@ -168,7 +168,7 @@ class Uniform:
 
     def _leaves_together(self, node):
         """Return whether all threads enter a branch or loop, and leave the loop, together."""
-        escapes = (ast.Break, ast.Continue)  # whoever returns is not there any more
+        escapes = (ast.Break, ast.Continue)  # a thread that returns is gone
         return self.is_so(_deciding(node)) and not (
             isinstance(node, LOOPS) and any(isinstance(each, escapes) for each in ast.walk(node))
         )

@@ -101,7 +101,7 @@ edges_kernel = KernelExercise(
             ("* float32(0.5)", "* float32(0.5) if 0 < column < width - 1 else float32(0)"),
         ),
         "border not halved": (
-            "In the first and last column you take the whole difference. Halve it, as everywhere.",
+            "In the first and last column you take the whole difference. Halve it there too.",
             _border_not_halved,
             ("float32(0.5)", "float32(0.5 if 0 < column < width - 1 else 1)"),
         ),

@@ -158,7 +158,7 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
 
 
 def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
-    """Launch a forward pass, the channels `split` into parts or not; if that is None, long ones are."""
+    """Launch a forward pass, with channels `split` into parts or whole; None splits long ones."""
     arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
     *_, out, mean, inv_std = checks.batch_norm2d_forward(
         DEVICE, *arrays, training=training, momentum=momentum, eps=eps
@@ -299,7 +299,7 @@ def batch_norm2d_backward_input_kernel(
 
 
 def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
-    """Launch a backward pass, the channels `split` into parts or not; if that is None, long ones are."""
+    """Launch a backward pass, with channels `split` into parts or whole; None splits long ones."""
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
     split = _is_long(x) if split is None else split

@@ -203,7 +203,7 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
 def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
     """Do what `max_pool2d_backward` does with one warp per plane.
 
-    Which windows hold a pixel cannot be told from the arguments, so it cannot gather them. A warp goes
+    The arguments do not say which windows hold a pixel, so it cannot gather them. A warp goes
     through the outputs 32 at a time, and their gradients are added in the order of the outputs.
     """
     arrays = input_shape, grad_output, argmax, grad_input

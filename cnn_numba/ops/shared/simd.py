@@ -1,6 +1,6 @@
 """Vectors of float32 inside `@njit` functions: load, store, and multiply-add.
 
-Numba vectorises simple loops by itself, but it cannot be told to keep a tile of sums in vector
+Numba vectorises simple loops by itself, but it has no way to keep a tile of sums in vector
 registers, which is what a fast matrix product needs. Numba has no vector type either, so this
 module adds one: `load` and `store` move `WIDTH` consecutive floats, and `multiply_add` multiplies
 a vector by a number and adds another vector. LLVM turns each into one instruction.

@@ -134,7 +134,7 @@ def _seen(number, upper):
 
 
 def _multiplication(word, element, depth):
-    """Make the Python function of an instruction: each lane is told what the others hold."""
+    """Make the Python function of an instruction: each lane sees what the others hold."""
     per_word = depth // 8
 
     def multiply(left, right, sums):

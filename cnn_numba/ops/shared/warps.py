@@ -54,7 +54,7 @@ def block_sum(value):
     if lane == 0:
         partial_sums[warp] = value
     cuda.syncthreads()
-    # Every warp adds up the warps' sums: nobody needs to be told the result.
+    # Every warp adds up the warps' sums: no thread has to pass the result on.
     total = float32(0)
     if lane < uint32(cuda.blockDim.x) >> uint32(5):
         total = partial_sums[lane]

@@ -1,4 +1,4 @@
-"""Of what power of two addresses are multiples: an access to one that is none of its size is a fault.
+"""Of what power of two addresses are multiples: an access at no multiple of its size is a fault.
 
 What can be proved need not be looked at when a kernel runs. The proof begins with the parameters of the
 kernel, which are looked at when it is launched.

@@ -16,7 +16,7 @@ _CLASSES = {
     "prmt dp4a dp2a fns bmsk szext",
 }
 _CLASS = {name: kind for kind, names in _CLASSES.items() for name in names.split()}
-#: The classes of instructions, in the order in which they are told.
+#: The classes of instructions, in the order in which they are listed.
 CLASSES = ("fma", "float", "integer", "tensor", "load", "store", "atomic", "exchange", "barrier")
 CLASSES += ("control", "compare", "convert", "move", "other")
 

@@ -127,7 +127,7 @@ class Flow:
         return gathered(self.blocks[block].body[0]) if self.blocks[block].body else None
 
     def _telling(self):
-        """Return the blocks from which others may be told something before all lanes must come together."""
+        """Return the blocks from which others may learn something before all lanes must come together."""
         found, silent = set(), set()
         for at, block in enumerate(self.blocks):
             for one in block.body:

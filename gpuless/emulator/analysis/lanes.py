@@ -21,7 +21,7 @@ class Lanes(NamedTuple):
     """Lane i holds the number of lane 0 plus ``offsets[i]``; a constant holds just ``offsets[i]``.
 
     `align`: the number of lane 0 is a multiple of ``2 ** align``; `rows`: of a block whose rows are shorter
-    than a warp, a warp has several; if it is told of each by itself, the distances are from a row's first
+    than a warp, a warp has several; if each is described by itself, the distances are from a row's first
     lane, and what these hold is not known; `unit`: the kernel's parameter, such as a stride, that the
     distances are multiples of.
     """

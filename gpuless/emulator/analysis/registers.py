@@ -1,4 +1,4 @@
-"""How many registers a kernel would take on a GPU: an estimate, for whoever asks the driver."""
+"""How many registers a kernel would take on a GPU: an estimate, for programs that ask the driver."""
 
 from collections import Counter
 from itertools import accumulate

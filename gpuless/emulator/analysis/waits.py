@@ -1,6 +1,6 @@
 """Where lanes wait for each other: instructions for which they come together, loops in which they wait.
 
-And what that is told by: calls, returns, and what reads memory that others write.
+And the signs of it: calls, returns, and reads of memory that others write.
 """
 
 from gpuless.emulator.ptx.instructions import destinations, sources, written_by
@@ -82,7 +82,7 @@ def _behind(instructions, names):
 def _tries_again(instruction, loop, read):
     """Return whether an instruction tries again with just what it has found: somebody has got on.
 
-    It waits if it tries with what it wants to find, or if more than one comparison says whether it is done.
+    It waits if it compares with the value that it waits for, or if more than one comparison ends the loop.
     """
     if "cas" not in instruction.opcode:
         return False

@@ -169,7 +169,7 @@ def _dot(graph, path, flags):
 
 
 class UserObject:
-    """A program's own object, which it is told of when nobody needs it any more."""
+    """A program's own object, which it gets back when nobody needs it any more."""
 
     _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 

@@ -334,7 +334,7 @@ def _check_sizes(kernel, grid, block, shared):
 
 def _parameters(handle, grid, block, shared, arguments, kept):
     """Return the parameters of a node: its own arguments, not the caller's."""
-    if not kept:  # whoever has asked before still knows where they are
+    if not kept:  # a caller that asked before still knows where they are
         kernel, own = _kernels[handle], ctypes.create_string_buffer(arguments)
         places = [ctypes.addressof(own) + kernel.places[each.name] for each in kernel.function.parameters]
         kept += own, (ctypes.c_uint64 * len(places))(*places)

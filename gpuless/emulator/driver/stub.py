@@ -1,6 +1,6 @@
 """The library that programs take for NVIDIA's driver: functions that jump to ours.
 
-Whoever speaks to the driver loads ``libcuda.so.1`` and asks its ``cuGetProcAddress_v2`` for the functions, or
+A program of the driver loads ``libcuda.so.1`` and asks its ``cuGetProcAddress_v2`` for the functions, or
 takes them by name. This module writes such a library, a small ELF file, and loads it before anybody asks; its
 jumps go to addresses that are filled in then. No compiler is needed.
 """

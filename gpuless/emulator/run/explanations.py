@@ -39,7 +39,7 @@ class Launched(NamedTuple):
     def given(self, step=None):
         """Return the arrays that the kernel was given, by the number of the parameter.
 
-        Of a step, the one it accesses, if that can be told.
+        Of a step, the one it accesses, if that is known.
         """
         found = {}
         for i, variable in enumerate(self.kernel.function.parameters):

@@ -235,7 +235,7 @@ class Workers:
     def _stop(self, launch, workers):
         """Stop a launch: those of its blocks that run, and the others before they do.
 
-        Whoever interrupts that is heard when it is over: blocks must not go on without their launch.
+        An interrupt takes effect when that is over: blocks must not go on without their launch.
         """
         interrupted = None
         while True:

@@ -43,7 +43,7 @@ def source_of(module):
 def argument_names(module):
     """Return what each parameter of a module's kernel belongs to: names of arguments, [] if not known."""
     source = source_of(module)
-    with contextlib.suppress(Exception):  # what cannot be told is left out
+    with contextlib.suppress(Exception):  # what is not known is left out
         return source.parameter_names() if source else []
     return []
 

@@ -36,7 +36,7 @@ class Task:
         return self._take("nobody")
 
     def _take(self, taker):
-        return self._taken.setdefault("by", taker) == taker  # in one step, whoever interrupts
+        return self._taken.setdefault("by", taker) == taker  # in one step, which nothing interrupts
 
     def end(self):
         """Let the call be over."""

@@ -315,8 +315,8 @@ def _piece(distances):
 def wavefronts(distances, unit, apart=False):
     """Return how often shared memory delivers for lanes so many bytes apart, and how often at least.
 
-    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: what a lane wants in
-    bytes, which half or a quarter of the warp is served at once of if it is more than a word; `apart`:
+    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: the bytes of a
+    lane; if they are more than a word, half or a quarter of the warp is served at once; `apart`:
     whether lanes that want the same are served one after the other, as by atomic operations.
 
     >>> wavefronts([8 * lane for lane in range(32)], 4), wavefronts([8 * lane for lane in range(32)], 8)

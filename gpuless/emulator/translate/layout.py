@@ -28,7 +28,7 @@ _FIELDS = (
     ("dynamic_smem_size", 4),
     ("smid", 4),
     ("stack.area", 8),  # where the stacks of the warps are
-    ("scheduler", 8),  # the stack pointer of whoever runs the warps
+    ("scheduler", 8),  # the stack pointer of the thread that runs the warps
     ("host", 8),  # a function of the host's, for what cannot be done here
     ("thread", 8),  # which thread runs a kernel with it, 0 if none does
     ("launch", 8),  # which launch's
@@ -48,7 +48,7 @@ _FIELDS = (
     ("at", 4 * MAX_WARPS),  # the number of the instruction that a warp has come to
     ("mask", 4 * MAX_WARPS),  # the lanes that are there
     ("addresses", 8 * 32),  # what they are about to access
-    ("counts", 8),  # only where it is counted what warps do: the numbers of whoever runs the block
+    ("counts", 8),  # only where the work of warps is counted: the numbers of the thread that runs the block
 )
 #: The fields of a launch, which all workers share.
 _LAUNCH_FIELDS = (

@@ -254,7 +254,7 @@ class ModuleTranslator:
         return t.new(f"getelementptr i8, ptr {self._blob(t, name)}, i64 {at // 8 * WARP}")
 
     def _unit(self, t, name, bits):
-        """Return the bits of the pieces that a parameter is held in, by whoever stores and loads it."""
+        """Return the bits of the pieces that hold a parameter, as they are stored and loaded."""
         return 8 * self.units.get((t.function.name, name), bits // 8)
 
     def set_parameter(self, t, address, bits, values):

@@ -80,7 +80,7 @@ class Overloads(NullCache):
 
 
 class _TypedLater:
-    """The types in a kernel from disk, for whoever asks: it is compiled once more."""
+    """The types in a kernel from disk: asking for them compiles it once more."""
 
     def __init__(self, kernel, options):
         self._kernel, self._options = kernel, options
