@@ -3,8 +3,7 @@
 The four pixels that 16 products give are those of one pooling window. An image's patches of 4x4 pixels and
 the weight are transformed, multiplied as 16 matrices, and the result is transformed back: Lavin and Gray,
 "Fast algorithms for convolutional neural networks" (2016), section 4.1. The sums have another order than
-those of the definition: results differ by some 1e-6 of the largest. What is infinite becomes NaN,
-and sums of four pixels overflow sooner than single ones.
+those of the definition: results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN.
 """
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
