@@ -72,8 +72,9 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """
     windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
     stages, channels = [], 0 if needs_grad_input else None
-    for shape, convolution, window in zip(shapes, convolutions, windows, strict=False):
-        stages.append(make_stage(shape, convolution, window, channels))
+    followers = [*windows[1:], None]
+    for shape, convolution, window, following in zip(shapes, convolutions, windows, followers, strict=False):
+        stages.append(make_stage(shape, convolution, window, following, channels))
         channels = stages[-1].out_channels
     return ConvChainScratch(shapes[0], _settings(convolutions, windows), needs_grad_input, stages)
 
@@ -114,9 +115,9 @@ def forward_by_stage(x, convolutions, stages, out):
         if stage.winograd.size:
             transform_weight(stage)
         if following is None:
-            target = stage.result, 0, stage.out_w * stage.out_channels, out
+            target = stage.result, out
         else:
-            target = following.images, following.padding, following.pitch, _NONE
+            target = following.images, _NONE
         forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
         yield stage
 
@@ -146,9 +147,9 @@ def backward_by_stage(grad_output, convolutions, stages, grads, grad_input):
     for stage, convolution, pair in reversed([*zip(stages, convolutions, grads, strict=True)]):
         first = stage is stages[0]
         if following is None:
-            source = grad_output, stage.result, 0, stage.out_w * stage.out_channels
+            source = grad_output, stage.result
         else:
-            source = _NONE, following.gradients, following.padding, following.pitch
+            source = _NONE, following.gradients
         needs_input = needs_grad_input or not first
         if needs_input:
             (pack_flipped if stage.spread.size else pack_rows)(stage, convolution.weight)

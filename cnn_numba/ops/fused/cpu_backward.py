@@ -11,7 +11,6 @@ from cnn_numba.ops.fused.cpu_stage import (
     ROWS,
     TAPS,
     VECTORS,
-    corner_of,
     pack_image,
     unpack_image,
 )
@@ -33,20 +32,18 @@ TAP_SUMS = TAPS * COLUMNS
 
 
 @inner_jit
-def _list_alive(stage, gradient, first, pitch, codes, oc, values, offsets):
+def _list_alive(stage, gradient, codes, oc, values, offsets):
     """List the living gradients of one channel and where their windows begin; return number and sum."""
     count, total = 0, np.float32(0)
-    scale = 2 if stage.pooled else 1
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            value = gradient[first + oh * pitch + ow * stage.out_channels + oc]
-            code = np.int64(codes[(oh * stage.out_w + ow) * stage.out_channels + oc])
-            value = np.float32(0) if code == DEAD else value
-            h, w = scale * oh + (code >> 1 & 1), scale * ow + (code & 1)
-            # Written always, kept only if the count moves on: no branch to mispredict.
-            values[count], offsets[count] = value, h * stage.step_h + w * stage.step_w
-            count += value != 0
-            total += value
+    for position in range(stage.out_h * stage.out_w):
+        value = number(gradient, number(stage.places, position) + oc)
+        code = np.int64(number(codes, position * stage.out_channels + oc))
+        value = np.float32(0) if code == DEAD else value
+        # Written always, kept only if the count moves on: no branch to mispredict.
+        values[count] = value
+        offsets[count] = number(stage.corners, position) + number(stage.shifts, code & 3)
+        count += value != 0
+        total += value
     return count, total
 
 
@@ -57,7 +54,7 @@ def _add_to_weight(values, offsets, count, image, start, pitch, partial, p):
     for i in range(GROUP):
         sums[i] = load(partial, p + i * WIDTH)
     for k in range(count):
-        value, corner = values[k], offsets[k] + start
+        value, corner = number(values, k), number(offsets, k) + start
         for i in range(GROUP):
             pixel = load(image, corner + i // VECTORS * pitch + i % VECTORS * WIDTH)
             sums[i] = multiply_add(value, pixel, sums[i])
@@ -66,20 +63,26 @@ def _add_to_weight(values, offsets, count, image, start, pitch, partial, p):
 
 
 @inner_jit
-def _add_to_image(values, offsets, count, rows, r, gradient, start, pitch):
-    """Add the multiples of GROUP vectors of the weight, at ``rows[r]``, to the image's gradient."""
-    weights = vectors(GROUP)
+def _add_to_both(values, offsets, count, image, start, pitch, partial, p, rows, gradient):
+    """Do so, and add the multiples of GROUP vectors of the weight, at ``rows[p]``, to the image's gradient.
+
+    In one loop, as adding to memory keeps the unit that stores busy, and adding to registers those that load.
+    """
+    sums, weights = vectors(GROUP), vectors(GROUP)
     for i in range(GROUP):
-        weights[i] = load(rows, r + i * WIDTH)
+        sums[i], weights[i] = load(partial, p + i * WIDTH), load(rows, p + i * WIDTH)
     for k in range(count):
-        value, corner = values[k], offsets[k] + start
+        value, corner = number(values, k), number(offsets, k) + start
         for i in range(GROUP):
             at = corner + i // VECTORS * pitch + i % VECTORS * WIDTH
+            sums[i] = multiply_add(value, load(image, at), sums[i])
             store(gradient, at, multiply_add(value, weights[i], load(gradient, at)))
+    for i in range(GROUP):
+        store(partial, p + i * WIDTH, sums[i])
 
 
 @inner_jit
-def _backward_image(stage, thread, n, channels, outgoing, first, pitch, needs_input):
+def _backward_image(stage, thread, n, channels, outgoing, needs_input):
     """Take the gradient of one image back through a stage; it lies as `_forward_image` left the image."""
     values, offsets = stage.values[thread], stage.offsets[thread]
     image, gradient, codes = stage.images[n], stage.gradients[n], stage.codes[n]
@@ -87,38 +90,38 @@ def _backward_image(stage, thread, n, channels, outgoing, first, pitch, needs_in
     gradient[:] = 0
     p = 0
     for oc in range(channels):
-        count, total = _list_alive(stage, outgoing, first, pitch, codes, oc, values, offsets)
+        count, total = _list_alive(stage, outgoing, codes, oc, values, offsets)
         stage.partial_bias[thread, oc] += total
         for kh in range(0, stage.kernel_h, ROWS):
             for i in range(0, stage.kernel_w * stage.channels, VECTORS * WIDTH):
                 start = kh * stage.pitch + i
-                _add_to_weight(values, offsets, count, image, start, stage.pitch, partial, p)
                 if needs_input:
-                    _add_to_image(values, offsets, count, stage.rows, p, gradient, start, stage.pitch)
+                    _add_to_both(
+                        values, offsets, count, image, start, stage.pitch, partial, p, stage.rows, gradient
+                    )
+                else:
+                    _add_to_weight(values, offsets, count, image, start, stage.pitch, partial, p)
                 p += GROUP * WIDTH
 
 
 @inline_jit
-def _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, bias):
+def _add_taps(stage, image, outgoing, codes, channel, tap, sums, bias):
     """Add an image's part to TAPS elements of the kernel, for COLUMNS vectors of output channels."""
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            corner = corner_of(stage, oh * stage.out_w + ow)
-            at = first + oh * pitch + ow * stage.out_channels + channel
-            where = (oh * stage.out_w + ow) * stage.out_channels + channel
-            for k in range(4 if stage.pooled else 1):
-                start = corner + (k >> 1) * stage.step_h + (k & 1) * stage.step_w
-                for c in range(COLUMNS):
-                    code = load_bytes(codes, where + c * WIDTH)
-                    gradient = where_equal(code, filled(k), load(outgoing, at + c * WIDTH))
-                    bias[c] = add(bias[c], gradient)
-                    for i in range(TAPS):
-                        x = number(image, start + number(stage.taps, tap + i))
-                        sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
+    for position in range(stage.out_h * stage.out_w):
+        at, where = number(stage.places, position) + channel, position * stage.out_channels + channel
+        for k in range(4 if stage.pooled else 1):
+            start = number(stage.corners, position) + number(stage.shifts, k)
+            for c in range(COLUMNS):
+                code = load_bytes(codes, where + c * WIDTH)
+                gradient = where_equal(code, filled(k), load(outgoing, at + c * WIDTH))
+                bias[c] = add(bias[c], gradient)
+                for i in range(TAPS):
+                    x = number(image, start + number(stage.taps, tap + i))
+                    sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
 
 
 @inner_jit
-def _backward_few(stage, thread, n, outgoing, first, pitch):
+def _backward_few(stage, thread, n, outgoing):
     """Do as `_backward_image` does for the weight of a small kernel, with vectors of output channels."""
     partial, partial_bias = stage.partial[thread], stage.partial_bias[thread]
     sums, bias = vectors(TAP_SUMS), vectors(COLUMNS)
@@ -130,7 +133,7 @@ def _backward_few(stage, thread, n, outgoing, first, pitch):
                 for i in range(TAPS):
                     sums[c * TAPS + i] = load(partial, p + i * stage.out_channels + c * WIDTH)
             image, codes = stage.images[n], stage.codes[n]
-            _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, bias)
+            _add_taps(stage, image, outgoing, codes, channel, tap, sums, bias)
             for c in range(COLUMNS):
                 if tap == 0:
                     store(partial_bias, channel + c * WIDTH, bias[c])
@@ -146,7 +149,7 @@ def _clear(stage, thread):
 
 
 @parallel_jit
-def backward(stage, batch, shape, grad_output, outgoing, first, pitch, needs_input, grad_input):
+def backward(stage, batch, shape, grad_output, outgoing, needs_input, grad_input):
     """Take a batch's gradients back through a stage: from `grad_output`, if it is the last, or `outgoing`."""
     threads = stage.partial.shape[0]
     for index in prange(threads):
@@ -155,14 +158,14 @@ def backward(stage, batch, shape, grad_output, outgoing, first, pitch, needs_inp
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             if grad_output.size:
                 row = outgoing[thread]
-                pack_image(grad_output, n, 0, pitch, stage.out_channels, row)
+                pack_image(grad_output, n, 0, stage.out_w * stage.out_channels, stage.out_channels, row)
             else:
                 row = outgoing[n]
             if stage.taps.size:
-                _backward_few(stage, thread, n, row, first, pitch)
+                _backward_few(stage, thread, n, row)
             elif stage.spread.size:
-                backward_dense(stage, thread, n, shape, row, first, pitch, needs_input)
+                backward_dense(stage, thread, n, shape, row, needs_input)
             else:
-                _backward_image(stage, thread, n, shape[0], row, first, pitch, needs_input)
+                _backward_image(stage, thread, n, shape[0], row, needs_input)
             if grad_input.size:
                 unpack_image(stage.gradients[n], stage.padding, stage.pitch, stage.channels, n, grad_input)

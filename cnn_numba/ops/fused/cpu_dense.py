@@ -5,8 +5,6 @@ the kernel less one. Then both gradients are tiles of sums in registers: that of
 the spread gradient with the flipped kernel, that of the weight a product over all pixels.
 """
 
-import numpy as np
-
 from cnn_numba.ops.fused.cpu_stage import place
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
@@ -26,13 +24,14 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 
 @inner_jit
-def _spread(stage, thread, codes, outgoing, first, pitch):
+def _spread(stage, thread, codes, outgoing):
     """Write the living gradients of an image into the middle of `spread`, and add them to the bias's."""
     spread, bias = stage.spread[thread], stage.partial_bias[thread]
     border = (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.out_channels
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
-            at, position = first + oh * pitch + ow * stage.out_channels, oh * stage.out_w + ow
+            position = oh * stage.out_w + ow
+            at = number(stage.places, position)
             to = border + oh * stage.spread_pitch + ow * stage.out_channels
             for channel in range(0, stage.out_channels, WIDTH):
                 code = load_bytes(codes, position * stage.out_channels + channel)
@@ -97,10 +96,10 @@ def _find_gradient(stage, spread, starts, gradient):
 
 
 @inner_jit
-def backward_dense(stage, thread, n, shape, outgoing, first, pitch, needs_input):
+def backward_dense(stage, thread, n, shape, outgoing, needs_input):
     """Take the gradient of one image back through a stage without a pooling."""
     spread = stage.spread[thread]
-    _spread(stage, thread, stage.codes[n], outgoing, first, pitch)
+    _spread(stage, thread, stage.codes[n], outgoing)
     _add_to_weight(stage, shape, stage.images[n], spread, stage.partial[thread])
     if needs_input:
-        _find_gradient(stage, spread, np.empty(PIXELS, np.int64), stage.gradients[n])
+        _find_gradient(stage, spread, stage.offsets[thread], stage.gradients[n])

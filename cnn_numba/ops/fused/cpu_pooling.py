@@ -2,7 +2,7 @@
 
 from cnn_numba.ops.fused.cpu_stage import DEAD
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import filled, store, store_bytes, where_larger
+from cnn_numba.ops.shared.simd import filled, number, store, store_bytes, where_larger
 
 
 @inline_jit
@@ -25,12 +25,11 @@ def _rectify(value, code):
 
 
 @inline_jit
-def leave(stage, value, code, codes, position, channel, out, first, pitch):
+def leave(stage, value, code, codes, position, channel, out):
     """Write a vector of the stage's output, and its codes."""
     if channel < stage.out_channels:
         if stage.relu:
             value, code = _rectify(value, code)
+        store(out, number(stage.places, position) + channel, value)
         position = min(position, stage.out_h * stage.out_w - 1)
-        oh, ow = position // stage.out_w, position % stage.out_w
-        store(out, first + oh * pitch + ow * stage.out_channels + channel, value)
         store_bytes(codes, position * stage.out_channels + channel, code)

@@ -6,7 +6,8 @@ import numba
 import numpy as np
 
 from cnn_numba.ops.fused.checks import output_of
-from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
+from cnn_numba.ops.fused.cpu_tile import PIXELS
+from cnn_numba.ops.shared.jit import inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
@@ -28,10 +29,11 @@ class Stage(NamedTuple):
     channels: int  # of a pixel in `images`
     pitch: int  # floats from one row of an image to the next
     padding: int  # floats in front of the first pixel
+    corners: np.ndarray  # where in an image the window of each output begins; past the last that of the last
+    shifts: np.ndarray  # how far from there the windows of the pixels begin that a pooling compares
+    places: np.ndarray  # where an output lies among those that leave, as in the next stage's `images`
     kernel_h: int
     kernel_w: int
-    step_h: int  # floats from one window of the convolution to the next below it, and beside it
-    step_w: int
     pooled: bool
     relu: bool
     height: int  # of an image, without padding
@@ -54,14 +56,14 @@ class Stage(NamedTuple):
     spread: np.ndarray  # (T, ...): where most of it is alive, the gradient of an image in a border of zeros
     flipped: np.ndarray  # there the weight as panels, for the gradient of the images
     values: np.ndarray  # (T, at least out_h * out_w): the living gradients of one output channel ...
-    offsets: np.ndarray  # (T, at least out_h * out_w): ... and where their windows begin in the image
+    offsets: np.ndarray  # ... and where their windows begin in the image, as do those of a tile's pixels
     result: np.ndarray  # (T, out_h * out_w * out_channels): what leaves the last stage, and its gradient
 
 
-def make_stage(input_shape, convolution, window, channels=None):
+def make_stage(input_shape, convolution, window, following=None, channels=None):
     """Allocate a stage for images (N, C_in, H, W).
 
-    `channels` are those of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None
+    `window` is that of the convolution, `following` that of the next one. `channels` are those of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None
     where the gradient of its images is not needed.
     """
     batch, in_channels, height, width = input_shape
@@ -81,6 +83,10 @@ def make_stage(input_shape, convolution, window, channels=None):
     panels = round_up(channels, TILE_COLUMNS) if dense else 0
     spread_pitch = (out_w + 2 * kernel_w - 2) * columns
     threads, positions = numba.get_num_threads(), out_h * out_w
+    scale, step_h, step_w = 1 + convolution.pool, window.stride_h * pitch, window.stride_w * channels
+    # As many more as a tile may go past the last.
+    oh, ow = np.divmod(np.minimum(np.arange(positions + PIXELS), positions - 1), out_w)
+    border_h, border_w = (following.padding_h, following.padding_w) if following else (0, 0)
     apart = round_up(positions, 32) + 32  # two threads must not write to one line of the cache
     by_winograd = convolution.pool and not few and _suits_winograd(window, positions, columns)
     products = round_up(columns, PANEL) if by_winograd else 0
@@ -88,10 +94,11 @@ def make_stage(input_shape, convolution, window, channels=None):
         channels=channels,
         pitch=pitch,
         padding=window.padding_h * pitch + window.padding_w * channels,
+        corners=scale * (oh * step_h + ow * step_w),
+        shifts=np.array([0, step_w, step_h, step_h + step_w]),
+        places=((oh + border_h) * (out_w + 2 * border_w) + ow + border_w) * columns,
         kernel_h=kernel_h,
         kernel_w=kernel_w,
-        step_h=window.stride_h * pitch,
-        step_w=window.stride_w * channels,
         pooled=convolution.pool,
         relu=convolution.relu,
         height=height,
@@ -129,15 +136,6 @@ def _suits_winograd(window, positions, columns):
     return small_steps and positions >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
 
 
-@inline_jit
-def corner_of(stage, position):
-    """Return where in the image the window of an output begins; past the last it is that of the last."""
-    position = min(position, stage.out_h * stage.out_w - 1)
-    scale = 2 if stage.pooled else 1
-    oh, ow = position // stage.out_w, position % stage.out_w
-    return scale * (oh * stage.step_h + ow * stage.step_w)
-
-
 @inner_jit
 def pack_image(x, n, first, pitch, pixel, image):
     """Copy image n into `image`, channels-last; rows lie `pitch` apart and pixels `pixel`."""
@@ -163,29 +161,40 @@ def unpack_image(image, first, pitch, pixel, n, x):
 @serial_jit
 def pack_columns(weight, bias, channels, columns):
     """Lay bias and weight out as the tiles read them: a panel for each TILE_COLUMNS output channels."""
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
+    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
+    out_channels, in_channels, taps = kernels.shape
     for oc in range(out_channels):
         start = oc // TILE_COLUMNS * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
         columns[start] = bias[oc]
         for ic in range(in_channels):
             for tap in range(taps):
-                row = 1 + tap * channels + ic
-                columns[start + row * TILE_COLUMNS] = weight[oc, ic, tap // kernel_w, tap % kernel_w]
+                columns[start + (1 + tap * channels + ic) * TILE_COLUMNS] = kernels[oc, ic, tap]
 
 
 @serial_jit
 def unpack_columns(channels, columns, weight, bias):
     """Copy bias and weight back from where `pack_columns` has laid them out."""
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
+    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
+    out_channels, in_channels, taps = kernels.shape
     for oc in range(out_channels):
         start = oc // TILE_COLUMNS * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
         bias[oc] = columns[start]
         for ic in range(in_channels):
             for tap in range(taps):
-                row = 1 + tap * channels + ic
-                weight[oc, ic, tap // kernel_w, tap % kernel_w] = columns[start + row * TILE_COLUMNS]
+                kernels[oc, ic, tap] = columns[start + (1 + tap * channels + ic) * TILE_COLUMNS]
+
+
+@serial_jit
+def pack_flipped(stage, weight):
+    """Lay the weight out as `pack_columns` does, for a convolution of gradients: without a bias, flipped."""
+    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
+    out_channels, channels, taps = kernels.shape
+    for ic in range(channels):
+        start = ic // TILE_COLUMNS * (taps * stage.out_channels + 1) * TILE_COLUMNS + ic % TILE_COLUMNS
+        for oc in range(out_channels):
+            for tap in range(taps):
+                row = 1 + tap * stage.out_channels + oc
+                stage.flipped[start + row * TILE_COLUMNS] = kernels[oc, ic, taps - 1 - tap]
 
 
 @inner_jit
@@ -208,38 +217,27 @@ def pack_rows(stage, weight):
     for oc in range(out_channels):
         for kh in range(kernel_h):
             for kw in range(kernel_w):
-                for ic in range(channels):
-                    stage.rows[place(stage, weight.shape, oc, ic, kh, kw)] = weight[oc, ic, kh, kw]
-
-
-@serial_jit
-def pack_flipped(stage, weight):
-    """Lay the weight out as `pack_columns` does, for a convolution of gradients: without a bias, flipped."""
-    out_channels, channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
-    for ic in range(channels):
-        start = ic // TILE_COLUMNS * (taps * stage.out_channels + 1) * TILE_COLUMNS + ic % TILE_COLUMNS
-        for tap in range(taps):
-            kh, kw = kernel_h - 1 - tap // kernel_w, kernel_w - 1 - tap % kernel_w
-            for oc in range(out_channels):
-                row = 1 + tap * stage.out_channels + oc
-                stage.flipped[start + row * TILE_COLUMNS] = weight[oc, ic, kh, kw]
+                for first in range(0, channels, WIDTH):
+                    at = place(stage, weight.shape, oc, first, kh, kw)
+                    for i in range(min(WIDTH, channels - first)):
+                        stage.rows[at + i] = weight[oc, first + i, kh, kw]
 
 
 @serial_jit
 def add_up(stage, grad_weight, grad_bias):
     """Add up the threads' gradients, always in the same order."""
     out_channels, channels, kernel_h, kernel_w = grad_weight.shape
-    threads = stage.partial.shape[0]
+    threads, step = stage.partial.shape[0], stage.out_channels if stage.taps.size else 1
     for oc in range(out_channels):
         grad_bias[oc] = 0
         for thread in range(threads):
             grad_bias[oc] += stage.partial_bias[thread, oc]
         for kh in range(kernel_h):
             for kw in range(kernel_w):
-                for ic in range(channels):
-                    at = place(stage, grad_weight.shape, oc, ic, kh, kw)
-                    total = np.float32(0)
-                    for thread in range(threads):
-                        total += stage.partial[thread, at]
-                    grad_weight[oc, ic, kh, kw] = total
+                for first in range(0, channels, WIDTH):
+                    at = place(stage, grad_weight.shape, oc, first, kh, kw)
+                    for i in range(min(WIDTH, channels - first)):
+                        total = np.float32(0)
+                        for thread in range(threads):
+                            total += stage.partial[thread, at + i * step]
+                        grad_weight[oc, first + i, kh, kw] = total

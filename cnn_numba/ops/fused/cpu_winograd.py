@@ -7,7 +7,7 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 """
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, corner_of
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -37,7 +37,7 @@ def _transform_image(stage, image, transformed):
     positions = stage.out_h * stage.out_w
     patch, half = vectors(MATRICES), vectors(MATRICES)
     for position in range(positions):
-        corner = corner_of(stage, position)
+        corner = number(stage.corners, position)
         for channel in range(0, stage.channels, WIDTH):
             for i in range(MATRICES):
                 patch[i] = load(image, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
@@ -111,7 +111,7 @@ def _multiply(stage, k, transformed, products):
 
 
 @inner_jit
-def _leave_windows(stage, products, codes, out, first, pitch):
+def _leave_windows(stage, products, codes, out):
     """Transform the products back to the four pixels of each window, and pool them."""
     positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
@@ -129,14 +129,14 @@ def _leave_windows(stage, products, codes, out, first, pitch):
                 pixels[2 * i] = add(add(add(a, b), c), bias)
                 pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
             value, code = largest(pixels, 0, 1)
-            leave(stage, value, code, codes, position, channel, out, first, pitch)
+            leave(stage, value, code, codes, position, channel, out)
 
 
 @inner_jit
-def winograd_image(stage, thread, n, out, first, pitch):
-    """Take image n through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
+def winograd_image(stage, thread, n, out):
+    """Take image n through a stage."""
     transformed, products = stage.transformed[thread], stage.products[thread]
     _transform_image(stage, stage.images[n], transformed)
     for k in range(MATRICES):
         _multiply(stage, k, transformed, products)
-    _leave_windows(stage, products, stage.codes[n], out, first, pitch)
+    _leave_windows(stage, products, stage.codes[n], out)

@@ -142,7 +142,7 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 serial_jit = _cached("serial")
 # What only compiled functions call needs no wrapper for Python, which is much of the compilation.
-inner_jit = _cached("inner", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner_jit = _cached("inner", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
 # before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
