@@ -1,0 +1,94 @@
+"""What Numba's compiler makes of the `cpu` backends' functions: libraries of code, and which need machine code.
+
+Numba gives each function machine code of its own, and the body of a loop on all cores three times, though
+most of it runs only as copies within others. Without these a first training begins a quarter sooner.
+"""
+
+import contextlib
+
+from llvmlite.binding import Linkage
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.environment import lookup_environment
+
+# How Numba links functions of which a process takes one of several copies.
+_SHARED_BY_NAME = {Linkage.linkonce_odr, Linkage.weak_odr}
+
+
+class Library(JITCodeLibrary):
+    """Compiled code that calls its own copies of other functions, and so gives the bits it gives when loaded.
+
+    Numba links the copies by name: the first in a process serves all callers. In a process that compiles,
+    that is the callee compiled alone. One that loads has only the caller's copy, which LLVM optimised once
+    more, with sums in another order.
+    """
+
+    def _finalize_final_module(self):
+        functions = [function for function in self._final_module.functions if not function.is_declaration]
+        self._copies = {each.name: each.linkage for each in functions if each.linkage in _SHARED_BY_NAME}
+        for name in self._copies:
+            self._final_module.get_function(name).linkage = Linkage.internal
+        super()._finalize_final_module()
+        # A `Part` among the copies has had no place yet for the pointer to its environment.
+        for variable in self._final_module.global_variables:
+            if environment := lookup_environment(variable.name):
+                self.codegen.set_env(variable.name, environment)
+
+    def _get_module_for_linking(self):
+        """Return what is linked into callers, where copies with one name become one again.
+
+        Among them are those that count references, whose calls Numba knows by their names and takes out.
+        """
+        module = super()._get_module_for_linking()
+        for name, linkage in self._copies.items():
+            module.get_function(name).linkage = linkage
+        return module
+
+
+class Part(JITCodeLibrary):
+    """Code that runs only as a copy within other code, where it is optimised and becomes machine code."""
+
+    def _optimize_final_module(self):
+        # The body of a loop on all cores is: the order of its sums depends on it.
+        if "gufunc" in self.name:
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name):
+        """Return that there is none."""
+        return 0
+
+    @property
+    def codegen(self):
+        """Who is asked to note where the code finds its environment: here, which does nothing."""
+        return self
+
+    def set_env(self, name, environment):
+        """Do nothing: `Library` does it."""
+
+    serialize_using_object_code = JITCodeLibrary.serialize_using_bitcode
+
+
+@contextlib.contextmanager
+def libraries_are(library_class, codegen):
+    """Let Numba's compiler make libraries of this class; the caller holds its lock."""
+    before, codegen._library_class = codegen._library_class, library_class
+    try:
+        yield
+    finally:
+        codegen._library_class = before
+
+
+class LeanCompiler(Compiler):
+    """Numba's compiler, which makes machine code of what Python calls alone."""
+
+    def compile_extra(self, function):
+        """Compile a function of Python."""
+        codegen, alone = self.state.targetctx.codegen(), not self.state.flags.no_cpython_wrapper
+        self.state.library = (Library if alone else Part)(codegen, function.__qualname__)
+        self.state.library.enable_object_caching()
+        with libraries_are(Part, codegen):
+            return super().compile_extra(function)
