@@ -50,7 +50,7 @@ class Part(JITCodeLibrary):
 
     def _optimize_final_module(self):
         # The body of a loop on all cores is: the order of its sums depends on it.
-        if "gufunc" in self.name:
+        if self.name.startswith("__numba_parfor_gufunc"):
             super()._optimize_final_module()
 
     def _finalize_final_module(self):
