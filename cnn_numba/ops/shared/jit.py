@@ -13,7 +13,7 @@ from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime import rtsys
 
-from cnn_numba.ops.shared.libraries import LeanCompiler, Part, libraries_are
+from cnn_numba.ops.shared.libraries import LeanCompiler, libraries_are
 from gpuless.trust import doubt_folder
 
 # By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
@@ -60,15 +60,13 @@ _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path
 class _Cache(FunctionCache):
     """What Numba keeps of a compiled function. Without a place for it training goes on, and says so."""
 
-    library_class = JITCodeLibrary
-
     def load_overload(self, signature, target_context):
         """Return what is kept for a signature, None if nothing is.
 
         Numba would first get ready to compile: it imports all functions that it knows, for 0.2 s.
         """
         rtsys.initialize(target_context)
-        with libraries_are(self.library_class, target_context.codegen()):
+        with libraries_are(JITCodeLibrary, target_context.codegen()):
             return self._load_overload(signature, target_context)
 
     def save_overload(self, signature, data):
@@ -77,12 +75,6 @@ class _Cache(FunctionCache):
             super().save_overload(signature, data)
         except OSError as error:
             _warn(str(error.strerror or error))
-
-
-class _PartCache(_Cache):
-    """The same of one that only compiled functions call."""
-
-    library_class = Part
 
 
 @functools.cache  # once: Numba lets Python forget what it has shown
@@ -95,20 +87,22 @@ def _warn(reason):
     )
 
 
-def _cached(name, fastmath=FASTMATH, **options):
+# error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch in every
+# loop that divides. A wrapper for programs in C is for nobody here.
+_HOW = {"error_model": "numpy", "pipeline_class": LeanCompiler, "no_cfunc_wrapper": True}
+
+
+def _cached(name, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
         # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
         # each set of options: Numba keeps what it compiled by the function's code alone.
         folder = _CACHE / name
-        # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch
-        # in every loop that divides. A "cfunc" would be for programs in C.
-        how = dict(error_model="numpy", pipeline_class=LeanCompiler, no_cfunc_wrapper=True)
-        compiled = njit(fastmath=fastmath, **how, **options)(function)
+        compiled = njit(fastmath=FASTMATH, **_HOW, **options)(function)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
-            compiled._cache = (_PartCache if options.get("no_cpython_wrapper") else _Cache)(function)
+            compiled._cache = _Cache(function)
         except RuntimeError as error:  # it can write nowhere
             _warn(str(error))
         finally:
@@ -118,13 +112,12 @@ def _cached(name, fastmath=FASTMATH, **options):
     return decorate
 
 
-# What only compiled functions call needs no wrapper for Python, which is much of the compilation.
-_INNER = {"no_cpython_wrapper": True}
-
 serial_jit = _cached("serial")
-inner_jit = _cached("inner", **_INNER, _nrt=False)
+parallel_jit = _cached("parallel", parallel=True)
+# What only compiled functions call: it needs no wrapper for Python, which is much of the compilation, and is
+# kept as a part of its callers.
+inner_jit = njit(fastmath=FASTMATH, no_cpython_wrapper=True, _nrt=False, **_HOW)
+exact_jit = njit(fastmath=EXACT, no_cpython_wrapper=True, **_HOW)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
 # before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
-parallel_jit = _cached("parallel", parallel=True)
-exact_jit = _cached("exact", EXACT, **_INNER)

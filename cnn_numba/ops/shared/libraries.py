@@ -33,6 +33,7 @@ class Library(JITCodeLibrary):
         for variable in self._final_module.global_variables:
             if environment := lookup_environment(variable.name):
                 self.codegen.set_env(variable.name, environment)
+        self._linking_libraries.clear()  # what is linked in is here twice until then
 
     def _get_module_for_linking(self):
         """Return what is linked into callers, where copies with one name become one again.
@@ -44,18 +45,39 @@ class Library(JITCodeLibrary):
             module.get_function(name).linkage = linkage
         return module
 
+    def serialize_using_object_code(self):
+        """Return what is kept on disk; a copy of the code that is made for it, and for callers, is let go."""
+        data = super().serialize_using_object_code()
+        self._shared_module = None
+        return data
+
 
 class Part(JITCodeLibrary):
     """Code that runs only as a copy within other code, where it is optimised and becomes machine code."""
 
+    @property
+    def _of_a_loop(self):
+        """Whether it is the body of a loop on all cores: the order of its sums depends on what is done here."""
+        return self.name.startswith("__numba_parfor_gufunc")
+
+    def _optimize_functions(self, module):
+        module.data_layout = self._codegen._data_layout
+        if self._of_a_loop:
+            super()._optimize_functions(module)
+
     def _optimize_final_module(self):
-        # The body of a loop on all cores is: the order of its sums depends on it.
-        if self.name.startswith("__numba_parfor_gufunc"):
+        if self._of_a_loop:
             super()._optimize_final_module()
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
         self._finalized = True
+
+    def _get_module_for_linking(self):
+        for function in self._final_module.functions:  # as Numba does it, but in no copy of its own
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr
+        return self._final_module
 
     def get_pointer_to_function(self, name):
         """Return that there is none."""
@@ -68,8 +90,6 @@ class Part(JITCodeLibrary):
 
     def set_env(self, name, environment):
         """Do nothing: `Library` does it."""
-
-    serialize_using_object_code = JITCodeLibrary.serialize_using_bitcode
 
 
 @contextlib.contextmanager
