@@ -8,7 +8,7 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
 from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS
-from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
@@ -32,26 +32,26 @@ def _transform_four(a, b, c, d):
 
 
 @inner_jit
-def _transform_image(stage, image, transformed):
+def _transform_image(memory, stage, n):
     """Transform the patch of each window; the 16 matrices have a row of channels for each."""
-    positions = stage.out_h * stage.out_w
+    floats, image = memory.floats, stage.images + n * stage.plane
     patch, half = vectors(MATRICES), vectors(MATRICES)
-    for position in range(positions):
-        corner = number(stage.corners, position)
+    for position in range(stage.positions):
+        corner = image + number(memory.integers, stage.corners + position)
         for channel in range(0, stage.channels, WIDTH):
             for i in range(MATRICES):
-                patch[i] = load(image, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
+                patch[i] = load(floats, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
             for i in range(4):
                 column = _transform_four(patch[i], patch[4 + i], patch[8 + i], patch[12 + i])
                 half[i], half[4 + i], half[8 + i], half[12 + i] = column
             for i in range(4):
                 row = _transform_four(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3])
-                at = (4 * i * positions + position) * stage.channels + channel
-                matrix = positions * stage.channels
-                store(transformed, at, row[0])
-                store(transformed, at + matrix, row[1])
-                store(transformed, at + 2 * matrix, row[2])
-                store(transformed, at + 3 * matrix, row[3])
+                matrix = stage.positions * stage.channels
+                at = stage.transformed + 4 * i * matrix + position * stage.channels + channel
+                store(floats, at, row[0])
+                store(floats, at + matrix, row[1])
+                store(floats, at + 2 * matrix, row[2])
+                store(floats, at + 3 * matrix, row[3])
 
 
 @inline_jit
@@ -62,65 +62,77 @@ def _transform_three(a, b, c):
     return a, multiply_add(0.5, add(ends, b), zero), multiply_add(0.5, subtract(ends, b), zero), c
 
 
-@serial_jit
-def transform_weight(stage):
-    """Transform the weight, from where `pack_columns` has laid it out to 16 matrices in panels."""
-    kernel, half = vectors(9), vectors(12)
-    for channel in range(0, stage.out_channels, WIDTH):
-        panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
+@inline_jit
+def _panel_of(stage, channel):
+    """Return where among the panels the bias of an output channel lies."""
+    size = (9 * stage.channels + 1) * TILE_COLUMNS
+    return stage.panels + channel // TILE_COLUMNS * size + channel % TILE_COLUMNS
+
+
+@inline_jit
+def _matrix_size(stage):
+    """Return how many numbers one matrix of the transformed weight has."""
+    return stage.channels * ((stage.columns + PANEL - 1) // PANEL) * PANEL
+
+
+@inner_jit
+def transform_weight(floats, stage):
+    """Transform the weight, from where it lies in panels to 16 matrices in panels."""
+    kernel, half, matrix = vectors(9), vectors(12), _matrix_size(stage)
+    for channel in range(0, stage.columns, WIDTH):
+        panel = _panel_of(stage, channel)
         for ic in range(stage.channels):
             for tap in range(9):
-                kernel[tap] = load(stage.columns, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
+                kernel[tap] = load(floats, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
             for i in range(3):
                 column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
                 half[i], half[3 + i], half[6 + i], half[9 + i] = column
             at = (channel // PANEL * stage.channels + ic) * PANEL + channel % PANEL
-            matrix = stage.winograd.size // MATRICES
+            at += stage.transformed_weight
             for i in range(4):
                 row = _transform_three(half[3 * i], half[3 * i + 1], half[3 * i + 2])
-                store(stage.winograd, 4 * i * matrix + at, row[0])
-                store(stage.winograd, (4 * i + 1) * matrix + at, row[1])
-                store(stage.winograd, (4 * i + 2) * matrix + at, row[2])
-                store(stage.winograd, (4 * i + 3) * matrix + at, row[3])
+                store(floats, 4 * i * matrix + at, row[0])
+                store(floats, (4 * i + 1) * matrix + at, row[1])
+                store(floats, (4 * i + 2) * matrix + at, row[2])
+                store(floats, (4 * i + 3) * matrix + at, row[3])
 
 
 @inner_jit
-def _multiply(stage, k, transformed, products):
+def _multiply(floats, stage, k):
     """Multiply the matrices number `k` of image and weight."""
-    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
+    positions, columns = stage.positions, _matrix_size(stage) // stage.channels
     sums = vectors(SUMS)
     for position in range(0, positions, WINDOWS):
         # Past the last row, the last ones are computed again: no special case for the tail.
         first = max(min(position, positions - WINDOWS), 0)
-        x = (k * positions + first) * stage.channels
+        x = stage.transformed + (k * positions + first) * stage.channels
         for panel in range(columns // PANEL):
-            weight = (k * columns // PANEL + panel) * stage.channels * PANEL
+            weight = stage.transformed_weight + (k * columns // PANEL + panel) * stage.channels * PANEL
             for i in range(SUMS):
                 sums[i] = filled(0)
             for ic in range(stage.channels):
                 for row in range(WINDOWS):
-                    value = number(transformed, x + row * stage.channels + ic)
+                    value = number(floats, x + row * stage.channels + ic)
                     for c in range(COLUMN_VECTORS):
                         at = weight + ic * PANEL + c * WIDTH
                         sums[row * COLUMN_VECTORS + c] = multiply_add(
-                            value, load(stage.winograd, at), sums[row * COLUMN_VECTORS + c]
+                            value, load(floats, at), sums[row * COLUMN_VECTORS + c]
                         )
             for i in range(SUMS):
                 to = (k * positions + first + i // COLUMN_VECTORS) * columns + panel * PANEL
-                store(products, to + i % COLUMN_VECTORS * WIDTH, sums[i])
+                store(floats, stage.products + to + i % COLUMN_VECTORS * WIDTH, sums[i])
 
 
 @inner_jit
-def _leave_windows(stage, products, codes, out):
+def _leave_windows(memory, stage, n):
     """Transform the products back to the four pixels of each window, and pool them."""
-    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
+    floats, positions, columns = memory.floats, stage.positions, _matrix_size(stage) // stage.channels
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
     for position in range(positions):
-        for channel in range(0, stage.out_channels, WIDTH):
-            panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
-            bias = load(stage.columns, panel)
+        for channel in range(0, stage.columns, WIDTH):
+            bias = load(floats, _panel_of(stage, channel))
             for i in range(MATRICES):
-                m[i] = load(products, (i * positions + position) * columns + channel)
+                m[i] = load(floats, stage.products + (i * positions + position) * columns + channel)
             for i in range(4):
                 half[i] = add(add(m[i], m[4 + i]), m[8 + i])
                 half[4 + i] = subtract(subtract(m[4 + i], m[8 + i]), m[12 + i])
@@ -129,14 +141,13 @@ def _leave_windows(stage, products, codes, out):
                 pixels[2 * i] = add(add(add(a, b), c), bias)
                 pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
             value, code = largest(pixels, 0, 1)
-            leave(stage, value, code, codes, position, channel, out)
+            leave(memory, stage, n, value, code, position, channel)
 
 
 @inner_jit
-def winograd_image(stage, thread, n, out):
+def winograd_image(memory, stage, n):
     """Take image n through a stage."""
-    transformed, products = stage.transformed[thread], stage.products[thread]
-    _transform_image(stage, stage.images[n], transformed)
+    _transform_image(memory, stage, n)
     for k in range(MATRICES):
-        _multiply(stage, k, transformed, products)
-    _leave_windows(stage, products, stage.codes[n], out)
+        _multiply(memory.floats, stage, k)
+    _leave_windows(memory, stage, n)
