@@ -85,6 +85,11 @@ class Stage(NamedTuple):
     offsets: int  # ... and, among the integers, where their windows begin, as do those of a tile's pixels
     transformed: int  # for Winograd's way: one image's patches, transformed
     products: int  # and the products of both
+    # Of Winograd's matrices: columns of a product, and how far each kind of matrix lies from the next.
+    product_columns: int
+    patch_step: int
+    weight_step: int
+    product_step: int
     # Where the output goes: that of image 0 to `target`, the next `target_step` apart; its gradient is one's.
     target: int
     target_step: int
@@ -180,6 +185,11 @@ def _geometry(shape, convolution, window, channels):
         "out_w": out_w,
         "positions": out_h * out_w,
         "columns": columns,
+        "product_columns": round_up(columns, PANEL),
+        # One vector apart: at a distance of 4 KB they would all lie in the same few lines of the cache.
+        "patch_step": out_h * out_w * channels + WIDTH,
+        "weight_step": channels * round_up(columns, PANEL) + WIDTH,
+        "product_step": out_h * out_w * round_up(columns, PANEL) + WIDTH,
     }
 
 
@@ -210,14 +220,13 @@ def _shared_arrays(stage, batch, floats, codes):
     taps, columns = stage["kernel_h"] * stage["kernel_w"], stage["columns"]
     panels = (taps * stage["channels"] + 1) * round_up(stage["out_channels"], TILE_COLUMNS)
     flipped = (taps * columns + 1) * round_up(stage["channels"], TILE_COLUMNS)
-    winograd = MATRICES * stage["channels"] * round_up(columns, PANEL)
     return {
         "images": floats.add(batch * stage["plane"]),
         "codes": codes.add(batch * stage["positions"] * columns),
         "panels": floats.add(panels),
         "rows": floats.add(0 if stage["few"] else _partial_size(stage)),
         "flipped": floats.add(flipped if stage["dense"] else 0),
-        "transformed_weight": floats.add(winograd if stage["winograd"] else 0),
+        "transformed_weight": floats.add(stage["winograd"] * MATRICES * stage["weight_step"]),
     }
 
 
@@ -226,7 +235,7 @@ def _own_arrays(stage, floats, integers):
     positions, columns = stage["positions"], stage["columns"]
     spread_pitch = (stage["out_w"] + 2 * stage["kernel_w"] - 2) * columns
     spread = (stage["out_h"] + 2 * stage["kernel_h"] - 2) * spread_pitch
-    matrices = MATRICES * positions if stage["winograd"] else 0
+    matrices = MATRICES if stage["winograd"] else 0
     return {
         "gradient": floats.add(0 if stage["few"] else stage["plane"]),
         "partial": floats.add(_partial_size(stage)),
@@ -236,8 +245,8 @@ def _own_arrays(stage, floats, integers):
         "spread_pitch": spread_pitch,
         "values": floats.add(positions),
         "offsets": integers.add(max(positions, PIXELS)),
-        "transformed": floats.add(matrices * stage["channels"]),
-        "products": floats.add(matrices * round_up(columns, PANEL)),
+        "transformed": floats.add(matrices * stage["patch_step"]),
+        "products": floats.add(matrices * stage["product_step"]),
     }
 
 
