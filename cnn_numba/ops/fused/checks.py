@@ -128,9 +128,9 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input)
             f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
         )
     written = {}
-    for index, (pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
+    for index, (given_pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
         shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
-        for kind, array, shape in zip(("weight", "bias"), pair, shapes_of_pair, strict=True):
+        for kind, array, shape in zip(("weight", "bias"), given_pair, shapes_of_pair, strict=True):
             name = f"grad_{kind} of convolution {index}"
             written[name] = _given_or_new(memory, name, array, shape)
     if grad_input is not False:

@@ -7,7 +7,7 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 """
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, row_of
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -49,7 +49,8 @@ def _transform_image(memory, stage, n):
         corner = image + number(memory.integers, stage.corners + position)
         for channel in range(0, stage.channels, WIDTH):
             for i in range(MATRICES):
-                patch[i] = load(floats, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
+                at = corner + i // 4 * stage.pitch + i % 4 * WIDTH + channel // WIDTH * stage.block
+                patch[i] = load(floats, at)
             for i in range(4):
                 column = _transform_four(patch[i], patch[4 + i], patch[8 + i], patch[12 + i])
                 half[i], half[4 + i], half[8 + i], half[12 + i] = column
@@ -82,7 +83,8 @@ def transform_weight(floats, stage):
         panel = _panel_of(stage, channel)
         for ic in range(stage.channels):
             for tap in range(9):
-                kernel[tap] = load(floats, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
+                row = 1 + row_of(stage, ic, tap // 3, tap % 3)
+                kernel[tap] = load(floats, panel + row * TILE_COLUMNS)
             for i in range(3):
                 column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
                 half[i], half[3 + i], half[6 + i], half[9 + i] = column
