@@ -4,6 +4,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_dense import backward_dense
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import (
     COLUMNS,
     DEAD,
@@ -11,9 +12,7 @@ from cnn_numba.ops.fused.cpu_stage import (
     SIDE,
     TAPS,
     clear,
-    pack_image,
     stage_at,
-    unpack_image,
 )
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
@@ -169,7 +168,7 @@ def _backward_image(memory, plan, thread, n, grad_output, grad_input):
             _backward_sparse(memory, stage, n, needs_input)
     if grad_input.size:
         first = stage.gradient + stage.padding
-        unpack_image(grad_input, n, memory.floats, first, stage.pitch, WIDTH, stage.block)
+        unpack_image(grad_input, n, memory.floats, first, stage.pitch, stage.block)
 
 
 @inner_jit

@@ -3,8 +3,9 @@
 import numpy as np
 from numba import prange
 
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import pack_image, stage_at, unpack_image
+from cnn_numba.ops.fused.cpu_stage import stage_at
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
@@ -60,7 +61,7 @@ def _forward_image(memory, plan, thread, n, x, out):
         else:
             _convolve_image(memory, stage, n)
     first = stage.target + n * stage.target_step
-    unpack_image(out, n, memory.floats, first, stage.out_w * WIDTH, WIDTH, stage.target_block)
+    unpack_image(out, n, memory.floats, first, stage.out_w * WIDTH, stage.target_block)
 
 
 @parallel_jit

@@ -298,25 +298,3 @@ def clear(floats, start, size):
     """Set an array, whose size is a multiple of WIDTH, to zeros."""
     for at in range(start, start + size, WIDTH):
         store(floats, at, filled(0))
-
-
-@inner_jit
-def pack_image(x, n, floats, first, pitch, pixel, block):
-    """Copy image n to ``floats[first]`` and on, in blocks of channels; rows lie `pitch` apart."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + c // pixel * block + h * pitch + c % pixel
-            for w in range(width):
-                floats[start + w * pixel] = x[n, c, h, w]
-
-
-@inner_jit
-def unpack_image(x, n, floats, first, pitch, pixel, block):
-    """Copy what `pack_image` has laid out into image n."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + c // pixel * block + h * pitch + c % pixel
-            for w in range(width):
-                x[n, c, h, w] = floats[start + w * pixel]
