@@ -114,8 +114,9 @@ def _cached(name, **options):
 
 serial_jit = _cached("serial")
 parallel_jit = _cached("parallel", parallel=True)
-# What only compiled functions call: it needs no wrapper for Python, which is much of the compilation, and is
-# kept as a part of its callers.
+# What only compiled functions call needs no wrapper for Python, which is much of the compilation, and is kept
+# as a part of its callers. Nor does it count references to arrays, which in a short loop takes longer than its
+# work; so it can make no array.
 inner_jit = njit(fastmath=FASTMATH, no_cpython_wrapper=True, _nrt=False, **_HOW)
 exact_jit = njit(fastmath=EXACT, no_cpython_wrapper=True, **_HOW)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
