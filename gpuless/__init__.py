@@ -62,7 +62,8 @@ def __getattr__(name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuless import access, counts, sanitizer, simulator
 
-    return next(getattr(tools, name) for tools in (access, counts, sanitizer, simulator) if hasattr(tools, name))
+    parts = access, counts, sanitizer, simulator
+    return next(getattr(part, name) for part in parts if hasattr(part, name))
 
 
 def __dir__():

@@ -66,7 +66,8 @@ class _Cache(FunctionCache):
         Numba would first get ready to compile: it imports all functions that it knows, for 0.2 s.
         """
         rtsys.initialize(target_context)
-        with libraries_are(JITCodeLibrary, target_context.codegen()):
+        whole = libraries_are(JITCodeLibrary, target_context.codegen())
+        with whole, self._guard_against_spurious_io_errors():
             return self._load_overload(signature, target_context)
 
     def save_overload(self, signature, data):
@@ -114,9 +115,9 @@ def _cached(name, **options):
 
 serial_jit = _cached("serial")
 parallel_jit = _cached("parallel", parallel=True)
-# What only compiled functions call needs no wrapper for Python, which is much of the compilation, and is kept
-# as a part of its callers. Nor does it count references to arrays, which in a short loop takes longer than its
-# work; so it can make no array.
+# What only compiled functions call needs no wrapper for Python, and is kept on disk as a part of its callers.
+# Nor does it count references to arrays, which in a short loop takes longer than its work; so it can make no
+# array.
 inner_jit = njit(fastmath=FASTMATH, no_cpython_wrapper=True, _nrt=False, **_HOW)
 exact_jit = njit(fastmath=EXACT, no_cpython_wrapper=True, **_HOW)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers

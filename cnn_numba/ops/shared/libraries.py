@@ -1,7 +1,8 @@
-"""What Numba's compiler makes of the `cpu` backends' functions: libraries of code, and which need machine code.
+"""Numba's compiler for the `cpu` backends: machine code only of what Python calls.
 
-Numba gives each function machine code of its own, and the body of a loop on all cores three times, though
-most of it runs only as copies within others. Without these a first training begins a quarter sooner.
+Numba makes machine code of every function, and three times of the body of a loop on all cores, though most of
+it runs only as copies within other functions. Here those are `Part`: the first step of a training comes a
+quarter sooner, and in less memory.
 """
 
 import contextlib
@@ -29,11 +30,11 @@ class Library(JITCodeLibrary):
         for name in self._copies:
             self._final_module.get_function(name).linkage = Linkage.internal
         super()._finalize_final_module()
-        # A `Part` among the copies has had no place yet for the pointer to its environment.
+        # Where code finds its environment is noted in its machine code: for a `Part`, here.
         for variable in self._final_module.global_variables:
             if environment := lookup_environment(variable.name):
                 self.codegen.set_env(variable.name, environment)
-        self._linking_libraries.clear()  # what is linked in is here twice until then
+        self._linking_libraries.clear()  # they are copied into this one
 
     def _get_module_for_linking(self):
         """Return what is linked into callers, where copies with one name become one again.
@@ -46,27 +47,29 @@ class Library(JITCodeLibrary):
         return module
 
     def serialize_using_object_code(self):
-        """Return what is kept on disk; a copy of the code that is made for it, and for callers, is let go."""
+        """Return what is kept on disk, and release the copy of the code that is made for it."""
         data = super().serialize_using_object_code()
         self._shared_module = None
         return data
 
 
 class Part(JITCodeLibrary):
-    """Code that runs only as a copy within other code, where it is optimised and becomes machine code."""
+    """Code that runs only as a copy within other code: there it is optimised, and becomes machine code.
+
+    The body of a loop on all cores is optimised before, too: the order of its sums depends on it.
+    """
 
     @property
-    def _of_a_loop(self):
-        """Whether it is the body of a loop on all cores: the order of its sums depends on what is done here."""
+    def _is_loop(self):
         return self.name.startswith("__numba_parfor_gufunc")
 
     def _optimize_functions(self, module):
         module.data_layout = self._codegen._data_layout
-        if self._of_a_loop:
+        if self._is_loop:
             super()._optimize_functions(module)
 
     def _optimize_final_module(self):
-        if self._of_a_loop:
+        if self._is_loop:
             super()._optimize_final_module()
 
     def _finalize_final_module(self):
@@ -74,27 +77,28 @@ class Part(JITCodeLibrary):
         self._finalized = True
 
     def _get_module_for_linking(self):
-        for function in self._final_module.functions:  # as Numba does it, but in no copy of its own
+        """Return the code itself with Numba's changes, where Numba would change a copy."""
+        for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = Linkage.linkonce_odr
         return self._final_module
 
     def get_pointer_to_function(self, name):
-        """Return that there is none."""
+        """Return 0: there is no machine code."""
         return 0
 
     @property
     def codegen(self):
-        """Who is asked to note where the code finds its environment: here, which does nothing."""
+        """What Numba asks to note, in machine code, where the environment is: this library, see `set_env`."""
         return self
 
     def set_env(self, name, environment):
-        """Do nothing: `Library` does it."""
+        """Do nothing: each `Library` with a copy notes it."""
 
 
 @contextlib.contextmanager
 def libraries_are(library_class, codegen):
-    """Let Numba's compiler make libraries of this class; the caller holds its lock."""
+    """Let Numba make libraries of this class; the caller holds the lock of Numba's compiler."""
     before, codegen._library_class = codegen._library_class, library_class
     try:
         yield
@@ -103,7 +107,7 @@ def libraries_are(library_class, codegen):
 
 
 class LeanCompiler(Compiler):
-    """Numba's compiler, which makes machine code of what Python calls alone."""
+    """Numba's compiler, which makes a `Library` of what Python calls, and a `Part` of everything else."""
 
     def compile_extra(self, function):
         """Compile a function of Python."""
