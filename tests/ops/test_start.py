@@ -1,5 +1,6 @@
 """What comes before the first step of a training: imports, and functions that are compiled or loaded."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -93,6 +94,19 @@ def test_a_part_raises_its_error_compiled_and_loaded(new_functions):
             function(-7)
         assert raised.value.args == ("n is negative", -7)
     assert [sum(function.stats.cache_hits.values()) for function in new_functions] == [0, 1]
+
+
+def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions):
+    gc.unfreeze()
+    new_functions[0](3)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()  # as a program does that then forks
+    count = gc.get_freeze_count()
+    try:
+        new_functions[0](3.0 > 2)  # for another type
+        assert abs(gc.get_freeze_count() - count) < 100  # some of them have ended
+    finally:
+        gc.unfreeze()
 
 
 def test_functions_of_others_are_compiled_as_before(new_functions):

@@ -6,6 +6,7 @@ quarter sooner, and in less memory.
 """
 
 import contextlib
+import gc
 
 from llvmlite.binding import Linkage
 from numba.core.codegen import JITCodeLibrary
@@ -106,6 +107,20 @@ def libraries_are(library_class, codegen):
         codegen._library_class = before
 
 
+@contextlib.contextmanager
+def _others_set_aside():
+    """Let Python look for garbage among new objects only: to look at half a million others takes a second."""
+    if gc.get_freeze_count():  # by a function that calls this one, or by the program
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+
+
 class LeanCompiler(Compiler):
     """Numba's compiler, which makes a `Library` of what Python calls, and a `Part` of everything else."""
 
@@ -114,5 +129,5 @@ class LeanCompiler(Compiler):
         codegen, alone = self.state.targetctx.codegen(), not self.state.flags.no_cpython_wrapper
         self.state.library = (Library if alone else Part)(codegen, function.__qualname__)
         self.state.library.enable_object_caching()
-        with libraries_are(Part, codegen):
+        with libraries_are(Part, codegen), _others_set_aside():
             return super().compile_extra(function)
