@@ -24,7 +24,7 @@ from numba import prange
 from cnn_numba.arguments import sizes
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window
-from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
@@ -326,30 +326,24 @@ def _gather_row(values, offsets, count, image, start, partial, p):
         store(partial, p + i * WIDTH, sums[i])
 
 
-@inline_jit
-def _gather_vectors(values, offsets, count, image, start, pitch, partial, q, row_pitch, sums, rows):
-    """Do so with one vector of each of `rows` rows, a constant."""
-    for i in range(rows):
-        sums[i] = load(partial, q + i * row_pitch)
-    for k in range(count):
-        value, x = values[k], offsets[k] + start
-        for i in range(rows):
-            sums[i] = multiply_add(value, load(image, x + i * pitch), sums[i])
-    for i in range(rows):
-        store(partial, q + i * row_pitch, sums[i])
-
-
 @inner_jit
 def _gather_short_rows(values, offsets, count, image, pitch, window, row, partial, p, row_pitch):
     """Do what `_gather_row` does for all rows of a kernel, one vector at a time: three rows at once."""
-    three, one = vectors(3), vectors(1)
+    sums = vectors(3)
     for j in range(0, row, WIDTH):
-        for kh in range(0, window.kernel_h - 2, 3):
+        for kh in range(0, window.kernel_h, 3):
             start, q = kh * pitch + j, p + kh * row_pitch + j
-            _gather_vectors(values, offsets, count, image, start, pitch, partial, q, row_pitch, three, 3)
-        for kh in range(window.kernel_h - window.kernel_h % 3, window.kernel_h):
-            start, q = kh * pitch + j, p + kh * row_pitch + j
-            _gather_vectors(values, offsets, count, image, start, pitch, partial, q, row_pitch, one, 1)
+            last = (
+                window.kernel_h - 1 - kh
+            )  # which is computed, and written, once more for each that is missing
+            for i in range(3):
+                sums[i] = load(partial, q + min(i, last) * row_pitch)
+            for k in range(count):
+                value, x = values[k], offsets[k] + start
+                for i in range(3):
+                    sums[i] = multiply_add(value, load(image, x + min(i, last) * pitch), sums[i])
+            for i in range(3):
+                store(partial, q + min(i, last) * row_pitch, sums[i])
 
 
 @parallel_jit
