@@ -31,6 +31,7 @@ import pytest
 from exhaustive import mark_repetitions
 from helpers import check_signature
 from progress import StillRunning
+from quick_code import compiled_plainly
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
@@ -181,6 +182,13 @@ def curves_are_drawn_once(request, monkeypatch):
 
     if not request.node.get_closest_marker("curves"):
         monkeypatch.setattr(saving, "plot_history", write_curves)
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch):
+    """Make machine code for the emulated GPU quickly, where what it computes is judged and not how fast."""
+    with compiled_plainly(monkeypatch):
+        yield
 
 
 @pytest.fixture
