@@ -1,20 +1,24 @@
 """Chains of convolutions on the CPU; see `reference`.
 
 A *stage* is a convolution with the ReLU and the 2x2 max pooling that follow it. Between two stages an image
-lies channels-last, in whole vectors of channels, with the next convolution's zero padding in place. What a
-stage writes is the pooled image: the pixels that a pooling drops are not computed, and those that lose
-against their neighbours never leave the registers. Beside each value stands its *code*: which pixel of the
-window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward pass code and gradient
-together are the gradient of the convolution, three quarters of it zeros that are never written out.
+lies in blocks of as many channels as a vector holds, channels-last in each, with the next convolution's zero
+padding in place. What a stage writes is the pooled image: the pixels that a pooling drops are not computed,
+and those that lose against their neighbours never leave the registers. Beside each value stands its *code*:
+which pixel of the window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward
+pass code and gradient together are the gradient of the convolution, three quarters of it zeros that are never
+written out.
 
-- forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there.
-- backward: the living gradients of one output channel are listed. Each adds a multiple of the image under
-  its window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at
-  once. Without a pooling too many are alive: there both gradients are products of tiles, see `cpu_dense`.
+- forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there; for 3x3
+  kernels with a pooling `cpu_winograd` needs fewer products.
+- backward: the living gradients of each output channel are listed. Each adds a multiple of the image under
+  its window to the weight's gradient, and a multiple of the weight to the image's, a square of SIDE x SIDE
+  vectors at once. Without a pooling too many are alive: there both gradients are products of tiles, see
+  `cpu_dense`.
 - backward weight with few input channels, in front of a chain: there the vectors are output channels, and
   the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
 
-Each thread takes an image through all stages, so that it stays in its cache, and wakes once a pass.
+A thread takes an image through all stages before the next, so that it stays in the core's cache, and is woken
+once a pass. `cpu_stage` says where everything lies.
 """
 
 from typing import NamedTuple

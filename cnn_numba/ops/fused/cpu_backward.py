@@ -4,17 +4,15 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_dense import backward_dense
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import (
     COLUMNS,
     DEAD,
     GROUP,
-    ROWS,
+    SIDE,
     TAPS,
-    VECTORS,
     clear,
-    pack_image,
     stage_at,
-    unpack_image,
 )
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
@@ -34,42 +32,49 @@ TAP_SUMS = TAPS * COLUMNS
 
 
 @inner_jit
-def _list_alive(memory, stage, n, oc):
-    """List the living gradients of one channel and where their windows begin; return number and sum."""
-    floats, integers, count, total = memory.floats, memory.integers, 0, np.float32(0)
-    codes = stage.codes + n * stage.positions * stage.columns + oc
-    for position in range(stage.positions):
-        value = number(floats, stage.target_gradient + number(integers, stage.places + position) + oc)
-        code = np.int64(number(memory.codes, codes + position * stage.columns))
-        value = np.float32(0) if code == DEAD else value
-        # Written always, kept only if the count moves on: no branch to mispredict.
-        floats[stage.values + count] = value
-        shift = number(integers, stage.shifts + (code & 3))
-        integers[stage.offsets + count] = number(integers, stage.corners + position) + shift
-        count += value != 0
-        total += value
-    return count, total
+def _list_alive(memory, stage, n):
+    """List the living gradients of each channel and where their windows begin; add them to the bias's."""
+    floats, integers = memory.floats, memory.integers
+    for oc in range(stage.out_channels):
+        outgoing = stage.target_gradient + oc // WIDTH * stage.target_block + oc % WIDTH
+        codes = stage.codes + n * stage.positions * stage.columns + oc
+        count, total, first = 0, np.float32(0), oc * stage.positions
+        for position in range(stage.positions):
+            value = number(floats, outgoing + number(integers, stage.places + position))
+            code = np.int64(number(memory.codes, codes + position * stage.columns))
+            value = np.float32(0) if code == DEAD else value
+            # Written always, kept only if the count moves on: no branch to mispredict.
+            floats[stage.values + first + count] = value
+            shift = number(integers, stage.shifts + (code & 3))
+            integers[stage.offsets + first + count] = number(integers, stage.corners + position) + shift
+            count += value != 0
+            total += value
+        integers[stage.counts + oc] = count
+        floats[stage.partial_bias + oc] += total
 
 
-@inner_jit
-def _add_to_weight(memory, stage, count, image, p):
-    """Add the multiples of GROUP vectors of the image to the weight's gradient, p behind its begin."""
+@inline_jit
+def _add_to_weight(memory, stage, first, image, p):
+    """Add the multiples of a square of the image to the weight's gradient, p behind its begin.
+
+    The living gradients are those of channel ``first // positions``, listed from `first` on.
+    """
     floats, partial, sums = memory.floats, stage.partial + p, vectors(GROUP)
     for i in range(GROUP):
         sums[i] = load(floats, partial + i * WIDTH)
-    for k in range(count):
+    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
         value = number(floats, stage.values + k)
         corner = image + number(memory.integers, stage.offsets + k)
         for i in range(GROUP):
-            pixel = load(floats, corner + i // VECTORS * stage.pitch + i % VECTORS * WIDTH)
+            pixel = load(floats, corner + i // SIDE * stage.pitch + i % SIDE * WIDTH)
             sums[i] = multiply_add(value, pixel, sums[i])
     for i in range(GROUP):
         store(floats, partial + i * WIDTH, sums[i])
 
 
-@inner_jit
-def _add_to_both(memory, stage, count, image, gradient, p):
-    """Do so, and add the multiples of GROUP vectors of the weight to the image's gradient.
+@inline_jit
+def _add_to_both(memory, stage, first, image, gradient, p):
+    """Do so, and add the multiples of a square of the weight to the image's gradient.
 
     In one loop, as adding to memory keeps the unit that stores busy, and adding to registers those that load.
     """
@@ -77,11 +82,11 @@ def _add_to_both(memory, stage, count, image, gradient, p):
     for i in range(GROUP):
         sums[i] = load(floats, partial + i * WIDTH)
         weights[i] = load(floats, stage.rows + p + i * WIDTH)
-    for k in range(count):
+    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
         value = number(floats, stage.values + k)
         offset = number(memory.integers, stage.offsets + k)
         for i in range(GROUP):
-            at = offset + i // VECTORS * stage.pitch + i % VECTORS * WIDTH
+            at = offset + i // SIDE * stage.pitch + i % SIDE * WIDTH
             sums[i] = multiply_add(value, load(floats, image + at), sums[i])
             store(floats, gradient + at, multiply_add(value, weights[i], load(floats, gradient + at)))
     for i in range(GROUP):
@@ -91,18 +96,19 @@ def _add_to_both(memory, stage, count, image, gradient, p):
 @inner_jit
 def _backward_sparse(memory, stage, n, needs_input):
     """Take the gradient of image n back through a stage; it lies as the image does."""
-    floats, image, p = memory.floats, stage.images + n * stage.plane, 0
-    for oc in range(stage.out_channels):
-        count, total = _list_alive(memory, stage, n, oc)
-        floats[stage.partial_bias + oc] += total
-        for kh in range(0, stage.kernel_h, ROWS):
-            for i in range(0, stage.kernel_w * stage.channels, VECTORS * WIDTH):
-                at = kh * stage.pitch + i
-                if needs_input:
-                    _add_to_both(memory, stage, count, image + at, stage.gradient + at, p)
-                else:
-                    _add_to_weight(memory, stage, count, image + at, p)
-                p += GROUP * WIDTH
+    _list_alive(memory, stage, n)
+    image, p = stage.images + n * stage.plane, 0
+    # A block of channels after the other: what it has of the image and the gradient stays in the first cache.
+    for block in range(0, stage.plane, stage.block):
+        for first in range(0, stage.out_channels * stage.positions, stage.positions):
+            for kh in range(0, stage.kernel_h, SIDE):
+                for kw in range(0, stage.kernel_w, SIDE):
+                    at = block + kh * stage.pitch + kw * WIDTH
+                    if needs_input:
+                        _add_to_both(memory, stage, first, image + at, stage.gradient + at, p)
+                    else:
+                        _add_to_weight(memory, stage, first, image + at, p)
+                    p += GROUP * WIDTH
 
 
 @inline_jit
@@ -110,13 +116,14 @@ def _add_taps(memory, stage, n, channel, tap, sums, bias):
     """Add image n's part to TAPS elements of the kernel, for COLUMNS vectors of output channels."""
     floats, integers, image = memory.floats, memory.integers, stage.images + n * stage.plane
     codes = stage.codes + n * stage.positions * stage.columns + channel
+    outgoing = stage.target_gradient + channel // WIDTH * stage.target_block
     for position in range(stage.positions):
-        at = stage.target_gradient + number(integers, stage.places + position) + channel
+        at = outgoing + number(integers, stage.places + position)
         for k in range(4 if stage.pooled else 1):
             start = image + number(integers, stage.corners + position) + number(integers, stage.shifts + k)
             for c in range(COLUMNS):
                 code = load_bytes(memory.codes, codes + position * stage.columns + c * WIDTH)
-                gradient = where_equal(code, filled(k), load(floats, at + c * WIDTH))
+                gradient = where_equal(code, filled(k), load(floats, at + c * stage.target_block))
                 bias[c] = add(bias[c], gradient)
                 for i in range(TAPS):
                     x = number(floats, start + number(integers, stage.taps + tap + i))
@@ -148,7 +155,7 @@ def _backward_image(memory, plan, thread, n, grad_output, grad_input):
     stages = plan.shape[1]
     stage = stage_at(plan, thread, stages - 1)
     first = stage.target_gradient
-    pack_image(grad_output, n, memory.floats, first, stage.out_w * stage.columns, stage.columns)
+    pack_image(grad_output, n, memory.floats, first, stage.out_w * WIDTH, WIDTH, stage.target_block)
     for index in range(stages - 1, -1, -1):
         stage = stage_at(plan, thread, index)
         needs_input = index > 0 or grad_input.size > 0
@@ -161,7 +168,7 @@ def _backward_image(memory, plan, thread, n, grad_output, grad_input):
             _backward_sparse(memory, stage, n, needs_input)
     if grad_input.size:
         first = stage.gradient + stage.padding
-        unpack_image(grad_input, n, memory.floats, first, stage.pitch, stage.channels)
+        unpack_image(grad_input, n, memory.floats, first, stage.pitch, stage.block)
 
 
 @inner_jit

@@ -41,40 +41,48 @@ def _spread(memory, stage, n):
             to = middle + oh * stage.spread_pitch + ow * stage.columns
             for channel in range(0, stage.columns, WIDTH):
                 code = load_bytes(memory.codes, codes + position * stage.columns + channel)
-                alive = where_equal(code, filled(0), load(floats, at + channel))
+                alive = where_equal(code, filled(0), load(floats, at + channel // WIDTH * stage.target_block))
                 store(floats, to + channel, alive)
                 bias = stage.partial_bias + channel
                 store(floats, bias, add(load(floats, bias), alive))
 
 
 @inline_jit
-def _multiply_pixels(floats, stage, image, channel, sums):
-    """Add PIXELS output channels x 2 vectors of the image, over all pixels."""
+def _multiply_pixels(floats, stage, left, right, channel, sums):
+    """Add PIXELS output channels x 2 vectors of the image, over all pixels; the first lie at these places."""
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
-            x = image + oh * stage.pitch + ow * stage.channels
-            left, right = load(floats, x), load(floats, x + WIDTH)
+            x = oh * stage.pitch + ow * WIDTH
+            first, second = load(floats, left + x), load(floats, right + x)
             g = stage.spread + _border(stage) + oh * stage.spread_pitch + ow * stage.columns
             for i in range(PIXELS):
                 gradient = number(floats, g + channel + i)
-                sums[2 * i] = multiply_add(gradient, left, sums[2 * i])
-                sums[2 * i + 1] = multiply_add(gradient, right, sums[2 * i + 1])
+                sums[2 * i] = multiply_add(gradient, first, sums[2 * i])
+                sums[2 * i + 1] = multiply_add(gradient, second, sums[2 * i + 1])
+
+
+@inline_jit
+def _vector_of(stage, kh, i):
+    """Return where in a window vector `i` of a row of the kernel lies, block after block."""
+    return kh * stage.pitch + i // stage.kernel_w * stage.block + i % stage.kernel_w * WIDTH
 
 
 @inner_jit
 def _add_to_weight(floats, stage, n):
     """Add image n's part to the gradient of the weight."""
-    image, sums = stage.images + n * stage.plane, vectors(SUMS)
+    image, count, sums = stage.images + n * stage.plane, stage.kernel_w * stage.blocks, vectors(SUMS)
     for oc in range(0, stage.out_channels, PIXELS):
         for kh in range(stage.kernel_h):
-            for i in range(0, stage.kernel_w * stage.channels, 2 * WIDTH):
+            for i in range(0, count, 2):
                 for k in range(SUMS):
                     sums[k] = filled(0)
-                _multiply_pixels(floats, stage, image + kh * stage.pitch + i, oc, sums)
+                right = min(i + 1, count - 1)
+                pair = image + _vector_of(stage, kh, i), image + _vector_of(stage, kh, right)
+                _multiply_pixels(floats, stage, pair[0], pair[1], oc, sums)
                 for k in range(SUMS):
-                    where = i + k % 2 * WIDTH
-                    if oc + k // 2 < stage.out_channels and where < stage.kernel_w * stage.channels:
-                        kw, ic = where // stage.channels, where % stage.channels
+                    where = i + k % 2
+                    if oc + k // 2 < stage.out_channels and where < count:
+                        ic, kw = where // stage.kernel_w * WIDTH, where % stage.kernel_w
                         p = stage.partial + place(stage, oc + k // 2, ic, kh, kw)
                         store(floats, p, add(load(floats, p), sums[k]))
 
@@ -85,7 +93,7 @@ def _find_gradient(memory, stage):
     sums, row = vectors(SUMS), stage.kernel_w * stage.columns
     kernel_h, pitch, size = stage.kernel_h, stage.spread_pitch, (stage.kernel_h * row + 1) * TILE_COLUMNS
     shift = stage.spread + stage.padding // stage.pitch * stage.spread_pitch
-    shift += stage.padding % stage.pitch // stage.channels * stage.columns
+    shift += stage.padding % stage.pitch // WIDTH * stage.columns
     for position in range(0, stage.height * stage.width, PIXELS):
         for i in range(PIXELS):
             at = min(position + i, stage.height * stage.width - 1)
@@ -93,13 +101,14 @@ def _find_gradient(memory, stage):
             memory.integers[stage.offsets + i] = h * stage.spread_pitch + w * stage.columns + shift
         for channel in range(0, stage.channels, TILE_COLUMNS):
             panel = stage.flipped + channel // TILE_COLUMNS * size
-            convolve(memory, stage.offsets, kernel_h, pitch, row, panel, sums)
+            convolve(memory, stage.offsets, kernel_h, pitch, 1, 0, row, panel, sums)
             for i in range(SUMS):
                 at = min(position + i // 2, stage.height * stage.width - 1)
                 h, w = at // stage.width, at % stage.width
-                to = stage.gradient + stage.padding + h * stage.pitch + w * stage.channels
-                if channel + i % 2 * WIDTH < stage.channels:
-                    store(memory.floats, to + channel + i % 2 * WIDTH, sums[i])
+                block = channel // WIDTH + i % 2
+                to = stage.gradient + stage.padding + block * stage.block + h * stage.pitch + w * WIDTH
+                if block < stage.blocks:
+                    store(memory.floats, to, sums[i])
 
 
 @inner_jit

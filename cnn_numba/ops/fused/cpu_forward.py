@@ -3,8 +3,9 @@
 import numpy as np
 from numba import prange
 
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import pack_image, stage_at, unpack_image
+from cnn_numba.ops.fused.cpu_stage import stage_at
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
@@ -29,13 +30,14 @@ def _find_starts(integers, stage, image, position):
 @inner_jit
 def _convolve_image(memory, stage, n):
     """Take image n through a stage."""
-    row, image = stage.kernel_w * stage.channels, stage.images + n * stage.plane
-    size, sums = (stage.kernel_h * row + 1) * TILE_COLUMNS, vectors(SUMS)
+    row, image, sums = stage.kernel_w * stage.pixel, stage.images + n * stage.plane, vectors(SUMS)
+    size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
+    kernel_h, pitch, blocks, block = stage.kernel_h, stage.pitch, stage.blocks, stage.block
     for position in range(0, stage.positions, WINDOWS if stage.pooled else PIXELS):
         _find_starts(memory.integers, stage, image, position)
         for channel in range(0, stage.columns, TILE_COLUMNS):
             panel = stage.panels + channel // TILE_COLUMNS * size
-            convolve(memory, stage.offsets, stage.kernel_h, stage.pitch, row, panel, sums)
+            convolve(memory, stage.offsets, kernel_h, pitch, blocks, block, row, panel, sums)
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = largest(sums, i // 2 * 8 + i % 2, 2)
@@ -51,7 +53,7 @@ def _forward_image(memory, plan, thread, n, x, out):
     """Take image n of `x` through all stages; what leaves the last goes to `out`."""
     stage = stage_at(plan, thread, 0)
     first = stage.images + n * stage.plane + stage.padding
-    pack_image(x, n, memory.floats, first, stage.pitch, stage.channels)
+    pack_image(x, n, memory.floats, first, stage.pitch, stage.pixel, stage.block)
     for index in range(plan.shape[1]):
         stage = stage_at(plan, thread, index)
         if stage.winograd:
@@ -59,7 +61,7 @@ def _forward_image(memory, plan, thread, n, x, out):
         else:
             _convolve_image(memory, stage, n)
     first = stage.target + n * stage.target_step
-    unpack_image(out, n, memory.floats, first, stage.out_w * stage.columns, stage.columns)
+    unpack_image(out, n, memory.floats, first, stage.out_w * WIDTH, stage.target_block)
 
 
 @parallel_jit

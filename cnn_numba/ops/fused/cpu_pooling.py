@@ -2,7 +2,7 @@
 
 from cnn_numba.ops.fused.cpu_stage import DEAD
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import filled, number, store, store_bytes, where_larger
+from cnn_numba.ops.shared.simd import WIDTH, filled, number, store, store_bytes, where_larger
 
 
 @inline_jit
@@ -30,7 +30,7 @@ def leave(memory, stage, n, value, code, position, channel):
     if channel < stage.columns:
         if stage.relu:
             value, code = _rectify(value, code)
-        target = stage.target + n * stage.target_step
-        store(memory.floats, target + number(memory.integers, stage.places + position) + channel, value)
+        target = stage.target + n * stage.target_step + channel // WIDTH * stage.target_block
+        store(memory.floats, target + number(memory.integers, stage.places + position), value)
         at = n * stage.positions + min(position, stage.positions - 1)
         store_bytes(memory.codes, stage.codes + at * stage.columns + channel, code)

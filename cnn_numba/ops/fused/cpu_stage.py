@@ -16,8 +16,8 @@ from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
-ROWS, VECTORS = 3, 3  # of the kernel that the backward pass takes at once
-GROUP = ROWS * VECTORS
+SIDE = 3  # of a square of the kernel that the backward pass takes at once, for one block of channels
+GROUP = SIDE * SIDE
 TAPS = 9  # elements of a small kernel that it takes at once ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... for so many vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
@@ -49,12 +49,15 @@ class Stage(NamedTuple):
     few: int  # whether its kernel is small and in front of a chain: see `cpu`
     dense: int  # whether most of its gradient is alive: see `cpu_dense`
     winograd: int  # whether it goes Winograd's way
-    # An image that comes in, channels-last and padded.
-    channels: int  # of a pixel
+    # An image that comes in, padded: blocks of WIDTH channels, or one of few, in each channels-last.
+    channels: int  # in whole blocks
+    blocks: int
+    pixel: int  # channels of a block
     height: int  # without padding
     width: int
     pitch: int  # floats from one row to the next
     padding: int  # floats in front of the first pixel
+    block: int  # floats from one block to the next
     plane: int  # floats in all
     # What leaves.
     out_h: int
@@ -71,7 +74,7 @@ class Stage(NamedTuple):
     images: int  # of image 0; the next are a plane apart
     codes: int  # of image 0; the next are positions x columns apart
     panels: int  # bias and weight for the forward pass
-    rows: int  # weight for the backward pass: for each output channel, groups of GROUP vectors
+    rows: int  # weight for the backward pass: for each block and output channel, squares of vectors
     flipped: int  # or, where it is dense, as panels
     transformed_weight: int  # for Winograd's way
     # Those of one thread.
@@ -81,13 +84,20 @@ class Stage(NamedTuple):
     partial_bias: int
     spread: int  # where it is dense, the gradient of an image in a border of zeros
     spread_pitch: int  # floats from one of its rows to the next
-    values: int  # the living gradients of one output channel ...
+    counts: int  # among the integers, how many gradients of each output channel are alive
+    values: int  # the living gradients of each output channel ...
     offsets: int  # ... and, among the integers, where their windows begin, as do those of a tile's pixels
     transformed: int  # for Winograd's way: one image's patches, transformed
     products: int  # and the products of both
+    # Of Winograd's matrices: columns of a product, and how far each kind of matrix lies from the next.
+    product_columns: int
+    patch_step: int
+    weight_step: int
+    product_step: int
     # Where the output goes: that of image 0 to `target`, the next `target_step` apart; its gradient is one's.
     target: int
     target_step: int
+    target_block: int
     target_gradient: int
 
 
@@ -128,10 +138,17 @@ def lay_out(shapes, convolutions, windows, needs_grad_input):
         own = [_own_arrays(stage, floats, integers) for stage in stages]
         result = floats.add(stages[-1]["positions"] * stages[-1]["columns"])
         targets = [
-            {"target": stage["images"], "target_step": stage["plane"], "target_gradient": arrays["gradient"]}
+            {
+                "target": stage["images"],
+                "target_step": stage["plane"],
+                "target_block": stage["block"],
+                "target_gradient": arrays["gradient"],
+            }
             for stage, arrays in zip(stages[1:], own[1:], strict=True)
         ]
-        targets.append({"target": result, "target_step": 0, "target_gradient": result})
+        block = stages[-1]["positions"] * WIDTH
+        last = {"target": result, "target_step": 0, "target_block": block, "target_gradient": result}
+        targets.append(last)
         plan.append([Stage(**a, **b, **c) for a, b, c in zip(stages, own, targets, strict=True)])
     memory = Memory(
         floats=aligned_zeros((floats.size,)),
@@ -152,7 +169,10 @@ def _geometry(shape, convolution, window, channels):
     few = channels is None and in_channels * kernel_h * kernel_w <= FEW
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
-    pitch = (width + 2 * window.padding_w) * channels
+    pixel = channels if few else WIDTH
+    pitch = (width + 2 * window.padding_w) * pixel
+    # What is read for a kernel's last square may lie behind the image.
+    block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
     sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
     strides = window.stride_h, window.stride_w
@@ -170,16 +190,23 @@ def _geometry(shape, convolution, window, channels):
         "dense": not few and not sparse and strides == (1, 1),
         "winograd": winograd,
         "channels": channels,
+        "blocks": channels // pixel,
+        "pixel": pixel,
         "height": height,
         "width": width,
         "pitch": pitch,
-        "padding": window.padding_h * pitch + window.padding_w * channels,
-        # What is read for a kernel's last rows and vectors may lie behind the image.
-        "plane": round_up((height + 2 * window.padding_h + ROWS) * pitch + VECTORS * WIDTH, WIDTH),
+        "padding": window.padding_h * pitch + window.padding_w * pixel,
+        "block": block,
+        "plane": channels // pixel * block,
         "out_h": out_h,
         "out_w": out_w,
         "positions": out_h * out_w,
         "columns": columns,
+        "product_columns": round_up(columns, PANEL),
+        # One vector apart: at a distance of 4 KB they would all lie in the same few lines of the cache.
+        "patch_step": out_h * out_w * channels + WIDTH,
+        "weight_step": channels * round_up(columns, PANEL) + WIDTH,
+        "product_step": out_h * out_w * round_up(columns, PANEL) + WIDTH,
     }
 
 
@@ -188,7 +215,7 @@ def _tables(stage, window, following, integers):
     # As many more as a tile may go past the last.
     positions = np.minimum(np.arange(stage["positions"] + PIXELS), stage["positions"] - 1)
     oh, ow = np.divmod(positions, stage["out_w"])
-    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["channels"]
+    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["pixel"]
     border_h, border_w = (following.padding_h, following.padding_w) if following else (0, 0)
     row = stage["out_w"] + 2 * border_w
     taps = np.empty(0, np.int64)
@@ -199,7 +226,7 @@ def _tables(stage, window, following, integers):
     return {
         "corners": integers.add_table((oh * step_h + ow * step_w) * (2 if stage["pooled"] else 1)),
         "shifts": integers.add_table([0, step_w, step_h, step_h + step_w]),
-        "places": integers.add_table(((oh + border_h) * row + ow + border_w) * stage["columns"]),
+        "places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
         "taps": integers.add_table(taps),
         "tap_count": len(taps),
     }
@@ -210,14 +237,13 @@ def _shared_arrays(stage, batch, floats, codes):
     taps, columns = stage["kernel_h"] * stage["kernel_w"], stage["columns"]
     panels = (taps * stage["channels"] + 1) * round_up(stage["out_channels"], TILE_COLUMNS)
     flipped = (taps * columns + 1) * round_up(stage["channels"], TILE_COLUMNS)
-    winograd = MATRICES * stage["channels"] * round_up(columns, PANEL)
     return {
         "images": floats.add(batch * stage["plane"]),
         "codes": codes.add(batch * stage["positions"] * columns),
         "panels": floats.add(panels),
         "rows": floats.add(0 if stage["few"] else _partial_size(stage)),
         "flipped": floats.add(flipped if stage["dense"] else 0),
-        "transformed_weight": floats.add(winograd if stage["winograd"] else 0),
+        "transformed_weight": floats.add(stage["winograd"] * MATRICES * stage["weight_step"]),
     }
 
 
@@ -226,7 +252,7 @@ def _own_arrays(stage, floats, integers):
     positions, columns = stage["positions"], stage["columns"]
     spread_pitch = (stage["out_w"] + 2 * stage["kernel_w"] - 2) * columns
     spread = (stage["out_h"] + 2 * stage["kernel_h"] - 2) * spread_pitch
-    matrices = MATRICES * positions if stage["winograd"] else 0
+    matrices = MATRICES if stage["winograd"] else 0
     return {
         "gradient": floats.add(0 if stage["few"] else stage["plane"]),
         "partial": floats.add(_partial_size(stage)),
@@ -234,10 +260,11 @@ def _own_arrays(stage, floats, integers):
         "partial_bias": floats.add(columns),
         "spread": floats.add(spread if stage["dense"] else 0),
         "spread_pitch": spread_pitch,
-        "values": floats.add(positions),
-        "offsets": integers.add(max(positions, PIXELS)),
-        "transformed": floats.add(matrices * stage["channels"]),
-        "products": floats.add(matrices * round_up(columns, PANEL)),
+        "counts": integers.add(stage["out_channels"]),
+        "values": floats.add(positions * columns),
+        "offsets": integers.add(max(positions * columns, PIXELS)),
+        "transformed": floats.add(matrices * stage["patch_step"]),
+        "products": floats.add(matrices * stage["product_step"]),
     }
 
 
@@ -246,8 +273,8 @@ def _partial_size(stage):
     if stage["few"]:
         taps = stage["in_channels"] * stage["kernel_h"] * stage["kernel_w"]
         return round_up(taps, TAPS) * stage["columns"]
-    groups = -(-stage["kernel_h"] // ROWS) * -(-stage["kernel_w"] * stage["channels"] // (VECTORS * WIDTH))
-    return stage["out_channels"] * groups * GROUP * WIDTH
+    squares = -(-stage["kernel_h"] // SIDE) * -(-stage["kernel_w"] // SIDE)
+    return stage["out_channels"] * squares * GROUP * stage["channels"]
 
 
 _FIELDS = len(Stage._fields)
@@ -259,30 +286,15 @@ def stage_at(plan, thread, index):
     return Stage(*to_fixed_tuple(plan[thread, index], _FIELDS))
 
 
+@inline_jit
+def row_of(stage, ic, kh, kw):
+    """Return which row of a panel belongs to an element of the kernel, counted from that behind the bias."""
+    block = kh * stage.blocks + ic // stage.pixel
+    return (block * stage.kernel_w + kw) * stage.pixel + ic % stage.pixel
+
+
 @inner_jit
 def clear(floats, start, size):
     """Set an array, whose size is a multiple of WIDTH, to zeros."""
     for at in range(start, start + size, WIDTH):
         store(floats, at, filled(0))
-
-
-@inner_jit
-def pack_image(x, n, floats, first, pitch, pixel):
-    """Copy image n to ``floats[first]`` and on, channels-last; rows lie `pitch` apart and pixels `pixel`."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + h * pitch + c
-            for w in range(width):
-                floats[start + w * pixel] = x[n, c, h, w]
-
-
-@inner_jit
-def unpack_image(x, n, floats, first, pitch, pixel):
-    """Copy what `pack_image` has laid out into image n."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + h * pitch + c
-            for w in range(width):
-                x[n, c, h, w] = floats[start + w * pixel]

@@ -1,6 +1,6 @@
 """How a chain's weights are laid out for its passes, and their gradients are collected; see `cpu_stage`."""
 
-from cnn_numba.ops.fused.cpu_stage import ROWS, VECTORS, stage_at
+from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, row_of, stage_at
 from cnn_numba.ops.fused.cpu_winograd import transform_weight
 from cnn_numba.ops.shared.jit import inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
@@ -9,7 +9,7 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 @inner_jit
 def _panel_of(stage, oc):
-    """Return where among the panels the bias of an output channel lies; its weights follow TILE_COLUMNS apart."""
+    """Return where among the panels the bias of an output channel lies; its weights follow."""
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
     return stage.panels + oc // TILE_COLUMNS * size + oc % TILE_COLUMNS
 
@@ -18,14 +18,15 @@ def _panel_of(stage, oc):
 def pack_forward(memory, plan, index, weight, bias):
     """Lay a stage's bias and weight out for the forward pass: a panel for TILE_COLUMNS output channels."""
     floats, stage = memory.floats, stage_at(plan, 0, index)
-    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
-    out_channels, in_channels, taps = kernels.shape
+    out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
         start = _panel_of(stage, oc)
         floats[start] = bias[oc]
         for ic in range(in_channels):
-            for tap in range(taps):
-                floats[start + (1 + tap * stage.channels + ic) * TILE_COLUMNS] = kernels[oc, ic, tap]
+            for kh in range(kernel_h):
+                for kw in range(kernel_w):
+                    at = start + (1 + row_of(stage, ic, kh, kw)) * TILE_COLUMNS
+                    floats[at] = weight[oc, ic, kh, kw]
     if stage.winograd:
         transform_weight(floats, stage)
 
@@ -34,14 +35,15 @@ def pack_forward(memory, plan, index, weight, bias):
 def unpack_forward(memory, plan, index, weight, bias):
     """Copy bias and weight back from where `pack_forward` has laid them out."""
     floats, stage = memory.floats, stage_at(plan, 0, index)
-    kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
-    out_channels, in_channels, taps = kernels.shape
+    out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
         start = _panel_of(stage, oc)
         bias[oc] = floats[start]
         for ic in range(in_channels):
-            for tap in range(taps):
-                kernels[oc, ic, tap] = floats[start + (1 + tap * stage.channels + ic) * TILE_COLUMNS]
+            for kh in range(kernel_h):
+                for kw in range(kernel_w):
+                    at = start + (1 + row_of(stage, ic, kh, kw)) * TILE_COLUMNS
+                    weight[oc, ic, kh, kw] = floats[at]
 
 
 @inner_jit
@@ -52,11 +54,9 @@ def place(stage, oc, ic, kh, kw):
     """
     if stage.few:
         return ((kh * stage.kernel_w + kw) * stage.channels + ic) * stage.columns + oc
-    bands = (stage.kernel_h + ROWS - 1) // ROWS
-    groups = (stage.kernel_w * stage.channels + VECTORS * WIDTH - 1) // (VECTORS * WIDTH)
-    i = kw * stage.channels + ic
-    group = (oc * bands + kh // ROWS) * groups + i // (VECTORS * WIDTH)
-    return (group * ROWS + kh % ROWS) * VECTORS * WIDTH + i % (VECTORS * WIDTH)
+    down, across = (stage.kernel_h + SIDE - 1) // SIDE, (stage.kernel_w + SIDE - 1) // SIDE
+    square = ((ic // WIDTH * stage.out_channels + oc) * down + kh // SIDE) * across + kw // SIDE
+    return (square * GROUP + kh % SIDE * SIDE + kw % SIDE) * WIDTH + ic % WIDTH
 
 
 @inner_jit

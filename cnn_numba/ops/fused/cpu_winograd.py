@@ -7,7 +7,7 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 """
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, row_of
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -31,6 +31,15 @@ def _transform_four(a, b, c, d):
     return subtract(a, c), add(b, c), subtract(c, b), subtract(b, d)
 
 
+@inline_jit
+def _store_row(floats, at, step, row):
+    """Store the vectors of a row of a transformed patch or kernel, each in a matrix of its own."""
+    store(floats, at, row[0])
+    store(floats, at + step, row[1])
+    store(floats, at + 2 * step, row[2])
+    store(floats, at + 3 * step, row[3])
+
+
 @inner_jit
 def _transform_image(memory, stage, n):
     """Transform the patch of each window; the 16 matrices have a row of channels for each."""
@@ -40,18 +49,15 @@ def _transform_image(memory, stage, n):
         corner = image + number(memory.integers, stage.corners + position)
         for channel in range(0, stage.channels, WIDTH):
             for i in range(MATRICES):
-                patch[i] = load(floats, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
+                at = corner + i // 4 * stage.pitch + i % 4 * WIDTH + channel // WIDTH * stage.block
+                patch[i] = load(floats, at)
             for i in range(4):
                 column = _transform_four(patch[i], patch[4 + i], patch[8 + i], patch[12 + i])
                 half[i], half[4 + i], half[8 + i], half[12 + i] = column
             for i in range(4):
                 row = _transform_four(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3])
-                matrix = stage.positions * stage.channels
-                at = stage.transformed + 4 * i * matrix + position * stage.channels + channel
-                store(floats, at, row[0])
-                store(floats, at + matrix, row[1])
-                store(floats, at + 2 * matrix, row[2])
-                store(floats, at + 3 * matrix, row[3])
+                at = stage.transformed + 4 * i * stage.patch_step + position * stage.channels + channel
+                _store_row(floats, at, stage.patch_step, row)
 
 
 @inline_jit
@@ -69,21 +75,16 @@ def _panel_of(stage, channel):
     return stage.panels + channel // TILE_COLUMNS * size + channel % TILE_COLUMNS
 
 
-@inline_jit
-def _matrix_size(stage):
-    """Return how many numbers one matrix of the transformed weight has."""
-    return stage.channels * ((stage.columns + PANEL - 1) // PANEL) * PANEL
-
-
 @inner_jit
 def transform_weight(floats, stage):
     """Transform the weight, from where it lies in panels to 16 matrices in panels."""
-    kernel, half, matrix = vectors(9), vectors(12), _matrix_size(stage)
+    kernel, half = vectors(9), vectors(12)
     for channel in range(0, stage.columns, WIDTH):
         panel = _panel_of(stage, channel)
         for ic in range(stage.channels):
             for tap in range(9):
-                kernel[tap] = load(floats, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
+                row = 1 + row_of(stage, ic, tap // 3, tap % 3)
+                kernel[tap] = load(floats, panel + row * TILE_COLUMNS)
             for i in range(3):
                 column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
                 half[i], half[3 + i], half[6 + i], half[9 + i] = column
@@ -91,23 +92,19 @@ def transform_weight(floats, stage):
             at += stage.transformed_weight
             for i in range(4):
                 row = _transform_three(half[3 * i], half[3 * i + 1], half[3 * i + 2])
-                store(floats, 4 * i * matrix + at, row[0])
-                store(floats, (4 * i + 1) * matrix + at, row[1])
-                store(floats, (4 * i + 2) * matrix + at, row[2])
-                store(floats, (4 * i + 3) * matrix + at, row[3])
+                _store_row(floats, at + 4 * i * stage.weight_step, stage.weight_step, row)
 
 
 @inner_jit
 def _multiply(floats, stage, k):
     """Multiply the matrices number `k` of image and weight."""
-    positions, columns = stage.positions, _matrix_size(stage) // stage.channels
     sums = vectors(SUMS)
-    for position in range(0, positions, WINDOWS):
+    for position in range(0, stage.positions, WINDOWS):
         # Past the last row, the last ones are computed again: no special case for the tail.
-        first = max(min(position, positions - WINDOWS), 0)
-        x = stage.transformed + (k * positions + first) * stage.channels
-        for panel in range(columns // PANEL):
-            weight = stage.transformed_weight + (k * columns // PANEL + panel) * stage.channels * PANEL
+        first = max(min(position, stage.positions - WINDOWS), 0)
+        x = stage.transformed + k * stage.patch_step + first * stage.channels
+        for column in range(0, stage.product_columns, PANEL):
+            weight = stage.transformed_weight + k * stage.weight_step + column * stage.channels
             for i in range(SUMS):
                 sums[i] = filled(0)
             for ic in range(stage.channels):
@@ -119,20 +116,22 @@ def _multiply(floats, stage, k):
                             value, load(floats, at), sums[row * COLUMN_VECTORS + c]
                         )
             for i in range(SUMS):
-                to = (k * positions + first + i // COLUMN_VECTORS) * columns + panel * PANEL
-                store(floats, stage.products + to + i % COLUMN_VECTORS * WIDTH, sums[i])
+                to = (first + i // COLUMN_VECTORS) * stage.product_columns + column
+                to += stage.products + k * stage.product_step
+                store(floats, to + i % COLUMN_VECTORS * WIDTH, sums[i])
 
 
 @inner_jit
 def _leave_windows(memory, stage, n):
     """Transform the products back to the four pixels of each window, and pool them."""
-    floats, positions, columns = memory.floats, stage.positions, _matrix_size(stage) // stage.channels
+    floats = memory.floats
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
-    for position in range(positions):
+    for position in range(stage.positions):
         for channel in range(0, stage.columns, WIDTH):
+            products = stage.products + position * stage.product_columns + channel
             bias = load(floats, _panel_of(stage, channel))
             for i in range(MATRICES):
-                m[i] = load(floats, stage.products + (i * positions + position) * columns + channel)
+                m[i] = load(floats, products + i * stage.product_step)
             for i in range(4):
                 half[i] = add(add(m[i], m[4 + i]), m[8 + i])
                 half[4 + i] = subtract(subtract(m[4 + i], m[8 + i]), m[12 + i])
