@@ -43,7 +43,7 @@ def rng():
 
 @pytest.fixture
 def warm_compiler(monkeypatch):
-    """Let the compiler for real GPUs run in forks of a process that has imported it, where that can be done."""
+    """Let the compiler for real GPUs run in forks of one process, where that can be done."""
     from gpuless.compiler import jobs
 
     if sys.platform.startswith("linux"):

@@ -35,13 +35,13 @@ def run(program, timeout=120, **environment):
     path = os.pathsep.join([str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
     always = {"GPULESS": "emulator", "PYTHONPATH": path, "NUMBA_CUDA_WARNINGS": "0"}
     which = [str(PROGRAMS / program)] if program.endswith(".py") else ["-c", HEAD + textwrap.dedent(program)]
+    everything = os.environ | always | environment
+    everything.pop("NUMBA_ENABLE_CUDASIM", None)
     if environment or not sys.platform.startswith("linux"):
-        environment = os.environ | always | environment
-        environment.pop("NUMBA_ENABLE_CUDASIM", None)
         command = [sys.executable, "-W", "ignore", *which]
-        done = subprocess.run(command, env=environment, capture_output=True, timeout=timeout, check=False)
+        done = subprocess.run(command, env=everything, capture_output=True, timeout=timeout, check=False)
     else:
-        done = warm("emulator", path).run(which, os.environ | always, timeout=timeout)
+        done = warm("emulator", path).run(which, everything, timeout=timeout)
     out, errors = done.stdout.decode(), done.stderr.decode()
     assert (done.returncode, errors) == (0, ""), f"{done.returncode}\n{out}\n{errors}"
     return out.split("\n")[:-1]
