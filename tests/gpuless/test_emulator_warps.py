@@ -136,6 +136,19 @@ def test_match(group):
     assert results(body + STORE, [column(*HELD)])[0] == wanted
 
 
+@pytest.mark.parametrize("upper", [lambda i: 7, lambda i: i % 3, lambda i: i], ids=["same", "three", "own"])
+@pytest.mark.parametrize("lower", [lambda i: 5, lambda i: i * 13 % 7, lambda i: 31 - i])
+@pytest.mark.parametrize("group", GROUPS)
+def test_match_looks_at_both_halves(group, lower, upper):
+    written, members = GROUPS[group]
+    given = np.array([upper(i) << 32 | lower(i) for i in range(32)], np.uint64)
+    body = f"{written} mul.wide.u32 %y1, %t, 8; add.s64 %y2, %a0, %y1; ld.global.u64 %y3, [%y2];"
+    body += f"setp.eq.u32 %p1, %t, 9;\n@%p1 bra OFF;\nmatch.any.sync.b64 %x9, %y3, %x5; {STORE}\nOFF:"
+    there = {i: [o for o in members(i) if o != 9] for i in range(32) if i != 9}
+    found = results(body, [given])[0]
+    assert [found[i] for i in there] == [bits(o for o in there[i] if given[o] == given[i]) for i in there]
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_reductions_in_a_warp(group):
     written, members = GROUPS[group]
