@@ -262,17 +262,36 @@ def store(t, where, bits, values):
             scatter(t, pointers_of(t, where, i * size), bits, vector)
         return ()
 
-    step = tuple(size * count * lane for lane in range(WARP))
-    if where.pointers is not None or where.distances != step:
-        one_by_one()
-    elif count == 1:
+    if where.pointers is None and count == 1 and where.distances == tuple(size * lane for lane in range(WARP)):
         _store_next(t, where.pointer, bits, vectors[0])
+        return
+    runs = _runs(where, size, count)
+    if not runs or 2 * len(runs) > count * WARP:
+        one_by_one()
     elif not t.masked:
-        _store_groups(t, where.pointer, bits, vectors)
+        _store_runs(t, where, bits, vectors, runs)
     else:
         t.mask_vector()
-        pieces = [one_by_one, lambda: _store_groups(t, where.pointer, bits, vectors)]
+        pieces = [one_by_one, lambda: _store_runs(t, where, bits, vectors, runs)]
         either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
+
+
+def _runs(where, size, count):
+    """Return what lies next to each other of what all lanes store: lists of (distance, lane, which value).
+
+    Of lanes at the same address the last one is in it. Empty where addresses are not known, or some overlap.
+    """
+    found = {}
+    for lane, distance in enumerate(where.distances or ()):
+        found |= {distance + i * size: (lane, i) for i in range(count)}
+    if any((distance - min(found)) % size for distance in found):
+        return []
+    runs = []
+    for distance, (lane, i) in sorted(found.items()):
+        if not runs or distance != runs[-1][-1][0] + size:
+            runs.append([])
+        runs[-1].append((distance, lane, i))
+    return runs
 
 
 def _last(t, value, bits):
@@ -295,17 +314,18 @@ def _store_next(t, pointer, bits, vector):
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
 
-def _store_groups(t, pointer, bits, vectors):
-    """Store to neighbouring addresses, of all lanes, the numbers of each next to each other."""
-    count, width = len(vectors), WARP * len(vectors)
+def _store_runs(t, where, bits, vectors, runs):
+    """Store what lies next to each other at once, of all lanes."""
+    width = WARP * len(vectors)
     # Joined two by two, then put in order.
     while len(vectors) > 1:
         wide = width // len(vectors)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
-    order = [i % count * WARP + i // count for i in range(width)]
-    whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
-    t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
+    for run in runs:
+        part = t.shuffle(vectors[0], None, f"i{bits}", width, [i * WARP + lane for _, lane, i in run])
+        pointer = _shifted(t, where.pointer, run[0][0])
+        t.line(f"store <{len(run)} x i{bits}> {part}, ptr {pointer}, align {bits // 8}")
     return ()
 
 
