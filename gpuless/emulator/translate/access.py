@@ -4,12 +4,15 @@ Most addresses of a warp are a known distance apart. Then a load is one or a few
 constant shuffle, else it gathers lane by lane.
 """
 
+import functools
+
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.addresses import NEAR, check_alignment, place, pointers_of, space_of
 from gpuless.emulator.translate.doubts import either, right
-from gpuless.emulator.translate.masked import gather, load_next, scatter, store_next
+from gpuless.emulator.translate.gathers import gather_sum, scatter_sum
+from gpuless.emulator.translate.masked import load_next, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
 from gpuless.emulator.translate.values import ALL, Value, translates
@@ -41,7 +44,7 @@ def load(t, where, bits, count, note=""):
         found = _load_window(t, where, bits, count)
         if found:
             return [Value(VARYING, None, vector) for vector in found]
-    return [Value(VARYING, None, _gather(t, where, bits, i * size)) for i in range(count)]
+    return [Value(VARYING, None, _gather(t, where, bits, i * size, count == 1)) for i in range(count)]
 
 
 def _load_checked(t, address, space, bits, count, note):
@@ -99,8 +102,9 @@ def _load_next(t, pointer, bits):
     return load_next(t, pointer, bits, t.mask_vector())
 
 
-def _gather(t, where, bits, offset):
-    return gather(t, pointers_of(t, where, offset), bits)
+def _gather(t, where, bits, offset, alone=False):
+    steady = where.steady and alone
+    return gather_sum(t, where.sum, bits, offset, lambda: pointers_of(t, where, offset), steady)
 
 
 def _load_window(t, where, bits, count):
@@ -188,7 +192,7 @@ def _extended(t, value, have, want, signed):
     word = "sext" if signed else "zext"
     if value.kind is not VARYING:
         return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
-    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {value.vector} to {ALL.int(want)}"))
+    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {t.vector(value, have)} to {ALL.int(want)}"))
 
 
 # --- Stores -------------------------------------------------------------------------------------------------
@@ -244,7 +248,7 @@ def narrowed(t, value, have, bits):
         return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
     if value.kind is not VARYING:
         return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
-    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"))
+    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {t.vector(value, have)} to {ALL.int(bits)}"))
 
 
 def store(t, where, bits, values):
@@ -259,7 +263,8 @@ def store(t, where, bits, values):
 
     def one_by_one():
         for i, vector in enumerate(vectors):
-            scatter(t, pointers_of(t, where, i * size), bits, vector)
+            at = functools.partial(pointers_of, t, where, i * size)
+            scatter_sum(t, where.sum, bits, vector, i * size, at)
         return ()
 
     if where.pointers is None and count == 1 and where.distances == tuple(size * lane for lane in range(WARP)):

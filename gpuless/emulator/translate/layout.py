@@ -2,6 +2,8 @@
 
 #: All memory of the emulated GPU lies between two multiples of this; the first also is one.
 ARENA_SPAN = 1 << 40
+#: Before and behind it nothing can be used: lanes whose numbers of 32 bits are added to an address in it.
+ARENA_MARGIN = 1 << 36
 #: Addresses of a block's shared memory, more than any GPU has; those that it has not asked for are of no use.
 SHARED_SPAN = 1 << 18
 #: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
