@@ -106,7 +106,11 @@ class Sums:
 
         `alike`: registers of which the vector is the same, if it stays; `behind`: those it is a part of.
         """
-        if name in alike or name not in self.analysis.function.registers:
+        if name not in self.analysis.function.registers:
+            return True
+        if name in self.analysis.crossing and name not in self.names:  # the vector is all that it is
+            behind, alike = behind | alike, frozenset()
+        if name in alike:
             return True
         if name in behind:
             return False

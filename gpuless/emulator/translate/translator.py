@@ -90,6 +90,8 @@ class Translator(Writer):
         start = len(self.lines) + 1
         if at in self.analysis.masked:
             self._check(at)
+            if at in self.analysis.flow.loop_ends:  # whose rounds do not begin with the check
+                start = self.lines.index(f"block{at}:") + 1
         else:
             self.label(f"block{at}")
             self.mask = self.full
