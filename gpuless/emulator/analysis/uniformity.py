@@ -113,6 +113,15 @@ class Analysis:
             crossing |= live
         self.crossing = {name for name, bit in names.items() if crossing >> bit & 1}
 
+    @functools.cached_property
+    def _read(self):
+        conditions = (part.end.condition for part in self.flow.blocks)
+        return {name for one, _ in self.instructions for name in sources(one)}.union(conditions)
+
+    def is_read(self, name):
+        """Return whether anybody reads a register."""
+        return name in self._read
+
     def lives(self, name, block):
         """Return whether what a register holds at the beginning of a block is read there or later."""
         return self.live[block] >> self._bit[name] & 1
