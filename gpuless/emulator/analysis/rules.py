@@ -266,7 +266,8 @@ def _insert(instruction, kinds, _, __):
     hole = ((1 << length) - 1 << at) & (1 << bits) - 1
     moved = lanes.combine("shl", bits, field, constant(at))
     pieces = [(moved, hole), (around, hole ^ (1 << bits) - 1)]
-    return [(lanes.combine("or", bits, *(lanes.combine("and", bits, x, constant(m)) for x, m in pieces)), None)]
+    pieces = (lanes.combine("and", bits, kind, constant(mask)) for kind, mask in pieces)
+    return [(lanes.combine("or", bits, *pieces), None)]
 
 
 def _load(instruction, _, __, analysis):

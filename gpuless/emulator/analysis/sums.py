@@ -1,8 +1,8 @@
 """Which vectors are sums of one number, the same in all lanes, and of a vector that changes less often.
 
-In ``x[n, c, h, w]`` lanes often have an image and a place of their own, and a loop runs over channels: what it
-adds to the address is the same for all of them. Such registers are kept as two. Then the vector's part of an
-address can be computed before the loop, and what is found out about it holds as long as the loop runs.
+In ``x[n, c, h, w]`` each lane often has an image and a place, and a loop runs over channels: what it adds to
+the address is the same for all lanes. Such registers are kept as two. Then the vector's part of an address
+can be computed before the loop, and what is found out about it holds as long as the loop runs.
 """
 
 import functools
@@ -11,7 +11,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.ptx.instructions import destinations, sources
 
-_SUMS, _WORDS = {"add", "sub"}, {"u64", "s64", "b64"}
+_SUMS, _PRODUCTS, _WORDS = {"add", "sub"}, {"mul", "mad", "shl"}, {"u64", "s64", "b64"}
 _PURE = {"add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "neg", "not", "mov", "cvt", "cvta"}
 _PURE |= {"selp", "setp", "min", "max"}
 
@@ -128,14 +128,14 @@ class Sums:
             return pure or opcode[:2] == ("ld", "param")
         if is_copy(instruction):
             return self._stays(operands[1], loop, alike | {name}, behind)
-        vectors = [operand for operand in operands[1:] if isinstance(operand, str) and not self._uniform(operand)]
-        if is_word(opcode) and opcode[0] in _SUMS:
-            if vectors == [operands[1]]:
-                return self._stays(vectors[0], loop, alike | {name}, behind)
-            return self._all_stay(vectors, loop, below)
-        if is_word(opcode) and opcode[0] in ("mul", "mad", "shl"):  # what is added is free to change
+        if not is_word(opcode) or opcode[0] not in _SUMS | _PRODUCTS:
+            return opcode[0] in _PURE and self._all_stay(sources(instruction), loop, below)
+        vectors = [operand for operand in operands[1:] if not self._uniform(operand)]
+        if opcode[0] in _PRODUCTS:  # what is added is free to change
             return self._all_stay({*vectors, *operands[1:3]}, loop, below)
-        return opcode[0] in _PURE and self._all_stay(sources(instruction), loop, below)
+        if vectors == [operands[1]]:
+            return self._stays(vectors[0], loop, alike | {name}, behind)
+        return self._all_stay(vectors, loop, below)
 
     def _all_stay(self, names, loop, behind):
         return all(self._stays(name, loop, frozenset(), behind) for name in names)

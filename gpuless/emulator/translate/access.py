@@ -267,7 +267,8 @@ def store(t, where, bits, values):
             scatter_sum(t, where.sum, bits, vector, i * size, at)
         return ()
 
-    if where.pointers is None and count == 1 and where.distances == tuple(size * lane for lane in range(WARP)):
+    step = tuple(size * lane for lane in range(WARP))
+    if where.pointers is None and count == 1 and where.distances == step:
         _store_next(t, where.pointer, bits, vectors[0])
         return
     runs = _runs(where, size, count)

@@ -132,9 +132,9 @@ _IDENTITIES = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0}
 
 
 def _together(t, operation, type_, bits, asked):
-    """Return IR that changes the number at `%at` for all lanes that are `%on`, and sets `%olds`; "" if none can.
+    """Return IR that changes the number at `%at` for all lanes that are `%on`, "" if there is none.
 
-    Each lane finds what those before it have left: as if they had come one after the other.
+    It sets `%olds`, what each lane finds: what those before it left, as if they came one after the other.
     """
     word = operation if operation not in ("min", "max") else ("s" if type_[0] == "s" else "u") + operation
     outside, t.lines = t.lines, []

@@ -1,9 +1,11 @@
 """Loads and stores of lanes that are anywhere, in IR.
 
-A processor finds such lanes faster by 32 bits of distance than by addresses of 64. And what is found out about
-the vector of a sum, where a loop leaves it alone, is found out once: whether all lanes read the same number,
-or numbers that are near enough to be loaded together.
+A processor finds such lanes faster by distances of 32 bits than by addresses of 64. And where a loop leaves
+the vector of a sum alone, it is found out before the loop whether all lanes read the same number, or numbers
+that are near enough to be loaded together.
 """
+
+import functools
 
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate import processor
@@ -72,8 +74,8 @@ def scatter_sum(t, given, bits, vector, offset, pointers):
     part, flags, where = Shape(width).int(bits), Shape(width).int(1), Shape(width).int(32)
     name = f"llvm.x86.avx512.mask.scatter.{name}.512"
     t.module.declare(f"void @{name}(ptr, {flags}, {where}, {part}, i32 immarg)")
-    pieces = (_parts(t, *each, width) for each in ((t.mask_vector(), "i1"), (index, "i32"), (vector, f"i{bits}")))
-    for on, i, piece in zip(*pieces, strict=True):
+    whole = (t.mask_vector(), "i1"), (index, "i32"), (vector, f"i{bits}")
+    for on, i, piece in zip(*(_parts(t, *each, width) for each in whole), strict=True):
         t.line(f"call void @{name}(ptr {pointer}, {flags} {on}, {where} {i}, {part} {piece}, i32 {scale})")
 
 
@@ -100,14 +102,18 @@ def gather_sum(t, given, bits, offset, pointers, steady):
     def others():
         if not can_index(bits):
             return [gather(t, pointers(), bits)]
-        pieces = [lambda: [gather(t, pointers(), bits)], lambda: _gather_near(t, number, index, span, bits, offset)]
-        return either(t, near, pieces, ALL.int(bits), 1)
+
+        def far():
+            return [gather(t, pointers(), bits)]
+
+        near_by = functools.partial(_gather_near, t, number, index, span, bits, offset)
+        return either(t, near, [far, near_by], ALL.int(bits), 1)
 
     return either(t, same, [others, one], ALL.int(bits), 1)[0]
 
 
 def _nearness(t, vector):
-    """Return whether all lanes are near each other, the least of them, how far each is behind that, the most."""
+    """Return whether all lanes are near each other, the least, how far each is behind that, and the most."""
     int_, narrow = ALL.int(64), ALL.int(32)
     vector = t.new(f"freeze {int_} {vector}")
     first = t.new(f"extractelement {int_} {vector}, i64 0")

@@ -41,6 +41,23 @@ class Sum(NamedTuple):
         return t.new(f"add {ALL.int(64)} {vector}, {t.splat(self.number, 'i64')}")
 
 
+def read_sum(t, name):
+    """Return the `Sum` that a register is kept as."""
+    vector = t.load(ALL.int(64), t.slot(name, True))
+    return Sum(t.new(f"load i64, ptr {t.note_slot(name, 'i64')}"), t.early(vector))
+
+
+def store_sum(t, name, given):
+    """Keep a `Sum` in a register."""
+    vector, slot = given.spread(t), t.slot(name, True)
+    if vector == t.early(vector) and t.analysis.sums.is_early(name):
+        with t.ahead():
+            t.line(f"store {ALL.int(64)} {vector}, ptr {slot}")
+    else:
+        t.line(f"store {ALL.int(64)} {vector}, ptr {slot}")
+    t.line(f"store i64 {given.number}, ptr {t.note_slot(name, 'i64')}")
+
+
 def sum_of(t, instruction, values):
     """Return the `Sum` that an instruction computes, None if it is better computed as a vector."""
     opcode = instruction.opcode
@@ -60,7 +77,7 @@ def sum_of(t, instruction, values):
 
 
 def _combined(t, steady, make, *names):
-    """Write what makes a vector of operands; ahead of the block if a loop leaves it alone and they are known."""
+    """Write what makes a vector of operands; ahead of the block if a loop leaves it alone and it can be."""
     early = [t.early(name) for name in names] if steady else [None]
     if None in early:
         return make(*names)

@@ -99,7 +99,7 @@ class Translator(Writer):
             self.instruction = instruction
             self._instruction(instruction)
         self._end(block)
-        self.lines[start:start] = self._ahead
+        self.lines[start:start] = self.lines_ahead
 
     def _check(self, at):
         """Skip a block that no lane waits for, else run it with those that do."""

@@ -13,7 +13,7 @@ from gpuless.emulator.analysis.uniformity import Analysis
 from gpuless.emulator.analysis.waits import exits
 from gpuless.emulator.ptx import BITS, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations
-from gpuless.emulator.translate.sums import Sum, sum_of
+from gpuless.emulator.translate.sums import Sum, read_sum, store_sum, sum_of
 from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Value
 
 
@@ -29,7 +29,7 @@ class Writer:
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction, self.given = {}, None, {}
-        self.at, self._ahead, self._names_ahead, self._loaded = 0, [], 0, {}
+        self.at, self.lines_ahead, self._names_ahead, self._loaded = 0, [], 0, {}
         self.mask, self.mask_vectors = None, {}
         self.misaligned = False  # whether an access may be to an address that is not aligned
 
@@ -74,7 +74,7 @@ class Writer:
 
     def new(self, text):
         """Write an instruction that gives a value; return its name."""
-        if self.lines is self._ahead:  # numbers alone have to be in order
+        if self.lines is self.lines_ahead:  # numbers alone have to be in order
             return self._new_ahead(text)
         self.count += 1
         self.lines.append(f"  %{self.count} = {text}")
@@ -101,7 +101,8 @@ class Writer:
         bits, near = self.function.registers.get(name, 1), self.analysis.assumed.get(name)
         return Shape(WARP if vector else near.rows if near else 1).int(bits)
 
-    def _slot(self, name, vector):
+    def slot(self, name, vector):
+        """Return where a register is kept, as a vector or as one number."""
         key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
         if key not in self.slots:
             self.slots[key] = self._type(name, vector)
@@ -118,17 +119,17 @@ class Writer:
             if kind is not VARYING and kind.constant:
                 scalar = self._literal(kind.offsets[0], self.function.registers.get(name, 1))
             elif self._is_sum(name):
-                self.values[name] = Value(kind, None, sum=self._read_sum(name))
+                self.values[name] = Value(kind, None, sum=read_sum(self, name))
                 return self.values[name]
             elif kind is not VARYING or assumed is not None:
-                scalar = self._load(self._type(name, False), self._slot(name, False))
+                scalar = self.load(self._type(name, False), self.slot(name, False))
             if kind is VARYING:
-                vector = self._load(self._type(name, True), self._slot(name, True))
+                vector = self.load(self._type(name, True), self.slot(name, True))
                 check = wrapped = None
                 if name in self.analysis.doubted:
-                    check = self.new(f"load i1, ptr {self._note_slot(name, 'i1')}")
+                    check = self.new(f"load i1, ptr {self.note_slot(name, 'i1')}")
                 if name in self.analysis.wrapping:
-                    wrapped = self.new(f"load i32, ptr {self._note_slot(name, 'i32')}")
+                    wrapped = self.new(f"load i32, ptr {self.note_slot(name, 'i32')}")
                 found = Value(kind, scalar, vector, assumed, check, wrapped)
             else:
                 found = Value(kind, scalar)
@@ -152,13 +153,13 @@ class Writer:
         if value.sum is not None and self._keeps_sum(name):
             self.values[name] = value
             if self._is_sum(name):
-                self._store_sum(name, value.sum)
+                store_sum(self, name, value.sum)
             elif name in self.analysis.crossing:
                 self._store(name, True, self.vector(value, bits))
             return
         vector = self.vector(value, bits)
         if self._is_sum(name):
-            self._store_sum(name, Sum("0", vector))
+            store_sum(self, name, Sum("0", vector))
         if name in self.analysis.blended and self.masked:
             type_ = f"<{WARP} x i{bits}>"
             old = self.vector(self.read(name), bits)
@@ -170,9 +171,9 @@ class Writer:
         if scalar is not None:
             self._store(name, False, scalar)
         if name in self.analysis.doubted & self.analysis.crossing:
-            self.line(f"store i1 {value.check or 'true'}, ptr {self._note_slot(name, 'i1')}")
+            self.line(f"store i1 {value.check or 'true'}, ptr {self.note_slot(name, 'i1')}")
         if name in self.analysis.wrapping & self.analysis.crossing:
-            self.line(f"store i32 {value.wrapped or 0}, ptr {self._note_slot(name, 'i32')}")
+            self.line(f"store i32 {value.wrapped or 0}, ptr {self.note_slot(name, 'i32')}")
 
     # --- Sums ------------------------------------------------------------------------------------------
 
@@ -183,18 +184,6 @@ class Writer:
     def _keeps_sum(self, name):
         blended = name in self.analysis.blended and self.masked
         return not blended and not self.analysis.assumed.get(name)
-
-    def _read_sum(self, name):
-        vector = self._load(ALL.int(64), self._slot(name, True))
-        return Sum(self.new(f"load i64, ptr {self._note_slot(name, 'i64')}"), self.early(vector))
-
-    def _store_sum(self, name, given):
-        vector, slot = given.spread(self), self._slot(name, True)
-        if vector == self.early(vector) and self.analysis.sums.is_early(name):
-            self._ahead.append(f"  store {ALL.int(64)} {vector}, ptr {slot}")
-        else:
-            self.line(f"store {ALL.int(64)} {vector}, ptr {slot}")
-        self.line(f"store i64 {given.number}, ptr {self._note_slot(name, 'i64')}")
 
     def early(self, name):
         """Return what a name stands for in the part of a block that runs even if no lane waits for it.
@@ -212,26 +201,28 @@ class Writer:
 
     @contextlib.contextmanager
     def ahead(self):
-        """Write what runs even if no lane waits for the block: in LLVM's eyes it is the same in all rounds."""
-        outside, self.lines = self.lines, self._ahead
+        """Write what runs even if no lane waits for the block, so that LLVM can move it out of a loop."""
+        outside, self.lines = self.lines, self.lines_ahead
         yield
         self.lines = outside
 
     def begin_block(self, at):
         """Begin a block, of which nothing has been read."""
         self.at, self.values, self.mask_vectors = at, {}, {}
-        self._ahead, self._loaded = [], {}
+        self.lines_ahead, self._loaded = [], {}
 
-    def _note_slot(self, name, type_):
+    def note_slot(self, name, type_):
+        """Return where something about a register is kept."""
         key = f"%{name.replace('%', 'r.')}.{type_}"
         self.slots[key] = type_
         return key
 
     def _store(self, name, vector, value):
         if name in self.analysis.crossing:
-            self.line(f"store {self._type(name, vector)} {value}, ptr {self._slot(name, vector)}")
+            self.line(f"store {self._type(name, vector)} {value}, ptr {self.slot(name, vector)}")
 
-    def _load(self, type_, slot):
+    def load(self, type_, slot):
+        """Load what a register held when the block began."""
         found = self.new(f"load {type_}, ptr {slot}")
         self._loaded[found] = type_, slot
         return found
