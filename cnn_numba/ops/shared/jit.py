@@ -141,8 +141,9 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 
 serial_jit = _cached("serial")
-# What only compiled functions call needs no wrapper for Python, which is much of the compilation.
-inner_jit = _cached("inner", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# What only compiled functions call needs no wrapper for Python, which is much of the compilation. Nor does it
+# count references to arrays, which in a short loop takes longer than its work; so it can make no array.
+inner_jit = _cached("inner", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
 # before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
