@@ -69,7 +69,8 @@ class Sums:
         if opcode[0] in ("mul", "mad"):
             factors = operands[1:3]
             product = any(self._uniform(x) and y in self.names for x, y in (factors, factors[::-1]))
-            return product or (opcode[0] == "mad" and self._shares(operands[3]))
+            added = opcode[0] == "mad" and (self._shares(operands[3]) or all(map(self._uniform, factors)))
+            return product or added
         return False
 
     def _uniform(self, operand):
@@ -131,9 +132,9 @@ class Sums:
         if not is_word(opcode) or opcode[0] not in _SUMS | _PRODUCTS:
             return opcode[0] in _PURE and self._all_stay(sources(instruction), loop, below)
         vectors = [operand for operand in operands[1:] if not self._uniform(operand)]
-        if opcode[0] in _PRODUCTS:  # what is added is free to change
+        if opcode[0] in _PRODUCTS and not vectors == operands[3:4]:  # what is added is free to change
             return self._all_stay({*vectors, *operands[1:3]}, loop, below)
-        if vectors == [operands[1]]:
+        if vectors in (operands[1:2], operands[3:4]):
             return self._stays(vectors[0], loop, alike | {name}, behind)
         return self._all_stay(vectors, loop, below)
 

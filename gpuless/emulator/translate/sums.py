@@ -137,7 +137,9 @@ def _multiplied(t, steady, values):
     if not lanes.uniform(b.kind):
         a, b = b, a
     found = None
-    if lanes.uniform(b.kind) and a.sum is not None:
+    if added and lanes.uniform(a.kind) and lanes.uniform(b.kind):
+        found = Sum(t.new(f"mul i64 {a.scalar}, {b.scalar}"), None)
+    elif lanes.uniform(b.kind) and a.sum is not None:
         number = "0" if a.sum.number == "0" else t.new(f"mul i64 {a.sum.number}, {b.scalar}")
 
         def product(vector, factor):
