@@ -120,7 +120,7 @@ def test_lanes_that_are_off_may_be_nowhere(address, features):
 
 
 def test_an_array_ends_with_what_is_read_of_it(features):
-    """A window is not read beyond the last number that a lane asks for: behind it is a page without memory."""
+    """A window is not read beyond the last number that a lane asks for: behind it there is no memory."""
     data = np.arange(1024, dtype=np.uint32)  # a page
     places = [1023 - 31 * 7 // 4 + i * 7 // 4 for i in range(32)]
     text = KERNEL.format(

@@ -145,24 +145,39 @@ def _gather_near(t, number, index, span, bits, offset):
     low = t.new(f"and i32 {_reduced(t, 'or', index)}, 3")
     whole = t.new(f"icmp eq i32 {low}, 0")
     few = t.all_of(whole, t.new(f"icmp ult i32 {span}, {4 * _WINDOW}"))
-    if t.masked:
-        few = t.all_of(few, t.new(f"icmp eq i32 {t.mask}, -1"))
-    pieces = [apart, lambda: [_load_window(t, _pointer(t, number, offset), index, span)]]
+    pieces = [apart, lambda: [_load_window(t, _pointer(t, number, offset), index)]]
     return either(t, few, pieces, ALL.int(32), 1)
 
 
-def _load_window(t, pointer, index, span):
-    """Load all numbers between the first and the last, of which each lane picks one."""
-    last = t.new(f"zext i32 {t.new(f'lshr i32 {span}, 2')} to i64")
-    wanted = t.new(f"sub i64 {t.new(f'shl i64 2, {last}')}, 1")
-    on = t.new(f"bitcast i64 {wanted} to <{_WINDOW} x i1>")
+def _wanted(t, index):
+    """Return which numbers of a window any lane that is on reads, as 64 bits."""
+    wide, flags = ALL.int(64), ALL.int(1)
+    bit = t.new(f"shl {wide} splat (i64 1), {t.new(f'zext {ALL.int(32)} {index} to {wide}')}")
+    name = f"llvm.vector.reduce.or.v{WARP}i64"
+    t.module.declare(f"i64 @{name}({wide})")
+
+    def of(bits):
+        return t.new(f"call i64 @{name}({wide} {bits})")
+
+    def of_some():
+        return [of(t.new(f"select {flags} {t.mask_vector()}, {wide} {bit}, {wide} zeroinitializer"))]
+
+    if not t.masked:
+        return of(bit)
+    # Of all lanes it stays the same while a loop runs.
+    return either(t, t.new(f"icmp eq i32 {t.mask}, -1"), [of_some, lambda: [of(bit)]], "i64", 1)[0]
+
+
+def _load_window(t, pointer, index):
+    """Load what lanes ask for out of a window of neighbouring numbers; each picks its own."""
+    index = t.new(f"lshr {ALL.int(32)} {index}, splat (i32 2)")
+    on = t.new(f"bitcast i64 {_wanted(t, index)} to <{_WINDOW} x i1>")
     loaded = []
     for at in range(0, _WINDOW, 16):
         part = t.shuffle(on, None, "i1", _WINDOW, range(at, at + 16))
         loaded.append(load_next(t, t.new(f"getelementptr i8, ptr {pointer}, i64 {4 * at}"), 32, part, 16))
     pick, half = "llvm.x86.avx512.vpermi2var.d.512", Shape(16).int(32)
     t.module.declare(f"{half} @{pick}({half}, {half}, {half})")
-    index = t.new(f"lshr {ALL.int(32)} {index}, splat (i32 2)")
     found = []
     for places in _parts(t, index, "i32", 16):
         low, high = (
