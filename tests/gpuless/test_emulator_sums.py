@@ -7,6 +7,7 @@ import pytest
 from ptx_programs import run
 
 from gpuless.emulator import ptx
+from gpuless.emulator.run import faults
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.module import ModuleTranslator
 
@@ -86,7 +87,7 @@ def summed(address, store, bits, places, lanes=(1 << 32) - 1, step=7, rounds=5):
     *_, found = run(text, given, numbers=(step, rounds, lanes))
     wanted = np.zeros(SIZE, dtype)
     for lane, place in enumerate(places):
-        if lanes >> lane & 1:
+        if lanes >> lane & 1 and place < SIZE:
             wanted[place] = sum(int(data[place + step * i]) for i in range(rounds)) % (1 << bits)
     return found.tolist(), wanted.tolist()
 
@@ -117,6 +118,14 @@ def test_lanes_that_are_off_may_be_nowhere(address, features):
         lanes = sum(1 << i for i in range(32) if i % 5)
         found, wanted = summed(address, "apart", 32, places, lanes)
         assert found == wanted, elsewhere
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_lane_that_is_nowhere_is_found(address, features):
+    for elsewhere in ((1 << 31) - 9, (1 << 32) - (1 << 24), 1 << 28):
+        places = [i if i != 7 else elsewhere for i in range(32)]
+        with pytest.raises(faults.Fault, match="illegal memory access"):
+            summed(address, "apart", 32, places, rounds=2)
 
 
 def test_an_array_ends_with_what_is_read_of_it(features):

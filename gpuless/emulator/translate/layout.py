@@ -2,8 +2,8 @@
 
 #: All memory of the emulated GPU lies between two multiples of this; the first also is one.
 ARENA_SPAN = 1 << 40
-#: So far before it and behind it nothing can be used: lanes add numbers of 32 bits to an address in it, times 8
-#: at most, with a sign or without.
+#: So far before it and behind it nothing can be used: to an address in it lanes add numbers of 32 bits, times
+#: 8 at most, with a sign or without.
 ARENA_BEFORE, ARENA_BEHIND = 1 << 34, (1 << 35) + (1 << 30)
 #: The addresses that are taken from the operating system, wherever they begin.
 ARENA_TAKEN = 2 * ARENA_SPAN + ARENA_BEFORE + ARENA_BEHIND
