@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cnn_numba.arguments import pair, shown
-from cnn_numba.ops.seen import Seen, is_plain
 
 
 class Convolution(NamedTuple):
@@ -73,73 +72,38 @@ def _windows_of(memory, shape, convolutions):
     return windows, shapes
 
 
-#: What is known of the arguments of a step, which come again in the next.
-_SEEN = Seen()
-
-
-def _key(memory, direction, arrays, convolutions):
-    """Return what in `_SEEN` no other arguments are equal to, None if there is no such thing."""
-    settings = tuple((each.stride, each.padding) for each in convolutions)
-    if not memory.on_host or not is_plain(settings):
-        return None
-    flags = [(bool(each.relu), bool(each.pool)) for each in convolutions]
-    return direction, *map(id, arrays), settings, *flags
-
-
-def _arrays(arrays, convolutions):
-    """Return these arrays and the parameters, in one list."""
-    if not isinstance(convolutions, Sequence) or not convolutions:
-        raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
-    return [*arrays, *(array for each in convolutions for array in (each.weight, each.bias))]
-
-
 def conv_chain_forward(memory, x, convolutions, out):
     """Check the arguments of `conv_chain_forward`; return `out`, made if None, windows and shapes."""
-    arrays = _arrays([x, out], convolutions)
-    key = _key(memory, "forward", arrays, convolutions)
-    if known := _SEEN.get(key, arrays):
-        return out, *known
     memory.check("x", x, (None,) * 4, np.float32)
     windows, shapes = windows_of(memory, x.shape, convolutions)
     read = {"x": x, **_parameters(memory, convolutions)}
-    if out is None:
-        return memory.empty(shapes[-1], np.float32), windows, shapes
-    memory.check("out", out, shapes[-1], np.float32, True)
+    out = _given_or_new(memory, "out", out, shapes[-1])
     memory.apart({"out": out}, read, ())
-    if key:
-        _SEEN.add(key, arrays, (windows, shapes))
     return out, windows, shapes
 
 
 def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input):
     """Check the arguments of `conv_chain_backward`; return the gradients, made if None, windows, shapes."""
-    grads = [(None, None)] * len(convolutions) if grads is None else grads
-    given = [grad_input, *(array for pair in grads for array in pair)]
-    arrays = _arrays([grad_output, x, *given], convolutions)
-    key = _key(memory, "backward", arrays, convolutions)
-    if known := _SEEN.get(key, arrays):
-        return grads, None if grad_input is False else grad_input, *known
     memory.check("x", x, (None,) * 4, np.float32)
     windows, shapes = windows_of(memory, x.shape, convolutions)
     memory.check("grad_output", grad_output, shapes[-1], np.float32)
     parameters = _parameters(memory, convolutions)
+    grads = [(None, None)] * len(convolutions) if grads is None else grads
     if len(grads) != len(convolutions):
         raise ValueError(
             f"grads must hold a pair for each of {len(convolutions)} convolutions, got {len(grads)}"
         )
     written = {}
-    for index, (given_pair, convolution) in enumerate(zip(grads, convolutions, strict=True)):
+    for index, (given, convolution) in enumerate(zip(grads, convolutions, strict=True)):
         shapes_of_pair = convolution.weight.shape, (convolution.weight.shape[0],)
-        for kind, array, shape in zip(("weight", "bias"), given_pair, shapes_of_pair, strict=True):
-            name = f"grad_{kind} of convolution {index}"
+        for key, array, shape in zip(("weight", "bias"), given, shapes_of_pair, strict=True):
+            name = f"grad_{key} of convolution {index}"
             written[name] = _given_or_new(memory, name, array, shape)
     if grad_input is not False:
         written["grad_input"] = _given_or_new(memory, "grad_input", grad_input, x.shape)
     memory.apart(written, {"grad_output": grad_output, "x": x, **parameters}, ())
-    if key and not any(array is None for array in given):
-        _SEEN.add(key, arrays, (windows, shapes))
-    made = list(written.values())
-    grads = [tuple(made[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
+    arrays = list(written.values())
+    grads = [tuple(arrays[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
     return grads, written.get("grad_input"), windows, shapes
 
 
