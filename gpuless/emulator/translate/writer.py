@@ -150,26 +150,22 @@ class Writer:
                 self.values[name] = Value(kind, value.scalar)
                 self._store(name, False, value.scalar)
             return
-        if value.sum is not None and self._keeps_sum(name):
-            self.values[name] = value
-            if self._is_sum(name):
-                store_sum(self, name, value.sum)
-            elif name in self.analysis.crossing:
-                self._store(name, True, self.vector(value, bits))
+        if self._is_sum(name) or (value.sum is not None and self._keeps_sum(name)):
+            self._write_sum(name, value)
             return
         vector = self.vector(value, bits)
-        if self._is_sum(name):
-            store_sum(self, name, Sum("0", vector))
         if name in self.analysis.blended and self.masked:
             type_ = f"<{WARP} x i{bits}>"
             old = self.vector(self.read(name), bits)
             vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
         scalar = self.firsts(value, bits, assumed.rows) if assumed is not None else None
         self.values[name] = Value(VARYING, scalar, vector, assumed, value.check, value.wrapped)
-        if not self._is_sum(name):
-            self._store(name, True, vector)
+        self._store(name, True, vector)
         if scalar is not None:
             self._store(name, False, scalar)
+        self._note(name, value)
+
+    def _note(self, name, value):
         if name in self.analysis.doubted & self.analysis.crossing:
             self.line(f"store i1 {value.check or 'true'}, ptr {self.note_slot(name, 'i1')}")
         if name in self.analysis.wrapping & self.analysis.crossing:
@@ -180,6 +176,14 @@ class Writer:
     def _is_sum(self, name):
         """Return whether a register lives longer than a block as a sum."""
         return name in self.analysis.sums.names and name in self.analysis.crossing
+
+    def _write_sum(self, name, value):
+        found = value.sum or Sum("0", self.vector(value, 64))
+        self.values[name] = Value(VARYING, None, sum=found)
+        if self._is_sum(name):
+            store_sum(self, name, found)
+        elif name in self.analysis.crossing:
+            self._store(name, True, found.whole(self))
 
     def _keeps_sum(self, name):
         blended = name in self.analysis.blended and self.masked
