@@ -163,9 +163,9 @@ class Writer:
         self._store(name, True, vector)
         if scalar is not None:
             self._store(name, False, scalar)
-        self._note(name, value)
+        self._keep_notes(name, value)
 
-    def _note(self, name, value):
+    def _keep_notes(self, name, value):
         if name in self.analysis.doubted & self.analysis.crossing:
             self.line(f"store i1 {value.check or 'true'}, ptr {self.note_slot(name, 'i1')}")
         if name in self.analysis.wrapping & self.analysis.crossing:
