@@ -32,7 +32,7 @@ from gpuless.emulator.translate.recording import (
 
 _ROOM = 1 << 29  # words of a thread's buffer; memory is there once it is written to
 _LOOKED_AT = 32  # blocks whose shared memory is looked at
-_LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
+LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
 
 
 class RecordingCode(NamedTuple):
@@ -51,7 +51,7 @@ class RecordingCode(NamedTuple):
 def compiled(source, name, block, alignments):
     """Return the `RecordingCode` of a kernel for a shape of a block, from disk if it is there."""
     key = cache.key(
-        source.text, "recording", name, block, alignments, _LINES.findall(source.text), *processor.target()
+        source.text, "recording", name, block, alignments, LINES.findall(source.text), *processor.target()
     )
     kept = cache.read(key)
     if kept is None:

@@ -34,7 +34,7 @@ WIDTHS = (4, 8, 16)
 class RecordedSite(NamedTuple):
     """An access to memory: what it does, in how many bytes of a lane, and where in the source.
 
-    `file`, `line`: of the source, "" and 0 if unknown; `parameters`: those of the kernel that the address is
+    `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those of the kernel that the address is
     computed from; `number`: of shared memory the first of the numbers: requests that were looked at and what
     delivering them takes for each of `WIDTHS`, or -1; `always`: that, where it is known beforehand.
     """
@@ -44,6 +44,7 @@ class RecordedSite(NamedTuple):
     size: int
     file: str
     line: int
+    cached: bool
     parameters: list
     number: int = -1
     always: tuple = ()
@@ -59,6 +60,7 @@ class Listed(NamedTuple):
     guarded: bool
 
 
+_UNCACHED = {"volatile", "cg", "cv", "relaxed", "acquire"}
 _LIBRARY = re.compile(r"[/\\]numba[/\\]cuda[/\\]|<unnamed-cu>|reshape_funcs|libdevice")
 
 
@@ -98,7 +100,8 @@ class _Recording(Counting):
         """Note a site; return its number."""
         sites = self.module.recorded
         parameters = sorted(self._parameters(address))
-        sites.append(RecordedSite(space, operation, size, *self.place, parameters, number, always))
+        cached = _UNCACHED.isdisjoint(self.instruction.opcode)
+        sites.append(RecordedSite(space, operation, size, *self.place, cached, parameters, number, always))
         return len(sites) - 1
 
     def _count(self, space, operation, size, address):

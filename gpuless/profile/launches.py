@@ -1,0 +1,101 @@
+"""Profile a launch: run a window of its blocks, count, simulate caches, and say how long it takes on a GPU."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+from gpuless import frontends
+from gpuless.inspector.architectures import occupancy_on
+from gpuless.profile.devices import Device, device as device_of
+
+_WAVES = 3  # a first one that fills caches, and two that are looked at
+_WORDS = 1 << 24  # of requests that are recorded
+_INSTRUCTIONS = 1 << 28  # of warps that are run
+_FEWEST_SMS = 4
+
+
+class Profiled:
+    """A launch that is modelled when it is called with its arguments."""
+
+    def __init__(self, launch: Any, gpus: Iterable[Any]) -> None:
+        if not hasattr(launch, "dispatcher") or not hasattr(launch, "griddim"):
+            raise TypeError(
+                f"launch must be a kernel with its launch configuration, kernel[grid, block], "
+                f"got {reprlib.repr(launch)}"
+            )
+        self._launch, self._devices = launch, [device_of(gpu) for gpu in gpus]
+
+    def __call__(self, *arguments):
+        """Return the `Report` of the launch with these arguments, one for each GPU if several were named."""
+        from gpuless.emulator.run import recording
+
+        if not frontends.installed():
+            raise RuntimeError(
+                "profile runs kernels on the emulated GPU, and here they run on something else: "
+                "set GPULESS=emulator, and call gpuless.select() before anything is launched"
+            )
+        taken = []
+        with recording.taken_launches(taken.append):
+            self._launch(*arguments)
+        if not taken:
+            raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
+        return self._reports(taken[-1])
+
+    def _reports(self, taken):
+        from gpuless.profile.machine_code import machine_codes
+        from gpuless.profile.report import Report
+
+        kernel = self._launch.dispatcher
+        ccs = {device.compiled_for or device.cc: None for device in self._devices}
+        codes = machine_codes(kernel, taken, ccs)
+        recorded = {}
+        return [
+            Report(kernel.py_func.__name__, taken, device, *_modelled(device, taken, code, recorded))
+            for device in self._devices
+            for code in [codes[device.compiled_for or device.cc]]
+        ]
+
+
+def _modelled(device: Device, taken, compiled, recorded):
+    """Return what the model says of a launch on a device: occupancy, counts, traffic, prediction.
+
+    `recorded`: recordings by how many blocks they have; those that are missing are added.
+    """
+    from gpuless.profile.model import Shape, predict
+    from gpuless.profile.sass_counts import count_machine_code
+    from gpuless.profile.traffic import traffic_of
+
+    threads, shared = math.prod(taken.block), compiled.shared + taken.shared
+    occupancy = occupancy_on(device.sm, threads, compiled.registers, shared)
+    if not occupancy.blocks:
+        raise ValueError(
+            f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
+            f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
+        )
+    sms, count = _window(taken, device, occupancy.blocks, recorded)
+    if count not in recorded:
+        recorded[count] = taken.record((taken.blocks - count) // 2, count)
+    recording = recorded[count]
+    counts = count_machine_code(compiled.code, recording)
+    traffic = traffic_of(recording, device, occupancy.blocks, sms, shared)
+    shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
+    return occupancy, counts, traffic, predict(device, counts, traffic, shape)
+
+
+def _window(taken, device, resident, recorded):
+    """Return how many SMs are simulated, and how many blocks are run for that.
+
+    A block in the middle of the grid says how much one block is.
+    """
+    if 1 not in recorded:
+        recorded[1] = taken.record(taken.blocks // 2, 1)
+    probe = recorded[1]
+    instructions = sum(
+        warps * len(part) for warps, part in zip(probe.executed, probe.listings, strict=True)
+    )
+    affordable = min(_WORDS // max(1, probe.words.size), _INSTRUCTIONS // max(1, instructions))
+    sms = max(_FEWEST_SMS, min(device.sms, affordable // (_WAVES * resident)))
+    return min(device.sms, sms), min(taken.blocks, _WAVES * resident * sms)

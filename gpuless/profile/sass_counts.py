@@ -1,0 +1,201 @@
+"""How often each instruction of the machine code ran, from what the emulator has counted of PTX.
+
+The machine code is another program than the PTX: loops are unrolled, loads merged, branches gone. But both
+come from the same lines of the source, and on each line both move the same bytes, do the same multiply-adds,
+meet the same barriers. So the counts of basic blocks are what fits these *anchors* best and what
+control flow allows: a linear program.
+"""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.profile.flow import blocks_of
+
+#: Anchors that are further off than this share count as not met.
+TOLERANCE = 0.05
+
+
+class Anchor(NamedTuple):
+    """What machine code and PTX have in common: what is done, and on which line."""
+
+    what: str
+    file: str
+    line: int
+
+
+class SassCounts(NamedTuple):
+    """How often warps ran the machine code.
+
+    `steps`: its instructions; `executed`: how often warps ran each; `blocks`: the basic blocks; `shares`: by
+    anchor, how often predicated instructions took place of how often they were issued; `missed`: by
+    anchor, what PTX has and what the machine code is taken to have, where that differs.
+    """
+
+    steps: list
+    executed: np.ndarray
+    blocks: list
+    shares: dict
+    missed: dict
+
+
+class NoSolver(ImportError):
+    """There is no solver for linear programs."""
+
+
+_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
+_MOVED = {"LDG": "global load", "LD": "global load", "STG": "global store", "ST": "global store"}
+_MOVED |= {"LDS": "shared load", "STS": "shared store"}
+_DONE = {"ATOM": "global atomic", "ATOMG": "global atomic", "RED": "global atomic", "REDG": "global atomic"}
+_DONE |= {"ATOMS": "shared atomic", "BAR": "barrier", "FFMA": "fma", "DFMA": "double fma", "SHFL": "shuffle"}
+# Instructions of PTX that become subroutines, which have multiply-adds that PTX has not.
+_ROUNDED = {"div", "sqrt", "rsqrt", "rcp", "rem", "sin", "cos", "ex2", "lg2", "tanh"}
+
+
+def width(opcode):
+    """Return how many bytes of a lane a load or store moves.
+
+    >>> width("LDG.E.128.SYS"), width("STS"), width("LDG.E.U8")
+    (16, 4, 1)
+    """
+    return next((_WIDTHS[part] for part in opcode.split(".")[1:] if part in _WIDTHS), 4)
+
+
+def anchor_of(step):
+    """Return the `Anchor` of an instruction of machine code and how much of it that is, or None."""
+    if step.base in _MOVED:
+        return Anchor(_MOVED[step.base], step.file, step.line), width(step.opcode)
+    if step.base in _DONE:
+        return Anchor(_DONE[step.base], step.file, step.line), 1
+    return None
+
+
+def _anchor_of_ptx(listed):
+    name, *parts = listed.opcode.split(".")
+    shared = any(part.startswith("shared") for part in parts)
+    space = "shared" if shared else "global"
+    what, amount = None, 1
+    if name in ("ld", "ldu", "st") and (shared or not {"param", "local", "const"} & {*parts}):
+        what, amount = f"{space} {'store' if name == 'st' else 'load'}", listed.size
+    elif name in ("atom", "red"):
+        what = f"{space} atomic"
+    elif name in ("bar", "barrier") and "warp" not in parts:
+        what = "barrier"
+    elif name == "fma" and parts[-1] in ("f32", "f64"):
+        what = "fma" if parts[-1] == "f32" else "double fma"
+    elif name == "shfl":
+        what = "shuffle"
+    return (Anchor(what, listed.file, listed.line), amount) if what else None
+
+
+def count_machine_code(code, recording):
+    """Return the `SassCounts` of the blocks that were recorded.
+
+    `code`: a `MachineCode`; `recording`: the emulator's.
+    """
+    blocks = blocks_of(code)
+    wanted = _counted(recording)
+    offered, predicated = _offered(code, blocks)
+    rounded = {
+        (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
+    }
+    anchors = [
+        anchor
+        for anchor in sorted({*wanted, *offered})
+        if anchor in offered
+        and not (anchor.what == "fma" and (anchor[1:] in rounded or not wanted.get(anchor)))
+    ]
+    entries = recording.count * recording.warps
+    counts, over, under = _solve(blocks, anchors, wanted, offered, predicated, entries)
+    executed = np.zeros(len(code.steps))
+    for block, count in zip(blocks, counts, strict=True):
+        executed[block.first : block.last] = count
+    shares, missed = {}, {}
+    for anchor, more, less in zip(anchors, over, under, strict=True):
+        want = wanted.get(anchor, 0.0)
+        have = want + more - less
+        if anchor in predicated and have > 0:
+            shares[anchor] = min(1.0, want / have)
+        allowed = anchor in predicated and more > less
+        if more + less > TOLERANCE * max(want, 1.0) and not allowed:
+            missed[anchor] = want, have
+    return SassCounts(code.steps, executed, blocks, shares, missed)
+
+
+def _name(opcode):
+    return opcode.partition(".")[0]
+
+
+def _counted(recording):
+    """Return by anchor what PTX has of it."""
+    found = defaultdict(float)
+    for warps, part in zip(recording.executed, recording.listings, strict=True):
+        for listed in part:
+            if warps and (anchor := _anchor_of_ptx(listed)):
+                found[anchor[0]] += anchor[1] * warps
+    return found
+
+
+def _offered(code, blocks):
+    """Return by anchor how much of it one run of each block is, and the anchors that predicates stand before."""
+    found, predicated = defaultdict(lambda: defaultdict(float)), set()
+    for number, block in enumerate(blocks):
+        for step in code.steps[block.first : block.last]:
+            if anchor := anchor_of(step):
+                found[anchor[0]][number] += anchor[1]
+                if step.predicate:
+                    predicated.add(anchor[0])
+    return found, predicated
+
+
+def _solve(blocks, anchors, wanted, offered, predicated, entries):
+    """Return how often each block ran, and by how much each anchor has too much and too little.
+
+    The unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too
+    much and too little. Among what fits equally well it takes the fewest instructions.
+    """
+    try:
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_array
+    except ImportError:
+        raise NoSolver("gpuless.profile solves linear programs with SciPy: pip install gpuless[profile]") from None
+    ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
+    first_way, first_more = len(blocks), len(blocks) + len(ways)
+    size = first_more + 2 * len(anchors)
+    into, out = defaultdict(list), defaultdict(list)
+    for number, (source, target) in enumerate(ways, first_way):
+        out[source].append(number)
+        into[target].append(number)
+    below = [{number: 1.0, at: -1.0} for number, way in enumerate(ways, first_way) for at in set(way)]
+    for i, block in enumerate(blocks):
+        if block.targets and not block.leaves:
+            below.append({i: 1.0} | dict.fromkeys(out[i], -1.0))
+        if i:
+            below.append({i: 1.0} | dict.fromkeys(into[i], -1.0))
+    equal, given = [{0: 1.0}], [float(entries)]
+    total = sum(wanted.values()) + entries
+    cost = np.zeros(size)
+    cost[: len(blocks)] = [(block.last - block.first) * 1e-3 / total for block in blocks]
+    for i, anchor in enumerate(anchors):
+        more, want = first_more + 2 * i, wanted.get(anchor, 0.0)
+        equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
+        given.append(want)
+        weight = 10.0 / max(want, entries * 1e-3)
+        # A predicated instruction is issued at least as often as it takes place.
+        cost[more] = 1e-3 / max(want, entries) if anchor in predicated else weight
+        cost[more + 1] = weight
+
+    def matrix(rows):
+        entries_ = [(row, column, value) for row, one in enumerate(rows) for column, value in one.items()]
+        at, columns, values = zip(*entries_, strict=True)
+        return coo_array((values, (at, columns)), (len(rows), size)).tocsr()
+
+    options = {"A_eq": matrix(equal), "b_eq": given, "bounds": (0, None), "method": "highs"}
+    if below:
+        options |= {"A_ub": matrix(below), "b_ub": np.zeros(len(below))}
+    found = linprog(cost, **options)
+    if found.x is None:
+        raise RuntimeError(f"the machine code cannot be counted: {found.message}")
+    slack = found.x[first_more:]
+    return found.x[: len(blocks)], slack[::2], slack[1::2]
