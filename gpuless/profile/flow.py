@@ -55,3 +55,17 @@ def _conditional(step: Step) -> bool:
     if step.opcode.startswith(("BRA.DIV", "BRA.CONV")):
         return True
     return step.predicate not in ("", "@PT", "@UPT") or bool(re.match(r"!?U?P\d", step.operands))
+
+
+def repeated(blocks: list[Block]) -> set[int]:
+    """Return the numbers of the blocks that are in a loop: from which a warp may come to them again."""
+    return {number for number in range(len(blocks)) if number in _reached(blocks, number)}
+
+
+def _reached(blocks, start):
+    found, waiting = set(), [start]
+    while waiting:
+        new = set(blocks[waiting.pop()].targets) - found
+        found |= new
+        waiting += new
+    return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuless.inspector.control import NO_SCOREBOARD, SCOREBOARDS
 from gpuless.profile import caches
+from gpuless.profile.flow import repeated
 from gpuless.profile.units import SHARED_UNITS, UNITS, Costs
 
 _PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
@@ -69,7 +70,7 @@ def predict(device, counts, traffic, shape):
     totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
     totals = {unit: float(cycles) for unit, cycles in totals.items() if cycles > 0}
     at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
-    if len(phases) > 1 or any(step.base == "BAR" for step in counts.steps):
+    if any(step.base == "BAR" for step in counts.steps):
         alone = device.block_start + _block_alone(phases, memory, shape.warps)
         most = max(totals.values()) * shape.warps
         rate = throughput(at_once, [most], max(0.0, alone - most))
@@ -111,20 +112,22 @@ class _Phase(NamedTuple):
 
 
 def _phases(counts, costs, per_warp, shape):
+    loops = repeated(counts.blocks)
     pieces, current = [], []
-    for block in counts.blocks:
+    for number, block in enumerate(counts.blocks):
         if per_warp[block.first] <= 0:
             continue
-        current.append(block)
+        current.append((block, number in loops))
         if counts.steps[block.last - 1].base == "BAR":
             pieces.append(current)
             current = []
     pieces += [current] if current else []
-    barriers = any(counts.steps[piece[-1].last - 1].base == "BAR" for piece in pieces)
+    barriers = any(step.base == "BAR" for step in counts.steps)
     return [_phase(piece, counts, costs, per_warp, shape, barriers) for piece in pieces]
 
 
-def _phase(blocks, counts, costs, per_warp, shape, barriers):
+def _phase(piece, counts, costs, per_warp, shape, barriers):
+    blocks = [block for block, _ in piece]
     at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
     often, demands = per_warp[at], costs.demands[at]
     once, again = _alone([counts.steps[i] for i in at], costs.latencies[at])
@@ -132,7 +135,8 @@ def _phase(blocks, counts, costs, per_warp, shape, barriers):
     if barriers:  # the block goes on when its last warp has come
         ends = [i for i in at if counts.steps[i].base == "BAR"]
         passes = max((per_warp[i] for i in ends), default=0.0) or 1.0
-        slowest = np.maximum(often, np.minimum(passes, often * shape.warps))
+        times = np.concatenate([np.full(block.last - block.first, passes if loop else 1.0) for block, loop in piece])
+        slowest = np.maximum(often, np.minimum(times, often * shape.warps))
     mean = np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
     together = sum(
         (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max() for block in blocks

@@ -1,0 +1,449 @@
+"""Kernels whose times have been published, written anew: what they compute and how threads share it are alike.
+
+Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits of whatever it is not told
+otherwise, hence the many casts.
+"""
+
+from numba import cuda, float32, float64, uint8, uint32
+
+ZERO, ONE, TWO, FOUR = uint32(0), uint32(1), uint32(2), uint32(4)
+WARP = uint32(32)
+
+
+@cuda.jit(device=True, inline="always")
+def _thread():
+    return uint32(cuda.threadIdx.x)
+
+
+@cuda.jit(device=True, inline="always")
+def _index():
+    return uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+
+
+# --- Reductions ---------------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def reduce_interleaved(x, n, out):
+    """Every second, fourth, ... thread adds: warps are half empty at once."""
+    partial = cuda.shared.array(0, uint32)
+    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    partial[t] = x[i] if i < n else ZERO
+    cuda.syncthreads()
+    stride = ONE
+    while stride < width:
+        if t % uint32(TWO * stride) == ZERO:
+            if uint32(t + stride) < n:
+                partial[t] = uint32(partial[t] + partial[uint32(t + stride)])
+        cuda.syncthreads()
+        stride = uint32(stride << ONE)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit
+def reduce_adjacent(x, n, out):
+    """The first threads add neighbours that move apart: full warps, banks that conflict."""
+    partial = cuda.shared.array(0, uint32)
+    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    partial[t] = x[i] if i < n else ZERO
+    cuda.syncthreads()
+    stride = ONE
+    while stride < width:
+        at = uint32(TWO * stride * t)
+        if at < width:
+            if uint32(at + stride) < n:
+                partial[at] = uint32(partial[at] + partial[uint32(at + stride)])
+        cuda.syncthreads()
+        stride = uint32(stride << ONE)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit
+def reduce_sequential(x, n, out):
+    """The first half adds the second half, again and again."""
+    partial = cuda.shared.array(0, uint32)
+    t, i = _thread(), _index()
+    partial[t] = x[i] if i < n else ZERO
+    cuda.syncthreads()
+    stride = uint32(cuda.blockDim.x >> 1)
+    while stride > ZERO:
+        if t < stride:
+            if uint32(t + stride) < n:
+                partial[t] = uint32(partial[t] + partial[uint32(t + stride)])
+        cuda.syncthreads()
+        stride = uint32(stride >> ONE)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit(device=True, inline="always")
+def _load_two(partial, x, n):
+    """Put the sum of two elements, a block apart, into shared memory."""
+    t, width = _thread(), uint32(cuda.blockDim.x)
+    i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
+    partial[t] = x[i] if i < n else ZERO
+    j = uint32(i + width)
+    partial[t] = uint32(partial[t] + (x[j] if j < n else ZERO))
+
+
+@cuda.jit
+def reduce_two_loads(x, n, out):
+    partial = cuda.shared.array(0, uint32)
+    t = _thread()
+    _load_two(partial, x, n)
+    stride = uint32(cuda.blockDim.x >> 1)
+    while stride > ZERO:
+        if t < stride:
+            partial[t] = uint32(partial[t] + partial[uint32(t + stride)])
+        cuda.syncthreads()
+        stride = uint32(stride >> ONE)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit(device=True, inline="always")
+def _last_warp(partial, t):
+    """Add up 64 elements within a warp, which needs no barrier of the block."""
+    step = uint32(32)
+    while step > ZERO:
+        partial[t] = uint32(partial[t] + partial[uint32(t + step)])
+        cuda.syncwarp()
+        step = uint32(step >> ONE)
+
+
+@cuda.jit
+def reduce_last_warp(x, n, out):
+    partial = cuda.shared.array(0, uint32)
+    t = _thread()
+    _load_two(partial, x, n)
+    stride = uint32(cuda.blockDim.x >> 1)
+    while stride > WARP:
+        if t < stride:
+            partial[t] = uint32(partial[t] + partial[uint32(t + stride)])
+        cuda.syncthreads()
+        stride = uint32(stride >> ONE)
+    if t < WARP:
+        _last_warp(partial, t)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit(device=True, inline="always")
+def _unrolled(partial, t, out):
+    """Add up what a block has in shared memory, without a loop, and write the sum."""
+    width = uint32(cuda.blockDim.x)
+    cuda.syncthreads()
+    if width >= uint32(512) and t < uint32(256):
+        partial[t] = uint32(partial[t] + partial[uint32(t + uint32(256))])
+    cuda.syncthreads()
+    if width >= uint32(256) and t < uint32(128):
+        partial[t] = uint32(partial[t] + partial[uint32(t + uint32(128))])
+    cuda.syncthreads()
+    if width >= uint32(128) and t < uint32(64):
+        partial[t] = uint32(partial[t] + partial[uint32(t + uint32(64))])
+    cuda.syncthreads()
+    if t < WARP:
+        _last_warp(partial, t)
+    if t == ZERO:
+        out[uint32(cuda.blockIdx.x)] = partial[ZERO]
+
+
+@cuda.jit
+def reduce_unrolled(x, n, out):
+    partial = cuda.shared.array(0, uint32)
+    _load_two(partial, x, n)
+    _unrolled(partial, _thread(), out)
+
+
+@cuda.jit
+def reduce_many_loads(x, n, out):
+    partial = cuda.shared.array(0, uint32)
+    t, width = _thread(), uint32(cuda.blockDim.x)
+    i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
+    step = uint32(cuda.gridDim.x * (cuda.blockDim.x * 2))
+    partial[t] = ZERO
+    while i < n:
+        partial[t] = uint32(partial[t] + x[i])
+        j = uint32(i + width)
+        partial[t] = uint32(partial[t] + (x[j] if j < n else ZERO))
+        i = uint32(i + step)
+    _unrolled(partial, t, out)
+
+
+# --- Element by element -------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def add_columns(a, b, c, m, n):
+    """Neighbouring threads are in different rows."""
+    i = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    j = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
+    at = uint32(i * m + j)
+    if i < n and j < m:
+        c[at] = uint32(a[at] + b[at])
+
+
+@cuda.jit
+def add_rows(a, b, c, m, n):
+    i = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
+    j = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    at = uint32(i * m + j)
+    if i < n and j < m:
+        c[at] = uint32(a[at] + b[at])
+
+
+@cuda.jit
+def to_grey(image, out, width, height):
+    row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
+    col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    if row >= height or col >= width:
+        return
+    at = uint32(row * width + col)
+    pixel = uint32(at * uint32(3))
+    r, g, b = image[pixel], image[uint32(pixel + ONE)], image[uint32(pixel + TWO)]
+    out[at] = uint8(float32(0.21) * float32(r) + float32(0.71) * float32(g) + float32(0.07) * float32(b))
+
+
+@cuda.jit
+def add(x, y, out):
+    i = _index()
+    if i < uint32(out.size):
+        out[i] = x[i] + y[i]
+
+
+@cuda.jit
+def relu(x, out):
+    i = _index()
+    if i < uint32(out.size):
+        out[i] = max(x[i], float32(0))
+
+
+# --- Products -----------------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def multiply(a, b, out, rows, inner, cols):
+    row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
+    col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+    if row >= rows or col >= cols:
+        return
+    total, k = ZERO, ZERO
+    while k < inner:
+        total = uint32(total + a[uint32(row * inner + k)] * b[uint32(k * cols + col)])
+        k = uint32(k + ONE)
+    out[uint32(row * cols + col)] = total
+
+
+@cuda.jit
+def multiply_tiled(a, b, out, rows, inner, cols):
+    """Tiles of both matrices, one behind the other in shared memory, as wide as the block."""
+    tiles = cuda.shared.array(0, uint32)
+    width = uint32(cuda.blockDim.x)
+    second = uint32(width * width)
+    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    row = uint32(cuda.blockIdx.y * width + ty)
+    col = uint32(cuda.blockIdx.x * width + tx)
+    own = uint32(ty * width + tx)
+    total, start = ZERO, ZERO
+    while start < inner:
+        inside = row < rows and uint32(start + tx) < inner
+        tiles[own] = a[uint32(row * inner + start + tx)] if inside else ZERO
+        inside = uint32(start + ty) < inner and col < cols
+        tiles[uint32(second + own)] = b[uint32((start + ty) * cols + col)] if inside else ZERO
+        cuda.syncthreads()
+        k = ZERO
+        while k < width:
+            total = uint32(total + tiles[uint32(ty * width + k)] * tiles[uint32(second + k * width + tx)])
+            k = uint32(k + ONE)
+        cuda.syncthreads()
+        start = uint32(start + width)
+    if row < rows and col < cols:
+        out[uint32(row * cols + col)] = total
+
+
+@cuda.jit
+def multiply_two_columns(a, b, out, rows, inner, cols):
+    """As `multiply_tiled`, with two columns a thread; the second tile's rows overlap, as published."""
+    tiles = cuda.shared.array(0, uint32)
+    width = uint32(cuda.blockDim.x)
+    second = uint32(width * width)
+    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    row = uint32(cuda.blockIdx.y * width + ty)
+    col = uint32(cuda.blockIdx.x * width * TWO + tx)
+    far = uint32(width + col)
+    own = uint32(ty * width + tx)
+    first, other, start = ZERO, ZERO, ZERO
+    while start < inner:
+        inside = row < rows and uint32(start + tx) < inner
+        tiles[own] = a[uint32(row * inner + start + tx)] if inside else ZERO
+        inside = uint32(start + ty) < inner and col < cols
+        tiles[uint32(second + own)] = b[uint32((start + ty) * cols + col)] if inside else ZERO
+        inside = uint32(start + ty) < inner and far < cols
+        tiles[uint32(second + own + width)] = b[uint32((start + ty) * cols + far)] if inside else ZERO
+        cuda.syncthreads()
+        k = ZERO
+        while k < width:
+            factor = tiles[uint32(ty * width + k)]
+            first = uint32(first + factor * tiles[uint32(second + k * width + tx)])
+            other = uint32(other + factor * tiles[uint32(second + k * width + width + tx)])
+            k = uint32(k + ONE)
+        cuda.syncthreads()
+        start = uint32(start + width)
+    if row < rows and col < cols:
+        out[uint32(row * cols + col)] = first
+    if row < rows and far < cols:
+        out[uint32(row * cols + far)] = other
+
+
+@cuda.jit
+def multiply_vector(out, matrix, vector, m, n):
+    i = _index()
+    if i >= m:
+        return
+    total, k = ZERO, ZERO
+    while k < n:
+        total = uint32(total + matrix[uint32(i * n + k)] * vector[k])
+        k = uint32(k + ONE)
+    out[i] = total
+
+
+@cuda.jit
+def multiply_vector_tiled(out, matrix, vector, m, n):
+    tile = cuda.shared.array(0, uint32)
+    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    total, start = ZERO, ZERO
+    while start < n:
+        at = uint32(start + t)
+        tile[t] = vector[at] if at < n else ZERO
+        cuda.syncthreads()
+        if i < m:
+            k = ZERO
+            while k < width and uint32(start + k) < n:
+                total = uint32(total + matrix[uint32(i * n + start + k)] * tile[k])
+                k = uint32(k + ONE)
+        cuda.syncthreads()
+        start = uint32(start + width)
+    out[i] = total
+
+
+# --- Histograms ---------------------------------------------------------------------------------------------
+
+
+@cuda.jit
+def count_in_memory(x, bins, n, count):
+    i, step = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x)
+    at = i
+    while at < count:
+        bins[at] = ZERO
+        at = uint32(at + step)
+    cuda.syncthreads()
+    while i < n:
+        cuda.atomic.add(bins, x[i], ONE)
+        i = uint32(i + step)
+
+
+@cuda.jit
+def count_in_shared(x, bins, n, count):
+    own = cuda.shared.array(0, uint32)
+    i, step, width = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x), uint32(cuda.blockDim.x)
+    at = _thread()
+    while at < count:
+        own[at] = ZERO
+        at = uint32(at + width)
+    cuda.syncthreads()
+    while i < n:
+        cuda.atomic.add(own, x[i], ONE)
+        i = uint32(i + step)
+    cuda.syncthreads()
+    at = _thread()
+    while at < count:
+        cuda.atomic.add(bins, at, own[at])
+        at = uint32(at + width)
+
+
+# --- Convolutions in one dimension --------------------------------------------------------------------------
+
+
+@cuda.jit(device=True, inline="always")
+def _clamped(value):
+    """Clamp to 0 ... 1 in float64, as published."""
+    return float32(min(max(float64(value), 0.0), 1.0))
+
+
+@cuda.jit(device=True, inline="always")
+def _within(i, n):
+    """Return whether an index that may have gone below zero is inside an array."""
+    return i < n
+
+
+@cuda.jit
+def convolve(x, mask, out, width, n):
+    i = _index()
+    if i >= n:
+        return
+    total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
+    while j < width:
+        at = uint32(first + j)
+        if _within(at, n):
+            total += x[at] * mask[j]
+        j = uint32(j + ONE)
+    out[i] = _clamped(total)
+
+
+def constant_kernels(mask):
+    """Return the kernels that have their mask in constant memory, where Numba wants it when it compiles."""
+
+    @cuda.jit
+    def convolve_constant(x, out, width, n):
+        weights = cuda.const.array_like(mask)
+        i = _index()
+        total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
+        while j < width:
+            at = uint32(first + j)
+            if _within(at, n):
+                total += x[at] * weights[j]
+            j = uint32(j + ONE)
+        out[i] = _clamped(total)
+
+    @cuda.jit
+    def convolve_tiled(x, out, width, n):
+        weights = cuda.const.array_like(mask)
+        tile = cuda.shared.array(0, float32)
+        t, i, block, half = _thread(), _index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
+        left = uint32(i - block)
+        if t >= uint32(block - half):
+            tile[uint32(t - (block - half))] = x[left] if left < n else float32(0)
+        tile[uint32(half + t)] = x[i]
+        right = uint32(i + block)
+        if t < half:
+            tile[uint32(half + block + t)] = x[right] if right < n else float32(0)
+        cuda.syncthreads()
+        total, j = float32(0), ZERO
+        while j < width:
+            total += tile[uint32(t + j)] * weights[j]
+            j = uint32(j + ONE)
+        out[i] = _clamped(total)
+
+    @cuda.jit
+    def convolve_cached(x, out, width, n):
+        weights = cuda.const.array_like(mask)
+        tile = cuda.shared.array(0, float32)
+        t, i, block, half = _thread(), _index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
+        tile[t] = x[i]
+        cuda.syncthreads()
+        begin = uint32(cuda.blockIdx.x * block)
+        end = uint32(begin + block)
+        total, j, first = float32(0), ZERO, uint32(i - half)
+        while j < width:
+            at = uint32(first + j)
+            if at < n:
+                if at >= begin and at < end:
+                    total += tile[uint32(at - begin)] * weights[j]
+                else:
+                    total += x[at] * weights[j]
+            j = uint32(j + ONE)
+        out[i] = _clamped(total)
+
+    return {"constant": convolve_constant, "tiled": convolve_tiled, "cached": convolve_cached}
