@@ -165,6 +165,34 @@ def _elementwise(title, numbers):
     return lambda: (kernel, n // 256, 256, 0, tuple(array(x, n, np.float32) for x in arrays))
 
 
+def _ladder(title, numbers):
+    kernel, side, block = {
+        "1": (kernels.product_naive, 32, (32, 32)),
+        "2": (kernels.product_coalesced, 32, 1024),
+        "3": (kernels.product_shared, 32, 1024),
+        "4": (kernels.product_column, 64, 512),
+        "5": (kernels.product_square, 128, 256),
+    }[title]
+    n = 4096
+    factors = np.float32(0.5), np.float32(3.0)
+    return lambda: (
+        kernel, (n // side, n // side), block, 0,
+        (*(array(x, n * n, np.float32) for x in "xyz"), np.uint32(n), *factors),
+    )  # fmt: skip
+
+
+def _transpose(title, numbers):
+    kernel = {
+        "v0": kernels.transpose_reading,
+        "v1": kernels.transpose_writing,
+        "v3": kernels.transpose_shared,
+        "v4": kernels.transpose_padded,
+    }[title]
+    n = 4096
+    arrays = array("x", n * n, np.float32), array("y", n * n, np.float32)
+    return lambda: (kernel, (n // 32, n // 32), (32, 32), 0, (*arrays, np.uint32(n)))
+
+
 _FAMILIES = (
     (r"PMPP reduction: (.*?) \(", "reduction", _reduction),
     (r"PMPP array_add: (.*?) \(", "elementwise", _add),
@@ -174,4 +202,6 @@ _FAMILIES = (
     (r"PMPP histogram: (.*?) \(", "histogram", _histogram),
     (r"PMPP convolution: Convolution (.*?) \(", "convolution", _convolution),
     (r"(?:elementwise )?(ADD|RELU) float4", "elementwise", _elementwise),
+    (r"SGEMM ([1-5]):", "product of float32", _ladder),
+    (r"transpose (v[0134])", "transpose", _transpose),
 )

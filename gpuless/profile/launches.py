@@ -11,7 +11,6 @@ from gpuless import frontends
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
 
-_WAVES = 3  # a first one that fills caches, and two that are looked at
 _WORDS = 1 << 24  # of requests that are recorded
 _INSTRUCTIONS = 1 << 28  # of warps that are run
 _FEWEST_SMS = 4
@@ -75,27 +74,34 @@ def _modelled(device: Device, taken, compiled, recorded):
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
-    sms, count = _window(taken, device, occupancy.blocks, recorded)
+    window = _window(taken, device, occupancy.blocks, recorded)
+    count = window.blocks
     if count not in recorded:
         recorded[count] = taken.record((taken.blocks - count) // 2, count)
     recording = recorded[count]
     counts = count_machine_code(compiled.code, recording)
-    traffic = traffic_of(recording, device, occupancy.blocks, sms, shared)
+    traffic = traffic_of(recording, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     return occupancy, counts, traffic, predict(device, counts, traffic, shape)
 
 
 def _window(taken, device, resident, recorded):
-    """Return how many SMs are simulated, and how many blocks are run for that.
+    """Return the `Window` of a launch that is run.
 
     A block in the middle of the grid says how much one block is.
     """
+    from gpuless.profile.traffic import WAVES, Window
+
     if 1 not in recorded:
         recorded[1] = taken.record(taken.blocks // 2, 1)
     probe = recorded[1]
-    instructions = sum(
-        warps * len(part) for warps, part in zip(probe.executed, probe.listings, strict=True)
-    )
+    instructions = sum(warps * len(part) for warps, part in zip(probe.executed, probe.listings, strict=True))
     affordable = min(_WORDS // max(1, probe.words.size), _INSTRUCTIONS // max(1, instructions))
-    sms = max(_FEWEST_SMS, min(device.sms, affordable // (_WAVES * resident)))
-    return min(device.sms, sms), min(taken.blocks, _WAVES * resident * sms)
+    if taken.blocks <= device.sms * resident:  # all blocks at once, a few on each SM
+        resident = math.ceil(taken.blocks / device.sms)
+        sms = min(device.sms, taken.blocks, max(_FEWEST_SMS, affordable // resident))
+        return Window(sms, resident, min(taken.blocks, math.ceil(taken.blocks * sms / device.sms)), 0)
+    waves = min(WAVES, taken.blocks / (device.sms * resident))
+    sms = min(device.sms, max(_FEWEST_SMS, int(affordable / (waves * resident))))
+    count = min(taken.blocks, math.ceil(waves * resident * sms))
+    return Window(sms, resident, count, sms * resident if waves == WAVES and count < taken.blocks else 0)

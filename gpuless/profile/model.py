@@ -69,20 +69,15 @@ def predict(device, counts, traffic, shape):
     memory = _memory_demands(device, traffic, shape)
     totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
     totals = {unit: float(cycles) for unit, cycles in totals.items() if cycles > 0}
-    at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
-    if any(step.base == "BAR" for step in counts.steps):
-        alone = device.block_start + _block_alone(phases, memory, shape.warps)
-        most = max(totals.values()) * shape.warps
-        rate = throughput(at_once, [most], max(0.0, alone - most))
-    else:
-        alone = device.block_start + sum(phase.chain for phase in phases)
-        elsewhere = max(0.0, alone - sum(c for unit, c in totals.items() if unit not in memory))
-        rate = throughput(at_once * shape.warps, list(totals.values()), elsewhere) / shape.warps
-    bound = max(totals, key=totals.get)
-    # The busiest SM ends last, unless SMs wait for what they share.
+    own = {unit: cycles for unit, cycles in totals.items() if unit in UNITS or unit == "fill"}
     whole = math.ceil(shape.blocks / device.sms)
-    count = shape.blocks / min(device.sms, shape.blocks) if bound in ("L2", "DRAM", "atomics") else whole
+    rate, alone = _rate(phases, totals, memory, counts, device, shape)
+    bound = max(totals, key=totals.get)
+    # The busiest SM ends last. Where SMs wait for what they share, one that has less to do waits less.
+    count = whole if bound in own else shape.blocks / min(device.sms, shape.blocks)
     cycles = max(count / rate, alone)
+    if bound not in own:
+        cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
     busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
     return Prediction(
         cycles / device.clock / 1e3 + device.launch,
@@ -92,6 +87,21 @@ def predict(device, counts, traffic, shape):
         shape.blocks / (device.sms * shape.resident),
         costs,
     )
+
+
+def _rate(phases, demands, memory, counts, device, shape):
+    """Return how many blocks an SM ends in a cycle, and how long one takes that has it for itself.
+
+    `demands`: by unit, cycles that a warp takes of it; `memory`: those of units that all SMs share.
+    """
+    at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
+    if any(step.base == "BAR" for step in counts.steps):
+        alone = device.block_start + _block_alone(phases, memory, shape.warps)
+        most = max(demands.values()) * shape.warps
+        return throughput(at_once, [most], max(0.0, alone - most)), alone
+    alone = device.block_start + sum(phase.chain for phase in phases)
+    elsewhere = max(0.0, alone - sum(c for unit, c in demands.items() if unit not in memory))
+    return throughput(at_once * shape.warps, list(demands.values()), elsewhere) / shape.warps, alone
 
 
 # --- Phases between barriers --------------------------------------------------------------------------------

@@ -13,7 +13,21 @@ _APART = 2 << 20  # CUDA's allocator begins large arrays at multiples of this
 _FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
 #: How much of L2 what has been written may take until it is written back.
 _DIRTY_SHARE = 0.5
-_FEWEST = 64  # atomic operations' sectors are looked for among so many requests at least
+#: Waves that are run: a first one that fills caches, and two that are looked at.
+WAVES = 3
+
+
+class Window(NamedTuple):
+    """A part of a GPU that is simulated: SMs, blocks that each has at a time, blocks altogether.
+
+    `warm`: how many of these end before anything is counted: caches are cold in the first of many waves, as in
+    none of the others.
+    """
+
+    sms: int
+    resident: int
+    blocks: int
+    warm: int
 
 
 class Traffic(NamedTuple):
@@ -50,12 +64,9 @@ class Traffic(NamedTuple):
         return self.totals[caches.DRAM] + self.written
 
 
-def traffic_of(recording, device, resident, sms, shared):
-    """Return the `Traffic` of a recording on a device.
-
-    `resident`: blocks on an SM at a time; `sms`: how many SMs are simulated; `shared`: bytes of shared
-    memory of a block.
-    """
+def traffic_of(recording, device, window, shared):
+    """Return the `Traffic` of the recording of a `Window` on a device; `shared`: shared memory of a block."""
+    sms, resident = window.sms, window.resident
     sites = recording.sites
     kinds = np.array([_KINDS[site.operation] for site in sites] or [0], np.int64)
     cached = np.array([site.cached for site in sites] or [True])
@@ -64,7 +75,6 @@ def traffic_of(recording, device, resident, sms, shared):
     )
     l1 = max(device.l1 - resident * (shared + device.sm.shared_reserved), 16 << 10)
     l2 = device.l2 * sms // device.sms
-    part = recording.count < recording.blocks
     counts, written = caches.simulate(
         recording.words,
         begins,
@@ -77,7 +87,7 @@ def traffic_of(recording, device, resident, sms, shared):
         kinds,
         cached,
         _arrays(recording),
-        sms * resident if part else 0,
+        window.warm,
     )
     rows = _scaled(counts[: len(sites)])
     lines = defaultdict(lambda: np.zeros(len(COLUMNS)))
