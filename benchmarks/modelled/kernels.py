@@ -1,10 +1,10 @@
 """Kernels whose times have been published, written anew: what they compute and how threads share it are alike.
 
 Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits of whatever it is not told
-otherwise, hence the many casts.
+otherwise, hence the many casts. Where constants are to become part of an address they have 64.
 """
 
-from numba import cuda, float32, float64, uint8, uint32
+from numba import cuda, float32, float64, uint8, uint32, uint64
 
 ZERO, ONE, TWO, FOUR = uint32(0), uint32(1), uint32(2), uint32(4)
 WARP = uint32(32)
@@ -486,14 +486,14 @@ def product_shared(a, b, c, n, alpha, beta):
     t = _thread()
     row, col = uint32(t >> uint32(5)), uint32(t & uint32(31))
     first_row, first_col = uint32(cuda.blockIdx.x * 32), uint32(cuda.blockIdx.y * 32)
+    beside, below = uint64(uint32(row * WARP)), uint64(col)
     total, start = float32(0), ZERO
     while start < n:
         tile_a[t] = a[uint32((first_row + row) * n + start + col)]
         tile_b[t] = b[uint32((start + row) * n + first_col + col)]
         cuda.syncthreads()
         for k in range(32):
-            k = uint32(k)
-            total += tile_a[uint32(row * WARP + k)] * tile_b[uint32(k * WARP + col)]
+            total += tile_a[beside + uint64(k)] * tile_b[below + uint64(32 * k)]
         cuda.syncthreads()
         start = uint32(start + WARP)
     at = uint32((first_row + row) * n + first_col + col)
@@ -510,6 +510,7 @@ def product_column(a, b, c, n, alpha, beta):
     col, rows = uint32(t & uint32(63)), uint32((t >> uint32(6)) * uint32(8))
     row_a, col_a = uint32(t >> uint32(3)), uint32(t & uint32(7))
     row_b, col_b = uint32(t >> uint32(6)), uint32(t & uint32(63))
+    beside, below = uint64(uint32(rows * uint32(8))), uint64(col)
     for i in range(8):
         results[i] = float32(0)
     start = ZERO
@@ -518,10 +519,9 @@ def product_column(a, b, c, n, alpha, beta):
         tile_b[t] = b[uint32((start + row_b) * n + first_col + col_b)]
         cuda.syncthreads()
         for k in range(8):
-            k = uint32(k)
-            factor = tile_b[uint32(k * uint32(64) + col)]
+            factor = tile_b[below + uint64(64 * k)]
             for i in range(8):
-                results[i] += tile_a[uint32((rows + uint32(i)) * uint32(8) + k)] * factor
+                results[i] += tile_a[beside + uint64(8 * i + k)] * factor
         cuda.syncthreads()
         start = uint32(start + uint32(8))
     for i in range(8):
@@ -540,6 +540,7 @@ def product_square(a, b, c, n, alpha, beta):
     cols, rows = uint32((t & uint32(15)) * uint32(8)), uint32((t >> uint32(4)) * uint32(8))
     row_a, col_a = uint32(t >> uint32(3)), uint32(t & uint32(7))
     row_b, col_b = uint32(t >> uint32(7)), uint32(t & uint32(127))
+    beside, below = uint64(uint32(rows * uint32(8))), uint64(cols)
     for i in range(8):
         for j in range(8):
             results[i, j] = float32(0)
@@ -552,10 +553,9 @@ def product_square(a, b, c, n, alpha, beta):
             tile_b[uint32(row * uint32(128) + col_b)] = b[uint32((start + row) * n + first_col + col_b)]
         cuda.syncthreads()
         for k in range(8):
-            k = uint32(k)
             for i in range(8):
-                column[i] = tile_a[uint32((rows + uint32(i)) * uint32(8) + k)]
-                line[i] = tile_b[uint32(k * uint32(128) + cols + uint32(i))]
+                column[i] = tile_a[beside + uint64(8 * i + k)]
+                line[i] = tile_b[below + uint64(128 * k + i)]
             for i in range(8):
                 for j in range(8):
                     results[i, j] += column[i] * line[j]
