@@ -152,50 +152,110 @@ def _offered(code, blocks):
 def _solve(blocks, anchors, wanted, offered, predicated, entries):
     """Return how often each block ran, and by how much each anchor has too much and too little.
 
-    The unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too
-    much and too little. Among what fits equally well it takes the fewest instructions.
+    A loop that nothing enters would fit control flow as well. Where anchors can do without it, it is left out.
     """
-    try:
-        from scipy.optimize import linprog
+    program = _Program(blocks, anchors, wanted, offered, predicated, entries)
+    found = program.solve(set())
+    left_out = set()
+    while found.cut_off - left_out:
+        without = program.solve(left_out | found.cut_off)
+        if without is None or without.missed > found.missed + TOLERANCE:
+            break
+        left_out |= found.cut_off
+        found = without
+    return found.counts, found.over, found.under
+
+
+class _Solution(NamedTuple):
+    """A solution: counts by block, what anchors have too much and too little, and how far that is off.
+
+    `cut_off`: blocks that run and that no warp comes to.
+    """
+
+    counts: np.ndarray
+    over: np.ndarray
+    under: np.ndarray
+    missed: float
+    cut_off: set
+
+
+class _Program:
+    """The linear program.
+
+    Its unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too much
+    and too little. Among what fits equally well it takes the fewest instructions.
+    """
+
+    def __init__(self, blocks, anchors, wanted, offered, predicated, entries):
+        self.blocks = blocks
+        self.ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
+        self.first_way, self.first_slack = len(blocks), len(blocks) + len(self.ways)
+        self.size = self.first_slack + 2 * len(anchors)
+        self.below = self._flow()
+        self.equal, self.given = [{0: 1.0}], [float(entries)]
+        total = sum(wanted.values()) + entries
+        self.cost = np.zeros(self.size)
+        self.cost[: len(blocks)] = [(block.last - block.first) * 1e-3 / total for block in blocks]
+        for i, anchor in enumerate(anchors):
+            more, want = self.first_slack + 2 * i, wanted.get(anchor, 0.0)
+            self.equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
+            self.given.append(want)
+            weight = 10.0 / max(want, entries * 1e-3)
+            # A predicated instruction is issued at least as often as it takes place.
+            self.cost[more] = 1e-3 / max(want, entries) if anchor in predicated else weight
+            self.cost[more + 1] = weight
+
+    def _flow(self):
+        """Return the rows that say that warps come from somewhere and go somewhere."""
+        into, out = defaultdict(list), defaultdict(list)
+        for number, (source, target) in enumerate(self.ways, self.first_way):
+            out[source].append(number)
+            into[target].append(number)
+        rows = [{number: 1.0, at: -1.0} for number, way in enumerate(self.ways, self.first_way) for at in set(way)]
+        for i, block in enumerate(self.blocks):
+            if block.targets and not block.leaves:
+                rows.append({i: 1.0} | dict.fromkeys(out[i], -1.0))
+            if i:
+                rows.append({i: 1.0} | dict.fromkeys(into[i], -1.0))
+        return rows
+
+    def _matrix(self, rows):
         from scipy.sparse import coo_array
-    except ImportError:
-        raise NoSolver("gpuless.profile solves linear programs with SciPy: pip install gpuless[profile]") from None
-    ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
-    first_way, first_more = len(blocks), len(blocks) + len(ways)
-    size = first_more + 2 * len(anchors)
-    into, out = defaultdict(list), defaultdict(list)
-    for number, (source, target) in enumerate(ways, first_way):
-        out[source].append(number)
-        into[target].append(number)
-    below = [{number: 1.0, at: -1.0} for number, way in enumerate(ways, first_way) for at in set(way)]
-    for i, block in enumerate(blocks):
-        if block.targets and not block.leaves:
-            below.append({i: 1.0} | dict.fromkeys(out[i], -1.0))
-        if i:
-            below.append({i: 1.0} | dict.fromkeys(into[i], -1.0))
-    equal, given = [{0: 1.0}], [float(entries)]
-    total = sum(wanted.values()) + entries
-    cost = np.zeros(size)
-    cost[: len(blocks)] = [(block.last - block.first) * 1e-3 / total for block in blocks]
-    for i, anchor in enumerate(anchors):
-        more, want = first_more + 2 * i, wanted.get(anchor, 0.0)
-        equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
-        given.append(want)
-        weight = 10.0 / max(want, entries * 1e-3)
-        # A predicated instruction is issued at least as often as it takes place.
-        cost[more] = 1e-3 / max(want, entries) if anchor in predicated else weight
-        cost[more + 1] = weight
 
-    def matrix(rows):
-        entries_ = [(row, column, value) for row, one in enumerate(rows) for column, value in one.items()]
-        at, columns, values = zip(*entries_, strict=True)
-        return coo_array((values, (at, columns)), (len(rows), size)).tocsr()
+        entries = [(row, column, value) for row, one in enumerate(rows) for column, value in one.items()]
+        at, columns, values = zip(*entries, strict=True)
+        return coo_array((values, (at, columns)), (len(rows), self.size)).tocsr()
 
-    options = {"A_eq": matrix(equal), "b_eq": given, "bounds": (0, None), "method": "highs"}
-    if below:
-        options |= {"A_ub": matrix(below), "b_ub": np.zeros(len(below))}
-    found = linprog(cost, **options)
-    if found.x is None:
-        raise RuntimeError(f"the machine code cannot be counted: {found.message}")
-    slack = found.x[first_more:]
-    return found.x[: len(blocks)], slack[::2], slack[1::2]
+    def solve(self, left_out):
+        """Return the `_Solution` in which some blocks do not run, None if there is none."""
+        try:
+            from scipy.optimize import linprog
+        except ImportError:
+            message = "gpuless.profile solves linear programs with SciPy: pip install gpuless[profile]"
+            raise NoSolver(message) from None
+        bounds = np.array([(0, 0 if i in left_out else np.inf) for i in range(self.size)])
+        options = {"A_eq": self._matrix(self.equal), "b_eq": self.given, "bounds": bounds, "method": "highs"}
+        if self.below:
+            options |= {"A_ub": self._matrix(self.below), "b_ub": np.zeros(len(self.below))}
+        found = linprog(self.cost, **options)
+        if found.x is None:
+            if left_out:
+                return None
+            raise RuntimeError(f"the machine code cannot be counted: {found.message}")
+        slack = found.x[self.first_slack :]
+        missed = float(self.cost[self.first_slack :] @ slack)
+        counts = np.maximum(found.x[: len(self.blocks)], 0.0)
+        return _Solution(counts, slack[::2], slack[1::2], missed, self._cut_off(found.x))
+
+    def _cut_off(self, x):
+        least = 1e-6 * x[0]
+        ways = defaultdict(list)
+        for number, (source, target) in enumerate(self.ways, self.first_way):
+            if x[number] > least:
+                ways[source].append(target)
+        found, waiting = {0}, [0]
+        while waiting:
+            new = set(ways[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return {i for i in range(len(self.blocks)) if x[i] > least} - found
