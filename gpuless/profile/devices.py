@@ -80,6 +80,11 @@ class Device:
     """Its mean error on these."""
 
     @property
+    def code(self) -> tuple:
+        """The compute capability whose machine code is looked at."""
+        return self.compiled_for or self.cc
+
+    @property
     def sm(self) -> Architecture:
         """What an SM has room for."""
         return _VOLTA if self.cc == (7, 0) else ARCHITECTURES[self.cc]

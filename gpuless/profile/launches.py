@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuless import frontends
 from gpuless.inspector.architectures import occupancy_on
@@ -19,17 +19,21 @@ _FEWEST_SMS = 4
 class Profiled:
     """A launch that is modelled when it is called with its arguments."""
 
-    def __init__(self, launch: Any, gpus: Iterable[Any]) -> None:
+    def __init__(self, launch: Any, gpus: Iterable[Any], several: bool = True) -> None:
         if not hasattr(launch, "dispatcher") or not hasattr(launch, "griddim"):
             raise TypeError(
-                f"launch must be a kernel with its launch configuration, kernel[grid, block], "
+                "launch must be a kernel with its launch configuration, kernel[grid, block], "
                 f"got {reprlib.repr(launch)}"
             )
-        self._launch, self._devices = launch, [device_of(gpu) for gpu in gpus]
+        self._launch, self._several = launch, several
+        self._devices = [device_of(gpu) for gpu in gpus]
+        if not self._devices:
+            raise ValueError("gpu names no GPU at all")
 
     def __call__(self, *arguments):
-        """Return the `Report` of the launch with these arguments, one for each GPU if several were named."""
+        """Return the `Report` of the launch with these arguments; a `Comparison` if several GPUs were named."""
         from gpuless.emulator.run import recording
+        from gpuless.profile.report import Comparison
 
         if not frontends.installed():
             raise RuntimeError(
@@ -41,25 +45,34 @@ class Profiled:
             self._launch(*arguments)
         if not taken:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
-        return self._reports(taken[-1])
+        reports = self._reports(taken[-1])
+        return Comparison(reports) if self._several else reports[0]
 
     def _reports(self, taken):
         from gpuless.profile.machine_code import machine_codes
-        from gpuless.profile.report import Report
+        from gpuless.profile.report import report_of
 
         kernel = self._launch.dispatcher
-        ccs = {device.compiled_for or device.cc: None for device in self._devices}
-        codes = machine_codes(kernel, taken, ccs)
-        recorded = {}
-        return [
-            Report(kernel.py_func.__name__, taken, device, *_modelled(device, taken, code, recorded))
-            for device in self._devices
-            for code in [codes[device.compiled_for or device.cc]]
-        ]
+        codes = machine_codes(kernel, taken, {device.code: None for device in self._devices})
+        recorded, reports = {}, []
+        for device in self._devices:
+            compiled = codes[device.code]
+            reports.append(report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded)))
+        return reports
+
+
+class Modelled(NamedTuple):
+    """What is known of a launch on a device, step by step."""
+
+    occupancy: Any
+    counts: Any
+    traffic: Any
+    shape: Any
+    prediction: Any
 
 
 def _modelled(device: Device, taken, compiled, recorded):
-    """Return what the model says of a launch on a device: occupancy, counts, traffic, prediction.
+    """Return what the model says of a launch on a device, as `Modelled`.
 
     `recorded`: recordings by how many blocks they have; those that are missing are added.
     """
@@ -82,7 +95,7 @@ def _modelled(device: Device, taken, compiled, recorded):
     counts = count_machine_code(compiled.code, recording)
     traffic = traffic_of(recording, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
-    return occupancy, counts, traffic, predict(device, counts, traffic, shape)
+    return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))
 
 
 def _window(taken, device, resident, recorded):

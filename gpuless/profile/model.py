@@ -32,16 +32,18 @@ class Shape(NamedTuple):
 class Prediction(NamedTuple):
     """What the model says of a launch.
 
-    `busy`: by unit, how much of the time it works; `alone`: cycles of a block that has an SM for itself;
-    `costs`: of each instruction.
+    `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a block
+    that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work all the
+    time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at each.
     """
 
     microseconds: float
     busy: dict
     bound: str
     alone: float
-    waves: float
+    needed: float
     costs: Costs
+    chain: np.ndarray
 
 
 def throughput(customers, demands, elsewhere):
@@ -79,14 +81,11 @@ def predict(device, counts, traffic, shape):
     if bound not in own:
         cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
     busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
-    return Prediction(
-        cycles / device.clock / 1e3 + device.launch,
-        busy,
-        bound,
-        alone,
-        shape.blocks / (device.sms * shape.resident),
-        costs,
-    )
+    chain = np.zeros(len(counts.steps))
+    for phase in phases:
+        chain[phase.at] += phase.chains
+    needed = alone / totals[bound]
+    return Prediction(cycles / device.clock / 1e3 + device.launch, busy, bound, alone, needed, costs, chain)
 
 
 def _rate(phases, demands, memory, counts, device, shape):
@@ -110,15 +109,22 @@ def _rate(phases, demands, memory, counts, device, shape):
 class _Phase(NamedTuple):
     """What a warp does between two barriers.
 
-    `demands`: cycles of each of `UNITS`; `chain`: cycles of a warp alone, the slowest of its block;
+    `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at each
+    instruction, the slowest of its block;
     `together`: cycles of the block's units if its warps run through each piece of code at the same time;
     `loads`: how often global memory is accessed.
     """
 
+    at: np.ndarray
     demands: np.ndarray
-    chain: float
+    chains: np.ndarray
     together: float
     loads: float
+
+    @property
+    def chain(self):
+        """Cycles of a warp alone."""
+        return float(self.chains.sum())
 
 
 def _phases(counts, costs, per_warp, shape):
@@ -153,7 +159,7 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
     )
     accesses = [i for i in at if counts.steps[i].base in ("LDG", "LD", "STG", "RED", "ATOMG")]
     loads = len(accesses) * float(often.max())
-    return _Phase(often @ demands, float(slowest @ mean), float(together), loads)
+    return _Phase(at, often @ demands, slowest * mean, float(together), loads)
 
 
 def _alone(steps, latencies):

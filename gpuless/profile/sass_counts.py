@@ -155,15 +155,14 @@ def _solve(blocks, anchors, wanted, offered, predicated, entries):
     A loop that nothing enters would fit control flow as well. Where anchors can do without it, it is left out.
     """
     program = _Program(blocks, anchors, wanted, offered, predicated, entries)
-    found = program.solve(set())
+    first = found = program.solve(set())
     left_out = set()
-    while found.cut_off - left_out:
-        without = program.solve(left_out | found.cut_off)
-        if without is None or without.missed > found.missed + TOLERANCE:
-            break
+    while found is not None and found.missed <= first.missed + TOLERANCE:
+        if not found.cut_off - left_out:
+            return found.counts, found.over, found.under
         left_out |= found.cut_off
-        found = without
-    return found.counts, found.over, found.under
+        found = program.solve(left_out)
+    return first.counts, first.over, first.under
 
 
 class _Solution(NamedTuple):

@@ -36,7 +36,8 @@ class Traffic(NamedTuple):
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
     `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `places`: sectors
     that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for
-    a request, for each of `recording.WIDTHS`; `warps`: how many were recorded.
+    a request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if full
+    warps asked for neighbours; `warps`: how many were recorded.
     """
 
     lines: dict
@@ -45,6 +46,7 @@ class Traffic(NamedTuple):
     written: float
     places: int
     shared: dict
+    needed: dict
     warps: int
 
     @property
@@ -90,10 +92,11 @@ def traffic_of(recording, device, window, shared):
         window.warm,
     )
     rows = _scaled(counts[: len(sites)])
-    lines = defaultdict(lambda: np.zeros(len(COLUMNS)))
+    lines, needed = defaultdict(lambda: np.zeros(len(COLUMNS))), defaultdict(float)
     for site, row in zip(sites, rows, strict=True):
         if site.space == "global":
             lines[site.operation, site.file, site.line] += row
+            needed[site.operation, site.file, site.line] += row[ALL] * site.size
     stores = [(site, row) for site, row in zip(sites, rows, strict=True) if site.operation == "store"]
     partial = sum(row[STORED] for site, row in stores if row[STORED] and _bytes_of_sector(site, row) < _FULL)
     kept = device.l2 * _DIRTY_SHARE / SECTOR * recording.count / recording.blocks
@@ -105,6 +108,7 @@ def traffic_of(recording, device, window, shared):
         max(0.0, written - kept),
         _distinct(recording.words, places, set(atomics.tolist())) if atomics.size else 0,
         _shared_lines(recording),
+        dict(needed),
         recording.count * recording.warps,
     )
 
