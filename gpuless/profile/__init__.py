@@ -75,7 +75,7 @@ class Profile:
         several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
         return Profiled(launch, list(gpu) if several else [gpu], several)
 
-    def device(self, name: str | Device, **changes: Any) -> Device:
+    def device(self, name: str | Device, /, **changes: Any) -> Device:
         """Return a GPU that is modelled, or one that differs from it: `gpuless.profile.devices.device`."""
         from gpuless.profile.devices import device
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from gpuless.inspector.architectures import ARCHITECTURES, Architecture
 
@@ -204,7 +205,7 @@ DEVICES = {device.name: device for device in _ALL}
 _SHORT = {"A100": "A100 SXM", "H100": "H100 SXM", "RTX A6000": "A6000", "TESLA T4": "T4", "TESLA V100": "V100"}
 
 
-def device(name: str | Device, **changes) -> Device:
+def device(name: str | Device, /, **changes: Any) -> Device:
     """Return a GPU that is modelled, or one like it.
 
     Parameters
@@ -212,7 +213,7 @@ def device(name: str | Device, **changes) -> Device:
     name : str
         One of `DEVICES`; "A100" and "H100" are the SXM modules.
     **changes
-        Fields of `Device` that are different, such as ``clock=1.0``.
+        Fields of `Device` that differ, such as ``clock=1.0``.
 
     Raises
     ------

@@ -40,13 +40,21 @@ class Profiled:
                 "profile runs kernels on the emulated GPU, and here they run on something else: "
                 "set GPULESS=emulator, and call gpuless.select() before anything is launched"
             )
-        taken = []
-        with recording.taken_launches(taken.append):
+        outcomes = []
+
+        def take(launch):  # while arrays that Numba has copied for it are there
+            try:
+                outcomes.append(self._reports(launch))
+            except BaseException as error:  # the driver would make another one of it
+                outcomes.append(error)
+
+        with recording.taken_launches(take):
             self._launch(*arguments)
-        if not taken:
+        if not outcomes:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
-        reports = self._reports(taken[-1])
-        return Comparison(reports) if self._several else reports[0]
+        if isinstance(outcomes[0], BaseException):
+            raise outcomes[0]
+        return Comparison(outcomes[0]) if self._several else outcomes[0][0]
 
     def _reports(self, taken):
         from gpuless.profile.machine_code import machine_codes

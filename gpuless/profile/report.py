@@ -56,7 +56,8 @@ class Report:
 
     def __str__(self) -> str:
         launch = describe_launch(self.kernel, self.grid, self.block)
-        text = [f"{launch} on {self.device.name}: {time(self.microseconds)} modelled, {self._range()}", ""]
+        between = f"between {time(self.low)} and {time(self.high)} four times out of five"
+        text = [f"{launch} on {self.device.name}: {time(self.microseconds)} modelled; {between}", ""]
         rows = [("limited by", self.limiter), ("occupancy", self._occupancy()), ("busy", self._busy())]
         rows.append(("memory", self._memory()))
         rows += [("lines" if i == 0 else "", text_) for i, text_ in enumerate(self._lines())]
@@ -65,9 +66,6 @@ class Report:
         for name, content in rows:
             text += wrapped(content, first=f"{name:12}", rest=" " * 12)
         return "\n".join(text)
-
-    def _range(self):
-        return f"measured {time(self.low)} to {time(self.high)} four times out of five"
 
     def _occupancy(self):
         found = self.occupancy

@@ -6,6 +6,7 @@ likes: each time memory is as it was before, and afterwards too.
 
 import contextlib
 import ctypes
+import functools
 import json
 import re
 import threading
@@ -76,7 +77,10 @@ _asked = threading.local()
 
 @contextlib.contextmanager
 def taken_launches(take):
-    """Give what this thread launches to a function, a `TakenLaunch` each, instead of doing it."""
+    """Give what this thread launches to a function, a `TakenLaunch` each, instead of doing it.
+
+    What the launch is given lives until the function returns, which must not raise.
+    """
     before, _asked.take = getattr(_asked, "take", None), take
     try:
         yield
@@ -94,21 +98,25 @@ class NoLines(RuntimeError):
 
 
 class TakenLaunch:
-    """A launch that has not taken place.
+    """A launch that does not take place.
 
-    `kernel`: with the lines of its source; `source`: what its compiler knows of it, as `lines.Source` has it.
-    Raises `NoLines` where there are no lines.
+    `source`: what its compiler knows of the kernel, as `lines.Source` has it.
     """
 
     def __init__(self, workers, kernel, grid, block, arguments, shared):
-        self.workers, self.kernel = workers, _with_lines(kernel)
+        self.workers, self.plain = workers, kernel
         self.grid, self.block, self.arguments, self.shared = grid, block, arguments, shared
         self.source = lines.source_of(kernel.source)
         self.blocks = grid[0] * grid[1] * grid[2]
         self.warps = -(-(block[0] * block[1] * block[2]) // WARP)
         self.launched = explanations.Launched(
-            self.kernel, grid, block, arguments, kernel.static_shared + shared, workers.arena
+            kernel, grid, block, arguments, kernel.static_shared + shared, workers.arena
         )
+
+    @functools.cached_property
+    def kernel(self):
+        """The kernel with the lines of its source; raises `NoLines` where there are none."""
+        return _with_lines(self.plain)
 
     def record(self, first, count):
         """Run so many blocks from a first one; return the `Recording`. Memory is as before then."""
