@@ -57,15 +57,17 @@ def _conditional(step: Step) -> bool:
     return step.predicate not in ("", "@PT", "@UPT") or bool(re.match(r"!?U?P\d", step.operands))
 
 
-def repeated(blocks: list[Block]) -> set[int]:
-    """Return the numbers of the blocks that are in a loop: from which a warp may come to them again."""
-    return {number for number in range(len(blocks)) if number in _reached(blocks, number)}
+def loops_of(blocks: list[Block]) -> list[tuple[int, int]]:
+    """Return the first and the last block of each loop: what lies between a jump back and its target."""
+    ends: dict[int, int] = {}
+    for number, block in enumerate(blocks):
+        for target in block.targets:
+            if target <= number:
+                ends[target] = max(ends.get(target, number), number)
+    return sorted(ends.items())
 
 
-def _reached(blocks, start):
-    found, waiting = set(), [start]
-    while waiting:
-        new = set(blocks[waiting.pop()].targets) - found
-        found |= new
-        waiting += new
-    return found
+def nest_of(loops: list[tuple[int, int]], number: int) -> list[tuple[int, int]]:
+    """Return the loops that a block is in, the outermost first."""
+    around = [(first, last) for first, last in loops if first <= number <= last]
+    return sorted(around, key=lambda loop: loop[0] - loop[1])

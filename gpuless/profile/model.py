@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuless.inspector.control import NO_SCOREBOARD, SCOREBOARDS
 from gpuless.profile import caches
-from gpuless.profile.flow import repeated
+from gpuless.profile.flow import loops_of, nest_of
 from gpuless.profile.units import SHARED_UNITS, UNITS, Costs
 
 _PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
@@ -128,12 +128,12 @@ class _Phase(NamedTuple):
 
 
 def _phases(counts, costs, per_warp, shape):
-    loops = repeated(counts.blocks)
+    loops = loops_of(counts.blocks)
     pieces, current = [], []
     for number, block in enumerate(counts.blocks):
         if per_warp[block.first] <= 0:
             continue
-        current.append((block, number in loops))
+        current.append((block, bool(nest_of(loops, number))))
         if counts.steps[block.last - 1].base == "BAR":
             pieces.append(current)
             current = []

@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.profile.flow import blocks_of
+from gpuless.profile.flow import blocks_of, loops_of, nest_of
 
 #: Anchors that are further off than this share count as not met.
 TOLERANCE = 0.05
+# What the linear program pays for an instruction, for lanes that go both ways at a branch and for an anchor that
+# is not met.
+_INSTRUCTION, _PARTING, _ANCHOR, _WEAK_ANCHOR = 1e-3, 0.5, 10.0, 1.0
+_ROUNDING = 0.999  # what one loop does exactly as often as another
 
 
 class Anchor(NamedTuple):
@@ -49,7 +53,14 @@ _MOVED = {"LDG": "global load", "LD": "global load", "STG": "global store", "ST"
 _MOVED |= {"LDS": "shared load", "STS": "shared store"}
 _DONE = {"ATOM": "global atomic", "ATOMG": "global atomic", "RED": "global atomic", "REDG": "global atomic"}
 _DONE |= {"ATOMS": "shared atomic", "BAR": "barrier", "FFMA": "fma", "DFMA": "double fma", "SHFL": "shuffle"}
-# Instructions of PTX that become subroutines, which have multiply-adds that PTX has not.
+_DONE |= {"FADD": "add", "FMUL": "multiply", "DADD": "double add", "DMUL": "double multiply", "MUFU": "special"}
+#: What the assembler may make more or less of: it counts less, and is not missed.
+_WEAK = {"add", "multiply", "double add", "double multiply", "special"}
+_ARITHMETIC = {("fma", "f32"): "fma", ("fma", "f64"): "double fma", ("add", "f64"): "double add"}
+_ARITHMETIC |= {("mul", "f64"): "double multiply", ("add", "f32"): "add", ("sub", "f32"): "add"}
+_ARITHMETIC |= {("mul", "f32"): "multiply", ("sub", "f64"): "double add"}
+# Instructions of PTX that become several, which have arithmetic that PTX has not, and begin with MUFU.
+_FLOAT32 = {"fma", "add", "multiply"}
 _ROUNDED = {"div", "sqrt", "rsqrt", "rcp", "rem", "sin", "cos", "ex2", "lg2", "tanh"}
 
 
@@ -82,8 +93,10 @@ def _anchor_of_ptx(listed):
         what = f"{space} atomic"
     elif name in ("bar", "barrier") and "warp" not in parts:
         what = "barrier"
-    elif name == "fma" and parts[-1] in ("f32", "f64"):
-        what = "fma" if parts[-1] == "f32" else "double fma"
+    elif parts and (name, parts[-1]) in _ARITHMETIC:
+        what = _ARITHMETIC[name, parts[-1]]
+    elif name in _ROUNDED and parts[-1] in ("f32", "u32", "s32"):
+        what = "special"
     elif name == "shfl":
         what = "shuffle"
     return (Anchor(what, listed.file, listed.line), amount) if what else None
@@ -104,10 +117,9 @@ def count_machine_code(code, recording):
         anchor
         for anchor in sorted({*wanted, *offered})
         if anchor in offered
-        and not (anchor.what == "fma" and (anchor[1:] in rounded or not wanted.get(anchor)))
+        and not (anchor.what in _FLOAT32 and (anchor[1:] in rounded or not wanted.get(anchor)))
     ]
-    entries = recording.count * recording.warps
-    counts, over, under = _solve(blocks, anchors, wanted, offered, predicated, entries)
+    counts, over, under = _solve(blocks, anchors, wanted, offered, predicated, recording)
     executed = np.zeros(len(code.steps))
     for block, count in zip(blocks, counts, strict=True):
         executed[block.first : block.last] = count
@@ -117,7 +129,7 @@ def count_machine_code(code, recording):
         have = want + more - less
         if anchor in predicated and have > 0:
             shares[anchor] = min(1.0, want / have)
-        allowed = anchor in predicated and more > less
+        allowed = anchor.what in _WEAK or (anchor in predicated and more > less)
         if more + less > TOLERANCE * max(want, 1.0) and not allowed:
             missed[anchor] = want, have
     return SassCounts(code.steps, executed, blocks, shares, missed)
@@ -149,44 +161,56 @@ def _offered(code, blocks):
     return found, predicated
 
 
-def _solve(blocks, anchors, wanted, offered, predicated, entries):
+def _most_a_trip(recording):
+    """Return by anchor how much of it a warp does at most each time it comes into a loop around it.
+
+    A list: in loops that are in no other, in loops in these, and so on. Where several loops have the anchor, as an
+    unrolled one and what is left of it, warps come into them together.
+    """
+    found = defaultdict(list)
+    for nest, warps, part in zip(recording.entered, recording.executed, recording.listings, strict=True):
+        for anchor, amount in filter(None, map(_anchor_of_ptx, part)):
+            levels = found[anchor]
+            levels += [[0.0, 1] for _ in range(len(nest) - len(levels))]
+            for level, times in zip(levels, nest, strict=False):
+                level[0] += amount * warps
+                level[1] = max(level[1], times)
+    return {anchor: [done / times for done, times in levels] for anchor, levels in found.items() if levels}
+
+
+def _solve(blocks, anchors, wanted, offered, predicated, recording):
     """Return how often each block ran, and by how much each anchor has too much and too little.
 
-    A loop that nothing enters would fit control flow as well. Where anchors can do without it, it is left out.
+    A loop that nothing enters would fit control flow as well: what PTX's loops do each time they are entered
+    says how often those of the machine code are. Where their loops are too different that is left out.
     """
+    entries = recording.count * recording.warps
     program = _Program(blocks, anchors, wanted, offered, predicated, entries)
-    first = found = program.solve(set())
-    left_out = set()
-    while found is not None and found.missed <= first.missed + TOLERANCE:
-        if not found.cut_off - left_out:
-            return found.counts, found.over, found.under
-        left_out |= found.cut_off
-        found = program.solve(left_out)
-    return first.counts, first.over, first.under
+    plain = program.solve()
+    found = program.solve(program.trips(_most_a_trip(recording)))
+    if found is None or found.missed > plain.missed + TOLERANCE:
+        found = plain
+    return found.counts, found.over, found.under
 
 
 class _Solution(NamedTuple):
-    """A solution: counts by block, what anchors have too much and too little, and how far that is off.
-
-    `cut_off`: blocks that run and that no warp comes to.
-    """
+    """A solution: counts by block, what anchors have too much and too little, and how far that is off."""
 
     counts: np.ndarray
     over: np.ndarray
     under: np.ndarray
     missed: float
-    cut_off: set
 
 
 class _Program:
     """The linear program.
 
-    Its unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too much
-    and too little. Among what fits equally well it takes the fewest instructions.
+    Its unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too
+    much and too little. Among what fits equally well it takes the fewest instructions.
     """
 
     def __init__(self, blocks, anchors, wanted, offered, predicated, entries):
-        self.blocks = blocks
+        self.blocks, self.anchors, self.offered, self.predicated = blocks, anchors, offered, predicated
         self.ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
         self.first_way, self.first_slack = len(blocks), len(blocks) + len(self.ways)
         self.size = self.first_slack + 2 * len(anchors)
@@ -194,28 +218,57 @@ class _Program:
         self.equal, self.given = [{0: 1.0}], [float(entries)]
         total = sum(wanted.values()) + entries
         self.cost = np.zeros(self.size)
-        self.cost[: len(blocks)] = [(block.last - block.first) * 1e-3 / total for block in blocks]
+        self.cost[: len(blocks)] = [(block.last - block.first) * _INSTRUCTION / total for block in blocks]
+        # Lanes of a warp part where anchors say so, not to save instructions.
+        for number, (source, _) in enumerate(self.ways, self.first_way):
+            self.cost[number] = 0.0 if blocks[source].leaves else _PARTING / total
+        for i, block in enumerate(blocks):
+            if block.targets and not block.leaves:
+                self.cost[i] -= _PARTING / total
         for i, anchor in enumerate(anchors):
             more, want = self.first_slack + 2 * i, wanted.get(anchor, 0.0)
             self.equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
             self.given.append(want)
-            weight = 10.0 / max(want, entries * 1e-3)
+            weight = (_WEAK_ANCHOR if anchor.what in _WEAK else _ANCHOR) / max(want, entries * 1e-3)
             # A predicated instruction is issued at least as often as it takes place.
-            self.cost[more] = 1e-3 / max(want, entries) if anchor in predicated else weight
+            self.cost[more] = _INSTRUCTION / max(want, entries) if anchor in predicated else weight
             self.cost[more + 1] = weight
 
     def _flow(self):
         """Return the rows that say that warps come from somewhere and go somewhere."""
-        into, out = defaultdict(list), defaultdict(list)
+        into, out, rows = defaultdict(list), defaultdict(list), []
         for number, (source, target) in enumerate(self.ways, self.first_way):
             out[source].append(number)
             into[target].append(number)
-        rows = [{number: 1.0, at: -1.0} for number, way in enumerate(self.ways, self.first_way) for at in set(way)]
+            rows += [{number: 1.0, at: -1.0} for at in {source, target}]
         for i, block in enumerate(self.blocks):
             if block.targets and not block.leaves:
                 rows.append({i: 1.0} | dict.fromkeys(out[i], -1.0))
             if i:
                 rows.append({i: 1.0} | dict.fromkeys(into[i], -1.0))
+        return rows
+
+    def trips(self, most):
+        """Return the rows that say how much loops do each time a warp comes into them; `most`: by anchor."""
+        rows, loops = [], loops_of(self.blocks)
+        for anchor in self.anchors:
+            if anchor not in most or anchor in self.predicated:
+                continue
+            for block, amount in self.offered[anchor].items():
+                nest = nest_of(loops, block)
+                if not nest or nest[-1][0] == 0:
+                    continue
+                first, last = nest[-1]
+                trip = most[anchor][min(len(nest), len(most[anchor])) - 1]
+                if not trip:  # no warp was in such a loop
+                    rows.append({block: 1.0})
+                    continue
+                enter = [
+                    number
+                    for number, (source, target) in enumerate(self.ways, self.first_way)
+                    if first <= target <= last and not first <= source <= last
+                ]
+                rows.append({block: amount / trip * _ROUNDING} | dict.fromkeys(enter, -1.0))
         return rows
 
     def _matrix(self, rows):
@@ -225,36 +278,20 @@ class _Program:
         at, columns, values = zip(*entries, strict=True)
         return coo_array((values, (at, columns)), (len(rows), self.size)).tocsr()
 
-    def solve(self, left_out):
-        """Return the `_Solution` in which some blocks do not run, None if there is none."""
+    def solve(self, more=()):
+        """Return the `_Solution` under more conditions, None if there is none."""
         try:
             from scipy.optimize import linprog
         except ImportError:
             message = "gpuless.profile solves linear programs with SciPy: pip install gpuless[profile]"
             raise NoSolver(message) from None
-        bounds = np.array([(0, 0 if i in left_out else np.inf) for i in range(self.size)])
-        options = {"A_eq": self._matrix(self.equal), "b_eq": self.given, "bounds": bounds, "method": "highs"}
-        if self.below:
-            options |= {"A_ub": self._matrix(self.below), "b_ub": np.zeros(len(self.below))}
-        found = linprog(self.cost, **options)
+        options = {"A_eq": self._matrix(self.equal), "b_eq": self.given, "bounds": (0, None)}
+        below = [*self.below, *more]
+        if below:
+            options |= {"A_ub": self._matrix(below), "b_ub": np.zeros(len(below))}
+        found = linprog(self.cost, method="highs", **options)
         if found.x is None:
-            if left_out:
-                return None
-            raise RuntimeError(f"the machine code cannot be counted: {found.message}")
+            return None
         slack = found.x[self.first_slack :]
         missed = float(self.cost[self.first_slack :] @ slack)
-        counts = np.maximum(found.x[: len(self.blocks)], 0.0)
-        return _Solution(counts, slack[::2], slack[1::2], missed, self._cut_off(found.x))
-
-    def _cut_off(self, x):
-        least = 1e-6 * x[0]
-        ways = defaultdict(list)
-        for number, (source, target) in enumerate(self.ways, self.first_way):
-            if x[number] > least:
-                ways[source].append(target)
-        found, waiting = {0}, [0]
-        while waiting:
-            new = set(ways[waiting.pop()]) - found
-            found |= new
-            waiting += new
-        return {i for i in range(len(self.blocks)) if x[i] > least} - found
+        return _Solution(np.maximum(found.x[: len(self.blocks)], 0.0), slack[::2], slack[1::2], missed)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuless.emulator.analysis.lanes import WARP
-from gpuless.emulator.run import cache, explanations, lines, machine
 from gpuless.emulator.ptx.instructions import readable
+from gpuless.emulator.run import cache, explanations, lines, machine
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.counting import Part, Site
 from gpuless.emulator.translate.recording import (
@@ -39,7 +39,8 @@ LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
 class RecordingCode(NamedTuple):
     """The machine code of a kernel that records, and what its numbers and sites mean.
 
-    `size`: how many numbers there are; `listings`: the instructions of each part.
+    `size`: how many numbers there are; `listings`: the instructions of each part; `nests`: the numbers of the
+    loops that each is in, the outermost first.
     """
 
     compiled: object
@@ -47,6 +48,7 @@ class RecordingCode(NamedTuple):
     size: int
     sites: list
     listings: list
+    nests: list
 
 
 def compiled(source, name, block, alignments):
@@ -59,15 +61,16 @@ def compiled(source, name, block, alignments):
         translator = RecordingModule(source, name, block, alignments)
         object_file = machine.compile_object(translator.translate())
         about = [translator.lane_stack, translator.spins, translator.size, translator.parts]
-        about = json.dumps([*about, translator.recorded, translator.listings]).encode()
+        about = json.dumps([*about, translator.recorded, translator.listings, translator.nests]).encode()
         kept = len(about).to_bytes(8, "little") + about + object_file
         cache.write(key, kept)
     end = 8 + int.from_bytes(kept[:8], "little")
-    lane_stack, spins, size, parts, sites, listings = json.loads(kept[8:end])
+    lane_stack, spins, size, parts, sites, listings, nests = json.loads(kept[8:end])
     code = machine.Compiled(machine.Code(kept[end:]), block, lane_stack, spins)
     parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in parts]
     sites = [RecordedSite(*site) for site in sites]
-    return RecordingCode(code, parts, size, sites, [[Listed(*one) for one in part] for part in listings])
+    listings = [[Listed(*one) for one in part] for part in listings]
+    return RecordingCode(code, parts, size, sites, listings, nests)
 
 
 # --- Launches -----------------------------------------------------------------------------------------------
@@ -164,7 +167,8 @@ def _with_lines(kernel):
 class Recording:
     """What blocks of a launch did: how often each part of the code ran, and the requests of each warp.
 
-    `executed`: how often warps ran each part; `sites`: as the code has them; `words`, `starts`: the
+    `executed`: how often warps ran each part; `entered`: how often they came into the loops around it, the
+    outermost first; `sites`: as the code has them; `words`, `starts`: the
     requests one behind the other, and where those of each warp begin: first all warps of the first block;
     `delivered`: of each site of shared memory, what delivering a request takes, for each of
     `WIDTHS`, and None for other sites.
@@ -196,6 +200,7 @@ class Recording:
         self.words, self._buffers = np.concatenate(pieces), None
         totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
         self.executed = [totals[part.warps] for part in self.code.parts]
+        self.entered = [[totals[number] for number in nest] for nest in self.code.nests]
         self.delivered = [_delivered(site, totals) for site in self.sites]
 
 

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.alignment import access_size
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate import counters
@@ -82,6 +81,7 @@ class _Recording(Counting):
         super()._instruction(instruction)
 
     def _end(self, block):
+        self.module.nests.append(self._nest(block.index))
         instructions = [*block.body, *([block.last] if block.last is not None else [])]
         self.module.listings.append(
             [
@@ -95,6 +95,26 @@ class _Recording(Counting):
             ]
         )
         super()._end(block)
+
+    def _wait(self, at, target, mask):
+        """Go from block to block; count how often a warp comes into a loop."""
+        for first, last in self.analysis.flow.loop_ends.items():
+            if target is not None and first <= target <= last and not first <= at <= last:
+                some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
+                self.add(self.counts(), self._loop(first), some)
+        super()._wait(at, target, mask)
+
+    def _loop(self, first):
+        """Return the number that says how often warps came into a loop."""
+        loops = self.module.loops
+        if (self.name, first) not in loops:
+            loops[self.name, first] = self.module.numbers(1)
+        return loops[self.name, first]
+
+    def _nest(self, at):
+        """Return the numbers of the loops that a block is in, the outermost first."""
+        around = [(last - first, first) for first, last in self.analysis.flow.loop_ends.items() if first <= at <= last]
+        return [self._loop(first) for _, first in sorted(around, reverse=True)]
 
     def _site(self, space, operation, size, address, number=-1, always=()):
         """Note a site; return its number."""
@@ -206,7 +226,7 @@ class RecordingModule(CountingModule):
 
     def __init__(self, source, kernel, block, alignments=None):
         super().__init__(source, kernel, block, alignments)
-        self.recorded, self.listings = [], []
+        self.recorded, self.listings, self.nests, self.loops = [], [], [], {}
 
 
 # --- Functions that record, in IR ---------------------------------------------------------------------------
