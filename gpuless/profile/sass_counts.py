@@ -161,21 +161,29 @@ def _offered(code, blocks):
     return found, predicated
 
 
-def _most_a_trip(recording):
+def _most_a_trip(recording, predicated):
     """Return by anchor how much of it a warp does at most each time it comes into a loop around it.
 
     A list: in loops that are in no other, in loops in these, and so on. Where several loops have the anchor, as an
-    unrolled one and what is left of it, warps come into them together.
+    unrolled one and what is left of it, warps come into them together. What stands under a condition in PTX is
+    issued each time round if it is predicated in the machine code.
     """
-    found = defaultdict(list)
-    for nest, warps, part in zip(recording.entered, recording.executed, recording.listings, strict=True):
+    found, rounds = defaultdict(list), defaultdict(int)
+    nests = recording.code.nests
+    for nest, warps in zip(nests, recording.executed, strict=True):
+        if nest:
+            rounds[nest[-1]] = max(rounds[nest[-1]], warps)
+    for nest, entered, warps, part in zip(
+        nests, recording.entered, recording.executed, recording.listings, strict=True
+    ):
         for anchor, amount in filter(None, map(_anchor_of_ptx, part)):
             levels = found[anchor]
             levels += [[0.0, 1] for _ in range(len(nest) - len(levels))]
-            for level, times in zip(levels, nest, strict=False):
-                level[0] += amount * warps
-                level[1] = max(level[1], times)
-    return {anchor: [done / times for done, times in levels] for anchor, levels in found.items() if levels}
+            times = rounds[nest[-1]] if nest and anchor in predicated else warps
+            for level, entries in zip(levels, entered, strict=False):
+                level[0] += amount * times
+                level[1] = max(level[1], entries)
+    return {anchor: [done / entries for done, entries in levels] for anchor, levels in found.items() if levels}
 
 
 def _solve(blocks, anchors, wanted, offered, predicated, recording):
@@ -187,7 +195,7 @@ def _solve(blocks, anchors, wanted, offered, predicated, recording):
     entries = recording.count * recording.warps
     program = _Program(blocks, anchors, wanted, offered, predicated, entries)
     plain = program.solve()
-    found = program.solve(program.trips(_most_a_trip(recording)))
+    found = program.solve(program.trips(_most_a_trip(recording, predicated)))
     if found is None or found.missed > plain.missed + TOLERANCE:
         found = plain
     return found.counts, found.over, found.under
@@ -210,7 +218,7 @@ class _Program:
     """
 
     def __init__(self, blocks, anchors, wanted, offered, predicated, entries):
-        self.blocks, self.anchors, self.offered, self.predicated = blocks, anchors, offered, predicated
+        self.blocks, self.anchors, self.offered = blocks, anchors, offered
         self.ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
         self.first_way, self.first_slack = len(blocks), len(blocks) + len(self.ways)
         self.size = self.first_slack + 2 * len(anchors)
@@ -252,7 +260,7 @@ class _Program:
         """Return the rows that say how much loops do each time a warp comes into them; `most`: by anchor."""
         rows, loops = [], loops_of(self.blocks)
         for anchor in self.anchors:
-            if anchor not in most or anchor in self.predicated:
+            if anchor not in most:
                 continue
             for block, amount in self.offered[anchor].items():
                 nest = nest_of(loops, block)
