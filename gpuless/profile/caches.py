@@ -1,8 +1,9 @@
-"""Caches of a GPU, simulated: an L1 for each SM and one L2, for the requests that warps were recorded to make.
+"""Caches of a GPU, simulated: an L1 for each SM and one L2, for the requests of warps that were recorded.
 
-Both keep lines of 128 bytes in four sectors that are fetched one by one, and replace what was used longest ago
-among 16 lines. Loads go through L1; stores and atomic operations go to L2, which fetches from memory in pairs of
-sectors and writes back what it replaces. The blocks that are resident on an SM take turns, a request each.
+Both keep lines of 128 bytes in four sectors that are fetched one by one, and replace what was used longest
+ago among 16 lines. Loads go through L1; stores and atomic operations go to L2, which fetches from memory in
+pairs of sectors and writes back what it replaces. The warps that are resident on an SM take turns, a request
+each.
 """
 
 import numpy as np
@@ -30,6 +31,7 @@ REQUESTS, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, STORED, ATOMIC_SECTO
     len(COLUMNS)
 )
 _NOTHING = np.uint32(0xFFFFFFFF)
+_PAIR, _OTHER_PAIR = 3, 12
 
 
 @njit(cache=True, nogil=True)
@@ -56,33 +58,25 @@ def index(words, first, streams):
     return begins, places
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _set_of(line, sets):
+@njit(cache=True, nogil=True)
+def _set_of(line, tags):
+    """Return where the set of a line begins."""
     mixed = np.uint64(line) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64((mixed >> np.uint64(32)) % np.uint64(sets)) * WAYS
+    return np.int64((mixed >> np.uint64(32)) % np.uint64(tags.size // WAYS)) * WAYS
 
 
 @njit(cache=True, nogil=True)
-def _find(tags, begin, line):
-    """Return the place of a line in its set, -1 if it is not there."""
+def _way_of(line, tags, used):
+    """Return the place of a line, and whether it is there: if not, its set's that was used longest ago."""
+    begin = oldest = _set_of(line, tags)
     for way in range(begin, begin + WAYS):
         if tags[way] == line:
-            return way
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _oldest(tags, used, begin):
-    """Return the place in a set that was used longest ago, an empty one if there is one."""
-    oldest = begin
-    for way in range(begin, begin + WAYS):
-        if tags[way] == _NOTHING:
-            return way
-        if used[way] < used[oldest]:
+            return way, True
+        if tags[oldest] != _NOTHING and (tags[way] == _NOTHING or used[way] < used[oldest]):
             oldest = way
-    return oldest
+    return oldest, False
 
 
 @njit(cache=True, nogil=True)
@@ -91,143 +85,167 @@ def _bits(sectors):
 
 
 @njit(cache=True, nogil=True)
-def _canonical(sector, site, arrays, last):
-    """Return a sector as if arrays followed each other in the order in which the kernel is given them."""
-    guess = last[site]
-    if not arrays[guess, 0] <= sector < arrays[guess, 1]:
-        guess = arrays.shape[0] - 1
-        for i in range(arrays.shape[0] - 1):
-            if arrays[i, 0] <= sector < arrays[i, 1]:
-                guess = i
-        last[site] = guess
-    return np.uint32(sector + arrays[guess, 2])
+def _in_l1(cache, sector, clock):
+    """Return whether L1 has a sector; it has it afterwards."""
+    tags, used, valid = cache
+    line, bit = sector >> 2, 1 << (sector & 3)
+    way, there = _way_of(line, tags, used)
+    if not there:
+        tags[way], valid[way] = line, 0
+    used[way] = clock
+    hit = bool(valid[way] & bit)
+    valid[way] |= bit
+    return hit
 
 
 @njit(cache=True, nogil=True)
-def simulate(words, begins, places, warps, sms, resident, l1_sets, l2_sets, kinds, cached, arrays, warm):
+def _ask_l2(cache, sector, kind, clock, row, counting):
+    """Load, store or update a sector in L2; return how many sectors it writes to memory to have room."""
+    tags, used, valid, dirty = cache
+    line, bit = sector >> 2, 1 << (sector & 3)
+    way, there = _way_of(line, tags, used)
+    written = 0
+    if not there:
+        written = _bits(dirty[way])
+        tags[way], valid[way], dirty[way] = line, 0, 0
+    used[way] = clock
+    if kind != LOAD:
+        dirty[way] |= bit
+    if kind == STORE:
+        row[STORED] += counting
+        valid[way] |= bit
+        return written
+    row[L2_LOADS] += counting
+    row[ATOMIC_SECTORS] += counting * (kind == ATOMIC)
+    if valid[way] & bit:
+        row[L2_HITS] += counting
+        return written
+    fetched = bit if kind == ATOMIC else _PAIR if bit & _PAIR else _OTHER_PAIR
+    row[DRAM] += counting * _bits(fetched & ~valid[way])
+    valid[way] |= fetched
+    return written
+
+
+@njit(cache=True, nogil=True)
+def _sectors_of(words, at, site, arrays, last, sectors):
+    """Write the sectors of a request; return how many they are.
+
+    Arrays count as if they followed each other in the order in which the kernel is given them; `last`: the
+    one that a site has accessed last.
+    """
+    n = np.int64(words[at] >> SECTORS_AT & 255)
+    for i in range(n):
+        sector = np.int64(words[at + 2]) + i if words[at] & RUN else np.int64(words[at + 2 + i])
+        found = last[site]
+        if not arrays[found, 0] <= sector < arrays[found, 1]:
+            found = 0
+            while not arrays[found, 0] <= sector < arrays[found, 1]:
+                found += 1
+            last[site] = found
+        sectors[i] = np.uint32(sector + arrays[found, 2])
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _lines_of(sectors, n):
+    """Return in how many lines some sectors lie."""
+    found = 0
+    for i in range(n):
+        new = 1
+        for j in range(i):
+            if sectors[j] >> 2 == sectors[i] >> 2:
+                new = 0
+                break
+        found += new
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _begin_block(block, warps, begins, cursors, ends):
+    """Give warps their requests; return how many warps have some."""
+    left = 0
+    for warp in range(warps):
+        stream = block * warps + warp
+        cursors[warp], ends[warp] = begins[stream], begins[stream + 1]
+        left += cursors[warp] < ends[warp]
+    return left
+
+
+@njit(cache=True, nogil=True)
+def _next_warp(turn, left, cursors, ends, warps):
+    """Return the next warp of an SM that has a request, or whose block has come to its end; -1 if none is."""
+    for _ in range(cursors.size):
+        turn = (turn + 1) % cursors.size
+        block = left[turn // warps]
+        if block == 0 or (block > 0 and cursors[turn] < ends[turn]):
+            return turn
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def simulate(requests, shape, sites, sets, arrays):
     """Return what is counted of each site, as `COLUMNS` has it, and sectors that were written to memory.
 
-    `words`, `begins`, `places`: as `index` has them; `warps`: of a block; `resident`: blocks that an SM has at
-    a time; `kinds`: of each site `LOAD`, `STORE` or `ATOMIC`; `cached`: whether L1 keeps what it loads;
-    `arrays`: first sector, sector behind the last and shift of each array, then a row for everything else;
-    `warm`: how many blocks are to have ended before anything is counted.
+    `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
+    blocks that an SM has at a time, blocks that are to have ended before anything is counted; `sites`: of
+    each site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1 and of L2, of
+    `WAYS` lines each; `arrays`: first sector, sector behind the last and shift of each array, then a row for
+    everything else.
     """
-    blocks = (begins.size - 1) // warps
+    words, begins, places = requests
+    warps, sms, resident, warm = shape
+    kinds, cached = sites
+    blocks, room = (begins.size - 1) // warps, sets[0] * WAYS
     counts, last = np.zeros((kinds.size, len(COLUMNS)), np.int64), np.zeros(kinds.size, np.int64)
-    tags1 = np.full((sms, l1_sets * WAYS), _NOTHING)
-    used1, valid1 = np.zeros((sms, l1_sets * WAYS), np.int64), np.zeros((sms, l1_sets * WAYS), np.uint8)
-    tags2 = np.full(l2_sets * WAYS, _NOTHING)
-    used2, valid2 = np.zeros(l2_sets * WAYS, np.int64), np.zeros(l2_sets * WAYS, np.uint8)
-    dirty2 = np.zeros(l2_sets * WAYS, np.uint8)
-    slots = np.full((sms, resident), -1)
+    tags, used = np.full((sms, room), _NOTHING), np.zeros((sms, room), np.int64)
+    valid = np.zeros((sms, room), np.uint8)
+    room = sets[1] * WAYS
+    dirty = np.zeros(room, np.uint8)
+    l2 = np.full(room, _NOTHING), np.zeros(room, np.int64), np.zeros(room, np.uint8), dirty
+    # How many warps of a block have requests left, -1 where there is no block.
+    left, turns = np.full((sms, resident), -1), np.full(sms, -1)
     cursors, ends = np.zeros((sms, resident * warps), np.int64), np.zeros((sms, resident * warps), np.int64)
-    left, turns = np.zeros((sms, resident), np.int64), np.zeros(sms, np.int64)
-    lines, sectors = np.empty(64, np.uint32), np.empty(64, np.uint32)
+    sectors = np.empty(64, np.uint32)
     following, ended, clock, written = 0, 0, 0, 0
     for slot in range(resident):
-        for sm in range(sms):
-            if following < blocks:
-                following = _begin_block(sm, slot, following, warps, begins, slots, cursors, ends, left)
+        for sm in range(min(sms, blocks - following)):
+            own = slice(slot * warps, (slot + 1) * warps)
+            left[sm, slot] = _begin_block(following, warps, begins, cursors[sm, own], ends[sm, own])
+            following += 1
     active = True
     while active:
         active = False
         for sm in range(sms):
-            for _ in range(resident * warps):
-                turn = turns[sm]
-                turns[sm] = (turn + 1) % (resident * warps)
-                slot = turn // warps
-                if slots[sm, slot] < 0:
-                    continue
-                if left[sm, slot] == 0:
-                    ended += 1
-                    slots[sm, slot] = -1
-                    if following < blocks:
-                        following = _begin_block(
-                            sm, slot, following, warps, begins, slots, cursors, ends, left
-                        )
-                        active = True
-                    continue
-                if cursors[sm, turn] >= ends[sm, turn]:
-                    continue
-                active = True
-                at = places[cursors[sm, turn]]
-                cursors[sm, turn] += 1
-                if cursors[sm, turn] >= ends[sm, turn]:
-                    left[sm, slot] -= 1
-                counting = 1 if ended >= warm else 0
-                site = np.int64(words[at] & 0xFFFF)
-                n = np.int64(words[at] >> SECTORS_AT & 255)
-                kind = kinds[site]
-                counts[site, ALL] += 1
-                counts[site, REQUESTS] += counting
-                touched = 0
-                for i in range(n):
-                    given = words[at + 2] + i if words[at] & RUN else words[at + 2 + i]
-                    sectors[i] = _canonical(np.int64(given), site, arrays, last)
-                    line = sectors[i] >> 2
-                    if i == 0 or line != sectors[i - 1] >> 2:
-                        known = False
-                        for j in range(touched):
-                            known = known or lines[j] == line
-                        if not known:
-                            lines[touched] = line
-                            touched += 1
-                counts[site, LINES] += counting * touched
-                counts[site, SECTORS] += counting * n
-                if kind == ATOMIC:
-                    counts[site, ATOMIC_LANES] += counting * np.int64(words[at] >> LANES_AT & 63)
-                for i in range(n):
-                    line, bit = sectors[i] >> 2, 1 << (sectors[i] & 3)
-                    clock += 1
-                    if kind == LOAD and cached[site]:
-                        begin = _set_of(line, l1_sets)
-                        way = _find(tags1[sm], begin, line)
-                        if way >= 0 and valid1[sm, way] & bit:
-                            used1[sm, way] = clock
-                            counts[site, L1_HITS] += counting
-                            continue
-                        if way < 0:
-                            way = _oldest(tags1[sm], used1[sm], begin)
-                            tags1[sm, way], valid1[sm, way] = line, 0
-                        used1[sm, way] = clock
-                        valid1[sm, way] |= bit
-                    begin = _set_of(line, l2_sets)
-                    way = _find(tags2, begin, line)
-                    if way < 0:
-                        way = _oldest(tags2, used2, begin)
-                        written += _bits(dirty2[way])
-                        tags2[way], valid2[way], dirty2[way] = line, 0, 0
-                    used2[way] = clock
-                    if kind == STORE:
-                        counts[site, STORED] += counting
-                        valid2[way] |= bit
-                        dirty2[way] |= bit
-                        continue
-                    counts[site, L2_LOADS] += counting
-                    if valid2[way] & bit:
-                        counts[site, L2_HITS] += counting
-                    elif kind == LOAD:
-                        pair = 3 if bit < 4 else 12
-                        counts[site, DRAM] += counting * _bits(pair & ~valid2[way])
-                        valid2[way] |= pair
-                    else:
-                        counts[site, DRAM] += counting
-                        valid2[way] |= bit
-                    if kind == ATOMIC:
-                        counts[site, ATOMIC_SECTORS] += counting
-                        dirty2[way] |= bit
-                break
-    for way in range(dirty2.size):
-        written += _bits(dirty2[way])
+            turn = _next_warp(turns[sm], left[sm], cursors[sm], ends[sm], warps)
+            if turn < 0:
+                continue
+            active, turns[sm], slot = True, turn, turn // warps
+            if left[sm, slot] == 0:
+                ended, left[sm, slot] = ended + 1, -1
+                if following < blocks:
+                    own = slice(slot * warps, (slot + 1) * warps)
+                    left[sm, slot] = _begin_block(following, warps, begins, cursors[sm, own], ends[sm, own])
+                    following += 1
+                continue
+            at = places[cursors[sm, turn]]
+            cursors[sm, turn] += 1
+            left[sm, slot] -= cursors[sm, turn] == ends[sm, turn]
+            counting, site = np.int64(ended >= warm), np.int64(words[at] & 0xFFFF)
+            row, kind = counts[site], kinds[site]
+            n = _sectors_of(words, at, site, arrays, last, sectors)
+            row[ALL] += 1
+            row[REQUESTS] += counting
+            row[LINES] += counting * _lines_of(sectors, n)
+            row[SECTORS] += counting * n
+            if kind == ATOMIC:
+                row[ATOMIC_LANES] += counting * np.int64(words[at] >> LANES_AT & 63)
+            for i in range(n):
+                clock += 1
+                l1 = tags[sm], used[sm], valid[sm]
+                if kind == LOAD and cached[site] and _in_l1(l1, sectors[i], clock):
+                    row[L1_HITS] += counting
+                else:
+                    written += _ask_l2(l2, sectors[i], kind, clock, row, counting)
+    for way in range(dirty.size):
+        written += _bits(dirty[way])
     return counts, written
-
-
-@njit(cache=True, nogil=True)
-def _begin_block(sm, slot, block, warps, begins, slots, cursors, ends, left):
-    """Give an SM a block; return the number of the next one."""
-    slots[sm, slot], left[sm, slot] = block, 0
-    for warp in range(warps):
-        stream, turn = block * warps + warp, slot * warps + warp
-        cursors[sm, turn], ends[sm, turn] = begins[stream], begins[stream + 1]
-        left[sm, slot] += cursors[sm, turn] < ends[sm, turn]
-    return block + 1

@@ -68,28 +68,20 @@ class Traffic(NamedTuple):
 
 def traffic_of(recording, device, window, shared):
     """Return the `Traffic` of the recording of a `Window` on a device; `shared`: shared memory of a block."""
-    sms, resident = window.sms, window.resident
     sites = recording.sites
     kinds = np.array([_KINDS[site.operation] for site in sites] or [0], np.int64)
     cached = np.array([site.cached for site in sites] or [True])
     begins, places = caches.index(
         recording.words, recording.first * recording.warps, recording.count * recording.warps
     )
-    l1 = max(device.l1 - resident * (shared + device.sm.shared_reserved), 16 << 10)
-    l2 = device.l2 * sms // device.sms
+    l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
+    l2 = device.l2 * window.sms // device.sms
     counts, written = caches.simulate(
-        recording.words,
-        begins,
-        places,
-        recording.warps,
-        sms,
-        resident,
-        max(1, l1 // (LINE * WAYS)),
-        max(1, l2 // (LINE * WAYS)),
-        kinds,
-        cached,
+        (recording.words, begins, places),
+        (recording.warps, window.sms, window.resident, window.warm),
+        (kinds, cached),
+        (max(1, l1 // (LINE * WAYS)), max(1, l2 // (LINE * WAYS))),
         _arrays(recording),
-        window.warm,
     )
     rows = _scaled(counts[: len(sites)])
     lines, needed = defaultdict(lambda: np.zeros(len(COLUMNS))), defaultdict(float)

@@ -159,10 +159,9 @@ def simulated(streams, warps, sms, resident, kinds):
             places.append(len(words))
             words += [site | len(sectors) << SECTORS_AT | 1 << LANES_AT, 0, *sectors]
         begins.append(len(places))
-    return caches.simulate(
-        np.array(words, np.uint32), np.array(begins), np.array(places), warps, sms, resident, 1, 1,
-        np.array(kinds), np.ones(len(kinds), bool), np.array([(0, 1 << 32, 0)]), 0,
-    )  # fmt: skip
+    requests_ = np.array(words, np.uint32), np.array(begins), np.array(places)
+    sites = np.array(kinds), np.ones(len(kinds), bool)
+    return caches.simulate(requests_, (warps, sms, resident, 0), sites, (1, 1), np.array([(0, 1 << 32, 0)]))
 
 
 def one_at_a_time(streams, kinds):
