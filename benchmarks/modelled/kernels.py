@@ -1,4 +1,4 @@
-"""Kernels whose times have been published, written anew: what they compute and how threads share it are alike.
+"""Kernels whose times have been published, written anew: what they compute and how is alike.
 
 Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits of whatever it is not told
 otherwise, hence the many casts. Where constants are to become part of an address they have 64.
@@ -25,7 +25,7 @@ def _index():
 
 @cuda.jit
 def reduce_interleaved(x, n, out):
-    """Every second, fourth, ... thread adds: warps are half empty at once."""
+    """Let every second, fourth, ... thread add: warps are half empty at once."""
     partial = cuda.shared.array(0, uint32)
     t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
@@ -43,7 +43,7 @@ def reduce_interleaved(x, n, out):
 
 @cuda.jit
 def reduce_adjacent(x, n, out):
-    """The first threads add neighbours that move apart: full warps, banks that conflict."""
+    """Let the first threads add neighbours that move apart: full warps, banks that conflict."""
     partial = cuda.shared.array(0, uint32)
     t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
@@ -62,7 +62,7 @@ def reduce_adjacent(x, n, out):
 
 @cuda.jit
 def reduce_sequential(x, n, out):
-    """The first half adds the second half, again and again."""
+    """Let the first half add the second half, again and again."""
     partial = cuda.shared.array(0, uint32)
     t, i = _thread(), _index()
     partial[t] = x[i] if i < n else ZERO
@@ -90,6 +90,7 @@ def _load_two(partial, x, n):
 
 @cuda.jit
 def reduce_two_loads(x, n, out):
+    """Add two elements a thread before the block begins."""
     partial = cuda.shared.array(0, uint32)
     t = _thread()
     _load_two(partial, x, n)
@@ -115,6 +116,7 @@ def _last_warp(partial, t):
 
 @cuda.jit
 def reduce_last_warp(x, n, out):
+    """Leave the last 64 sums to one warp, which needs no barrier."""
     partial = cuda.shared.array(0, uint32)
     t = _thread()
     _load_two(partial, x, n)
@@ -152,6 +154,7 @@ def _unrolled(partial, t, out):
 
 @cuda.jit
 def reduce_unrolled(x, n, out):
+    """Add without a loop."""
     partial = cuda.shared.array(0, uint32)
     _load_two(partial, x, n)
     _unrolled(partial, _thread(), out)
@@ -159,6 +162,7 @@ def reduce_unrolled(x, n, out):
 
 @cuda.jit
 def reduce_many_loads(x, n, out):
+    """Add as many elements a thread as there are for it."""
     partial = cuda.shared.array(0, uint32)
     t, width = _thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
@@ -177,7 +181,7 @@ def reduce_many_loads(x, n, out):
 
 @cuda.jit
 def add_columns(a, b, c, m, n):
-    """Neighbouring threads are in different rows."""
+    """Let neighbouring threads be in different rows."""
     i = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     j = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     at = uint32(i * m + j)
@@ -187,6 +191,7 @@ def add_columns(a, b, c, m, n):
 
 @cuda.jit
 def add_rows(a, b, c, m, n):
+    """Let neighbouring threads be in the same row."""
     i = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     j = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     at = uint32(i * m + j)
@@ -196,6 +201,7 @@ def add_rows(a, b, c, m, n):
 
 @cuda.jit
 def to_grey(image, out, width, height):
+    """Weigh the three colours of a pixel."""
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if row >= height or col >= width:
@@ -208,6 +214,7 @@ def to_grey(image, out, width, height):
 
 @cuda.jit
 def add(x, y, out):
+    """Add two vectors."""
     i = _index()
     if i < uint32(out.size):
         out[i] = x[i] + y[i]
@@ -215,6 +222,7 @@ def add(x, y, out):
 
 @cuda.jit
 def relu(x, out):
+    """Replace what is negative by 0."""
     i = _index()
     if i < uint32(out.size):
         out[i] = max(x[i], float32(0))
@@ -225,6 +233,7 @@ def relu(x, out):
 
 @cuda.jit
 def multiply(a, b, out, rows, inner, cols):
+    """Compute an element of the product a thread, from memory."""
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if row >= rows or col >= cols:
@@ -238,7 +247,7 @@ def multiply(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_tiled(a, b, out, rows, inner, cols):
-    """Tiles of both matrices, one behind the other in shared memory, as wide as the block."""
+    """Share tiles of both matrices, one behind the other in shared memory, as wide as the block."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)
@@ -265,7 +274,7 @@ def multiply_tiled(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_two_columns(a, b, out, rows, inner, cols):
-    """As `multiply_tiled`, with two columns a thread; the second tile's rows overlap, as published."""
+    """Do as `multiply_tiled`, with two columns a thread; the second tile's rows overlap, as published."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)
@@ -299,6 +308,7 @@ def multiply_two_columns(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_vector(out, matrix, vector, m, n):
+    """Compute the product of a row and the vector a thread."""
     i = _index()
     if i >= m:
         return
@@ -311,6 +321,7 @@ def multiply_vector(out, matrix, vector, m, n):
 
 @cuda.jit
 def multiply_vector_tiled(out, matrix, vector, m, n):
+    """Share a part of the vector at a time."""
     tile = cuda.shared.array(0, uint32)
     t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
     total, start = ZERO, ZERO
@@ -333,6 +344,7 @@ def multiply_vector_tiled(out, matrix, vector, m, n):
 
 @cuda.jit
 def count_in_memory(x, bins, n, count):
+    """Count in global memory."""
     i, step = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x)
     at = i
     while at < count:
@@ -346,6 +358,7 @@ def count_in_memory(x, bins, n, count):
 
 @cuda.jit
 def count_in_shared(x, bins, n, count):
+    """Count in shared memory, and add the counts of blocks."""
     own = cuda.shared.array(0, uint32)
     i, step, width = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x), uint32(cuda.blockDim.x)
     at = _thread()
@@ -380,6 +393,7 @@ def _within(i, n):
 
 @cuda.jit
 def convolve(x, mask, out, width, n):
+    """Multiply by a mask that is in global memory."""
     i = _index()
     if i >= n:
         return
@@ -454,7 +468,7 @@ def constant_kernels(mask):
 
 @cuda.jit
 def product_naive(a, b, c, n, alpha, beta):
-    """Neighbouring threads are in different rows of the result."""
+    """Let neighbouring threads be in different rows of the result."""
     x = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     y = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     if x < n and y < n:
@@ -468,6 +482,7 @@ def product_naive(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_coalesced(a, b, c, n, alpha, beta):
+    """Let neighbouring threads be in the same row of the result."""
     t = _thread()
     x = uint32(cuda.blockIdx.x * 32 + (t >> uint32(5)))
     y = uint32(cuda.blockIdx.y * 32 + (t & uint32(31)))
@@ -482,6 +497,7 @@ def product_coalesced(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_shared(a, b, c, n, alpha, beta):
+    """Share tiles of 32 by 32."""
     tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
     t = _thread()
     row, col = uint32(t >> uint32(5)), uint32(t & uint32(31))
@@ -502,7 +518,7 @@ def product_shared(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_column(a, b, c, n, alpha, beta):
-    """Eight results below each other a thread."""
+    """Compute eight results below each other a thread."""
     tile_a, tile_b = cuda.shared.array(512, float32), cuda.shared.array(512, float32)
     results = cuda.local.array(8, float32)
     t = _thread()
@@ -531,7 +547,7 @@ def product_column(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_square(a, b, c, n, alpha, beta):
-    """Eight by eight results a thread."""
+    """Compute eight by eight results a thread."""
     tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
     results = cuda.local.array((8, 8), float32)
     column, line = cuda.local.array(8, float32), cuda.local.array(8, float32)
@@ -572,7 +588,7 @@ def product_square(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def transpose_reading(x, out, n):
-    """Neighbouring threads read neighbours, and write far apart."""
+    """Read neighbours, and write far apart."""
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     if col < n and row < n:
@@ -581,6 +597,7 @@ def transpose_reading(x, out, n):
 
 @cuda.jit
 def transpose_writing(x, out, n):
+    """Write neighbours, and read far apart."""
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     if col < n and row < n:
@@ -589,6 +606,7 @@ def transpose_writing(x, out, n):
 
 @cuda.jit
 def transpose_shared(x, out, n):
+    """Turn a tile in shared memory, whose banks conflict."""
     tile = cuda.shared.array((32, 32), float32)
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
@@ -598,6 +616,7 @@ def transpose_shared(x, out, n):
 
 @cuda.jit
 def transpose_padded(x, out, n):
+    """Turn a tile in shared memory whose rows are one element longer."""
     tile = cuda.shared.array((32, 33), float32)
     tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]

@@ -151,7 +151,9 @@ def _convolution(title, numbers):
         x, y = array("x", n, np.float32), array("y", n, np.float32)
         if title == "1D Basic":
             return kernels.convolve, n // threads, threads, 0, (x, array("m", width, np.float32), y, *sizes)
-        name = {"1D Constant Memory": "constant", "1D Tiled": "tiled", "1D Tiled and Caching": "cached"}[title]
+        name = {"1D Constant Memory": "constant", "1D Tiled": "tiled", "1D Tiled and Caching": "cached"}[
+            title
+        ]
         shared = {"constant": 0, "tiled": 4 * (threads + width - 1), "cached": 4 * threads}[name]
         return _constant[name], n // threads, threads, shared, (x, y, *sizes)
 

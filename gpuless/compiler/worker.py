@@ -30,7 +30,10 @@ _USAGE = {
 #: What a listing of machine code is made with, and what reads it.
 _MACHINE_CODE = {
     "SASS": (["--emit-json", "--print-line-info", "--print-code", "--no-dataflow"], json.loads),
-    "control codes": (["--print-instruction-encoding", "--print-code", "--print-line-info-inline"], bytes.decode),
+    "control codes": (
+        ["--print-instruction-encoding", "--print-code", "--print-line-info-inline"],
+        bytes.decode,
+    ),
 }
 
 
@@ -52,7 +55,9 @@ def _serve(jobs):
 
     compiling.prepare()
     nvdisasm = (
-        find_nvidia_binary_utility("nvdisasm") if any(job["listing"] in _MACHINE_CODE for job in jobs) else None
+        find_nvidia_binary_utility("nvdisasm")
+        if any(job["listing"] in _MACHINE_CODE for job in jobs)
+        else None
     )
     with ThreadPoolExecutor(1) as disassembler:
         return [_finish(result) for result in [_attempt(job, nvdisasm, disassembler) for job in jobs]]

@@ -1,12 +1,12 @@
 """How long a launch would take on a GPU that is not here: modelled, with what bounds it and what would help.
 
 The emulated GPU runs a window of the launch's blocks and records what each warp executes and which sectors of
-memory it asks for (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code,
-whose instructions are counted such that both fit (`sass_counts`). Caches are simulated (`caches`), warps queue for
+memory it asks for (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code, whose
+instructions are counted such that both fit (`sass_counts`). Caches are simulated (`caches`), warps queue for
 the units of an SM and for memory (`model`), and what comes out is a time with a range (`report`).
 
-Nothing here is measured. Published times of kernels lie between 0.85 and 1.5 times the modelled ones four times
-out of five, and of two kernels that differ by more than a quarter the faster one is nearly always the
+Nothing here is measured. Published times of kernels lie between 0.85 and 1.5 times the modelled ones four
+times out of five, and of two kernels that differ by more than a quarter the faster one is nearly always the
 one that is modelled to be: see `benchmarks/modelled`.
 """
 

@@ -42,7 +42,8 @@ def _uncoalesced(traffic):
         if sectors > _SHARE * whole and needed and sectors > _WASTED * max(needed, requests):
             yield (
                 f"{_code(file, line)}: a {what} moves {sectors / requests:.3g} sectors a request, "
-                f"{max(needed / requests, 1):.3g} would do: let neighbouring threads use neighbouring elements"
+                f"{max(needed / requests, 1):.3g} would do: "
+                "let neighbouring threads use neighbouring elements"
             )
 
 

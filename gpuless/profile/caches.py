@@ -147,10 +147,10 @@ def _sectors_of(words, at, site, arrays, last, sectors):
 
 
 @njit(cache=True, nogil=True)
-def _lines_of(sectors, n):
+def _lines_of(sectors):
     """Return in how many lines some sectors lie."""
     found = 0
-    for i in range(n):
+    for i in range(sectors.size):
         new = 1
         for j in range(i):
             if sectors[j] >> 2 == sectors[i] >> 2:
@@ -183,6 +183,22 @@ def _next_warp(turn, left, cursors, ends, warps):
 
 
 @njit(cache=True, nogil=True)
+def _serve(sectors, l1, l2, kind, through_l1, clock, row, counting):
+    """Count a request, sector by sector; return how many sectors are written to memory."""
+    written = 0
+    row[ALL] += 1
+    row[REQUESTS] += counting
+    row[LINES] += counting * _lines_of(sectors)
+    row[SECTORS] += counting * sectors.size
+    for i in range(sectors.size):
+        if through_l1 and _in_l1(l1, sectors[i], clock + i + 1):
+            row[L1_HITS] += counting
+        else:
+            written += _ask_l2(l2, sectors[i], kind, clock + i + 1, row, counting)
+    return written
+
+
+@njit(cache=True, nogil=True)
 def simulate(requests, shape, sites, sets, arrays):
     """Return what is counted of each site, as `COLUMNS` has it, and sectors that were written to memory.
 
@@ -203,15 +219,11 @@ def simulate(requests, shape, sites, sets, arrays):
     dirty = np.zeros(room, np.uint8)
     l2 = np.full(room, _NOTHING), np.zeros(room, np.int64), np.zeros(room, np.uint8), dirty
     # How many warps of a block have requests left, -1 where there is no block.
-    left, turns = np.full((sms, resident), -1), np.full(sms, -1)
+    left, turns = np.zeros((sms, resident), np.int64), np.full(sms, -1)
     cursors, ends = np.zeros((sms, resident * warps), np.int64), np.zeros((sms, resident * warps), np.int64)
     sectors = np.empty(64, np.uint32)
-    following, ended, clock, written = 0, 0, 0, 0
-    for slot in range(resident):
-        for sm in range(min(sms, blocks - following)):
-            own = slice(slot * warps, (slot + 1) * warps)
-            left[sm, slot] = _begin_block(following, warps, begins, cursors[sm, own], ends[sm, own])
-            following += 1
+    # In the beginning each place has a block that has come to its end.
+    following, ended, clock, written = 0, -sms * resident, 0, 0
     active = True
     while active:
         active = False
@@ -233,19 +245,11 @@ def simulate(requests, shape, sites, sets, arrays):
             counting, site = np.int64(ended >= warm), np.int64(words[at] & 0xFFFF)
             row, kind = counts[site], kinds[site]
             n = _sectors_of(words, at, site, arrays, last, sectors)
-            row[ALL] += 1
-            row[REQUESTS] += counting
-            row[LINES] += counting * _lines_of(sectors, n)
-            row[SECTORS] += counting * n
-            if kind == ATOMIC:
-                row[ATOMIC_LANES] += counting * np.int64(words[at] >> LANES_AT & 63)
-            for i in range(n):
-                clock += 1
-                l1 = tags[sm], used[sm], valid[sm]
-                if kind == LOAD and cached[site] and _in_l1(l1, sectors[i], clock):
-                    row[L1_HITS] += counting
-                else:
-                    written += _ask_l2(l2, sectors[i], kind, clock, row, counting)
+            row[ATOMIC_LANES] += counting * (kind == ATOMIC) * np.int64(words[at] >> LANES_AT & 63)
+            l1 = tags[sm], used[sm], valid[sm]
+            through_l1 = kind == LOAD and cached[site]
+            written += _serve(sectors[:n], l1, l2, kind, through_l1, clock, row, counting)
+            clock += n
     for way in range(dirty.size):
         written += _bits(dirty[way])
     return counts, written

@@ -72,9 +72,9 @@ class Device:
     l2_share: float = 0.77
     """How much of what its L2 has on paper kernels get: V, all GPUs."""
     launch: float = 2.5
-    """Microseconds between the beginning of a kernel and that of its first block, and likewise at its end: V."""
+    """Microseconds before the first block of a kernel begins and after the last one has ended: V."""
     block_start: int = 900
-    """Cycles for which a block's place on an SM is taken before its first instruction and after its last: V."""
+    """Cycles for which a block has a place on an SM before its first instruction and after its last: V."""
     rows: int = 0
     """How many published times the model has been held against."""
     error: float = 0.0
@@ -183,7 +183,9 @@ _ALL = (
     Device("GTX 1650", sms=14, clock=1.80, dram=192, dram_share=0.86, l2=1 * MB, slices=8, **_ON_TURING),
     # Its 70 W allow no more than 1.35 GHz for long: J19, section 6. Share: V.
     Device("T4", sms=40, clock=1.35, dram=320, dram_share=0.84, l2=4 * MB, slices=32, **_ON_TURING),
-    Device("RTX 2080 Ti", sms=68, clock=1.635, dram=616, dram_share=0.88, l2=5632 * KB, slices=44, **_ON_TURING),
+    Device(
+        "RTX 2080 Ti", sms=68, clock=1.635, dram=616, dram_share=0.88, l2=5632 * KB, slices=44, **_ON_TURING
+    ),
     Device("V100", sms=80, clock=1.53, dram=900, dram_share=0.92, l2=6 * MB, slices=64, **_ON_VOLTA),
     # GeForce cards run above the boost of their data sheets: C.
     Device("RTX 3060", sms=28, clock=1.86, dram=360, dram_share=0.92, l2=3 * MB, slices=24, **_ON_GA10X),
@@ -201,8 +203,21 @@ _ALL = (
     Device("H100 PCIe", sms=114, clock=1.70, dram=2039, dram_share=0.91, **_ON_HOPPER),
     Device("H100 SXM", sms=132, clock=1.755, dram=3352, dram_share=0.93, **_ON_HOPPER),
 )
-DEVICES = {device.name: device for device in _ALL}
-_SHORT = {"A100": "A100 SXM", "H100": "H100 SXM", "RTX A6000": "A6000", "TESLA T4": "T4", "TESLA V100": "V100"}
+# How many published times of `benchmarks/modelled` the model was held against, and its mean error there.
+_HELD_AGAINST = {"GTX 1650": (31, 0.13), "T4": (6, 0.23), "A6000": (5, 0.09)}
+_HELD_AGAINST |= {"RTX 3060": (31, 0.09), "RTX 3080": (80, 0.16)}
+DEVICES = {
+    device.name: replace(device, rows=rows, error=error)
+    for device in _ALL
+    for rows, error in [_HELD_AGAINST.get(device.name, (0, 0.0))]
+}
+_SHORT = {
+    "A100": "A100 SXM",
+    "H100": "H100 SXM",
+    "RTX A6000": "A6000",
+    "TESLA T4": "T4",
+    "TESLA V100": "V100",
+}
 
 
 def device(name: str | Device, /, **changes: Any) -> Device:

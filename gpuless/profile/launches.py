@@ -1,4 +1,4 @@
-"""Profile a launch: run a window of its blocks, count, simulate caches, and say how long it takes on a GPU."""
+"""Profile a launch: run a window of its blocks, count, simulate caches, and model its time on a GPU."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Profiled:
             raise ValueError("gpu names no GPU at all")
 
     def __call__(self, *arguments):
-        """Return the `Report` of the launch with these arguments; a `Comparison` if several GPUs were named."""
+        """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
         from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
@@ -65,7 +65,9 @@ class Profiled:
         recorded, reports = {}, []
         for device in self._devices:
             compiled = codes[device.code]
-            reports.append(report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded)))
+            reports.append(
+                report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded))
+            )
         return reports
 
 

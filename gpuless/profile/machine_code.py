@@ -45,14 +45,17 @@ _KEPT = ("sass", "registers", "shared", "spill_stores")
 
 
 def _options(kernel):
-    return {name: str(kernel.targetoptions.get(name)) for name in ("fastmath", "launch_bounds", "max_registers")}
+    return {
+        name: str(kernel.targetoptions.get(name)) for name in ("fastmath", "launch_bounds", "max_registers")
+    }
 
 
 def _read(found, kernel, cc):
     code = read_control(found["sass"])
     if not any(step.line for step in code.steps):
         raise InspectionError(
-            f"the machine code of {kernel.py_func.__name__} for compute capability {cc[0]}.{cc[1]} has no lines, "
+            f"the machine code of {kernel.py_func.__name__} for compute capability {cc[0]}.{cc[1]} "
+            "has no lines, "
             "and without them it cannot be counted"
         )
     return Compiled(code, found["registers"], found["shared"], found["spill_stores"])

@@ -1,8 +1,8 @@
 """From counts to time: warps are customers, the units of an SM and the memory behind them are stations.
 
-A warp alone takes as long as its control codes and the latencies of its loads say. Several warps overlap, until a
-unit is busy all the time. In between they queue, which *mean value analysis* describes: what a customer
-finds at a station is what is there on average with one customer less. Where a block has barriers its
+A warp alone takes as long as its control codes and the latencies of its loads say. Several warps overlap,
+until a unit is busy all the time. In between they queue, which *mean value analysis* describes: what a
+customer finds at a station is what is there on average with one customer less. Where a block has barriers its
 warps first queue with each other, phase by phase, and then blocks do.
 """
 
@@ -32,9 +32,10 @@ class Shape(NamedTuple):
 class Prediction(NamedTuple):
     """What the model says of a launch.
 
-    `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a block
-    that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work all the
-    time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at each.
+    `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a
+    block that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work
+    all the time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at
+    each.
     """
 
     microseconds: float
@@ -109,10 +110,9 @@ def _rate(phases, demands, memory, counts, device, shape):
 class _Phase(NamedTuple):
     """What a warp does between two barriers.
 
-    `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at each
-    instruction, the slowest of its block;
-    `together`: cycles of the block's units if its warps run through each piece of code at the same time;
-    `loads`: how often global memory is accessed.
+    `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at
+    each instruction, the slowest of its block; `together`: cycles of the block's units if its warps run
+    through each piece of code at the same time; `loads`: how often global memory is accessed.
     """
 
     at: np.ndarray
@@ -151,11 +151,14 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
     if barriers:  # the block goes on when its last warp has come
         ends = [i for i in at if counts.steps[i].base == "BAR"]
         passes = max((per_warp[i] for i in ends), default=0.0) or 1.0
-        times = np.concatenate([np.full(block.last - block.first, passes if loop else 1.0) for block, loop in piece])
+        times = np.concatenate(
+            [np.full(block.last - block.first, passes if loop else 1.0) for block, loop in piece]
+        )
         slowest = np.maximum(often, np.minimum(times, often * shape.warps))
     mean = np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
     together = sum(
-        (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max() for block in blocks
+        (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
+        for block in blocks
     )
     accesses = [i for i in at if counts.steps[i].base in ("LDG", "LD", "STG", "RED", "ATOMG")]
     loads = len(accesses) * float(often.max())

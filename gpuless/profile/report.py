@@ -1,4 +1,4 @@
-"""What a profile says: a modelled time with its range, what bounds it and what would help, as numbers and as text."""
+"""What a profile says: a modelled time with its range, what bounds it and what would help."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ class Comparison(tuple):
         first = self[0]
         rows = [("modelled", *(report.device.name for report in self))]
         rows += [("time", *(time(report.microseconds) for report in self))]
-        rows += [("  from", *(time(report.low) for report in self)), ("  to", *(time(report.high) for report in self))]
+        rows += [
+            ("  from", *(time(report.low) for report in self)),
+            ("  to", *(time(report.high) for report in self)),
+        ]
         rows += [("occupancy", *(f"{report.occupancy.fraction:.0%}" for report in self))]
         for unit in (*UNITS, *SHARED_UNITS):
             if any(report.busy.get(unit, 0) >= 0.005 for report in self):
@@ -105,7 +108,11 @@ class Comparison(tuple):
         rows += [("L1 hits", *(f"{report.l1_hit_rate:.0%}" for report in self))]
         rows += [("L2 hits", *(f"{report.l2_hit_rate:.0%}" for report in self))]
         rows += [("DRAM", *(amount(report.dram_bytes) for report in self))]
-        limits = [line for report in self for line in wrapped(report.limiter, first=f"{report.device.name:12}", rest=" " * 12)]
+        limits = [
+            line
+            for report in self
+            for line in wrapped(report.limiter, first=f"{report.device.name:12}", rest=" " * 12)
+        ]
         launch = describe_launch(first.kernel, first.grid, first.block)
         return "\n".join([launch, "", *aligned(rows), "", "limited by", *limits])
 

@@ -15,8 +15,8 @@ from gpuless.profile.flow import blocks_of, loops_of, nest_of
 
 #: Anchors that are further off than this share count as not met.
 TOLERANCE = 0.05
-# What the linear program pays for an instruction, for lanes that go both ways at a branch and for an anchor that
-# is not met.
+# What the linear program pays for an instruction, for lanes that go both ways at a branch and for an anchor
+# that is not met.
 _INSTRUCTION, _PARTING, _ANCHOR, _WEAK_ANCHOR = 1e-3, 0.5, 10.0, 1.0
 _ROUNDING = 0.999  # what one loop does exactly as often as another
 
@@ -53,7 +53,13 @@ _MOVED = {"LDG": "global load", "LD": "global load", "STG": "global store", "ST"
 _MOVED |= {"LDS": "shared load", "STS": "shared store"}
 _DONE = {"ATOM": "global atomic", "ATOMG": "global atomic", "RED": "global atomic", "REDG": "global atomic"}
 _DONE |= {"ATOMS": "shared atomic", "BAR": "barrier", "FFMA": "fma", "DFMA": "double fma", "SHFL": "shuffle"}
-_DONE |= {"FADD": "add", "FMUL": "multiply", "DADD": "double add", "DMUL": "double multiply", "MUFU": "special"}
+_DONE |= {
+    "FADD": "add",
+    "FMUL": "multiply",
+    "DADD": "double add",
+    "DMUL": "double multiply",
+    "MUFU": "special",
+}
 #: What the assembler may make more or less of: it counts less, and is not missed.
 _WEAK = {"add", "multiply", "double add", "double multiply", "special"}
 _ARITHMETIC = {("fma", "f32"): "fma", ("fma", "f64"): "double fma", ("add", "f64"): "double add"}
@@ -150,7 +156,7 @@ def _counted(recording):
 
 
 def _offered(code, blocks):
-    """Return by anchor how much of it one run of each block is, and the anchors that predicates stand before."""
+    """Return by anchor how much of it one run of each block is, and the anchors behind predicates."""
     found, predicated = defaultdict(lambda: defaultdict(float)), set()
     for number, block in enumerate(blocks):
         for step in code.steps[block.first : block.last]:
@@ -164,9 +170,9 @@ def _offered(code, blocks):
 def _most_a_trip(recording, predicated):
     """Return by anchor how much of it a warp does at most each time it comes into a loop around it.
 
-    A list: in loops that are in no other, in loops in these, and so on. Where several loops have the anchor, as an
-    unrolled one and what is left of it, warps come into them together. What stands under a condition in PTX is
-    issued each time round if it is predicated in the machine code.
+    A list: in loops that are in no other, in loops in these, and so on. Where several loops have the anchor,
+    as an unrolled one and what is left of it, warps come into them together. What stands under a condition in
+    PTX is issued each time round if it is predicated in the machine code.
     """
     found, rounds = defaultdict(list), defaultdict(int)
     nests = recording.code.nests
@@ -183,7 +189,9 @@ def _most_a_trip(recording, predicated):
             for level, entries in zip(levels, entered, strict=False):
                 level[0] += amount * times
                 level[1] = max(level[1], entries)
-    return {anchor: [done / entries for done, entries in levels] for anchor, levels in found.items() if levels}
+    return {
+        anchor: [done / entries for done, entries in levels] for anchor, levels in found.items() if levels
+    }
 
 
 def _solve(blocks, anchors, wanted, offered, predicated, recording):

@@ -20,8 +20,8 @@ WAVES = 3
 class Window(NamedTuple):
     """A part of a GPU that is simulated: SMs, blocks that each has at a time, blocks altogether.
 
-    `warm`: how many of these end before anything is counted: caches are cold in the first of many waves, as in
-    none of the others.
+    `warm`: how many of these end before anything is counted: caches are cold in the first of many waves, as
+    in none of the others.
     """
 
     sms: int
@@ -35,9 +35,9 @@ class Traffic(NamedTuple):
 
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
     `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `places`: sectors
-    that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for
-    a request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if full
-    warps asked for neighbours; `warps`: how many were recorded.
+    that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for a
+    request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if
+    full warps asked for neighbours; `warps`: how many were recorded.
     """
 
     lines: dict
@@ -58,7 +58,11 @@ class Traffic(NamedTuple):
     @property
     def l2_hit_rate(self):
         """Of what loads and atomic operations ask L2 for."""
-        return self.totals[caches.L2_HITS] / self.totals[caches.L2_LOADS] if self.totals[caches.L2_LOADS] else 0.0
+        return (
+            self.totals[caches.L2_HITS] / self.totals[caches.L2_LOADS]
+            if self.totals[caches.L2_LOADS]
+            else 0.0
+        )
 
     @property
     def dram_sectors(self):
@@ -114,7 +118,7 @@ def _scaled(counts):
     rows = counts.astype(float)
     warm, every = rows[:, REQUESTS], rows[:, ALL]
     scale = np.divide(every, warm, out=np.zeros_like(every), where=warm > 0)
-    rows[:, : ALL] *= scale[:, None]
+    rows[:, :ALL] *= scale[:, None]
     return rows
 
 
@@ -136,8 +140,11 @@ def _distinct(words, places, sites):
         head = int(words[at])
         if head & 0xFFFF in sites:
             n = head >> 16 & 255
-            found.update(range(int(words[at + 2]), int(words[at + 2]) + n) if head >> 31 else
-                         words[at + 2 : at + 2 + n].tolist())
+            found.update(
+                range(int(words[at + 2]), int(words[at + 2]) + n)
+                if head >> 31
+                else words[at + 2 : at + 2 + n].tolist()
+            )
     return len(found)
 
 

@@ -97,7 +97,16 @@ class Workers:
         self._together = threading.Lock()
 
     def launch(
-        self, kernel, grid, block, arguments, shared=0, together=False, counted=None, recording=None, window=None
+        self,
+        kernel,
+        grid,
+        block,
+        arguments,
+        shared=0,
+        together=False,
+        counted=None,
+        recording=None,
+        window=None,
     ):
         """Run a kernel to its end.
 

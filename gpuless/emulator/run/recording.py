@@ -1,7 +1,7 @@
 """Record what a window of a launch's blocks asks of memory, without the launch taking place.
 
-A function of the caller's gets each launch instead of the device. It may have blocks of it run, as often as it
-likes: each time memory is as it was before, and afterwards too.
+A function of the caller's gets each launch instead of the device. It may have blocks of it run, as often as
+it likes: each time memory is as it was before, and afterwards too.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Translate a kernel such that it records the sectors that its warps ask global memory for, in order.
 
-What `counting` counts of blocks of code is counted here too. A request of global memory becomes a few words of
-32 bits in a buffer of the thread that runs the block, and one of shared memory is counted by what it takes
+What `counting` counts of blocks of code is counted here too. A request of global memory becomes a few words
+of 32 bits in a buffer of the thread that runs the block, and one of shared memory is counted by what it takes
 to deliver it, whichever width the machine code gives it in the end.
 """
 
@@ -18,13 +18,14 @@ from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, 
 from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL
 
-#: What stands before the numbers of a thread: its buffer, how many words that has, how many are in use, and of
-#: how many blocks one has its shared memory looked at. `PASSED` follows.
+#: What stands before the numbers of a thread: its buffer, how many words that has, how many are in use, and
+#: of how many blocks one has its shared memory looked at. `PASSED` follows.
 BUFFER, ROOM, USED, STRIDE = range(PASSED)
 #: Words that a request may take.
 LONGEST = 2 + WARP
-#: The first word of a request: the number of its site, of its sectors and of its lanes, and whether the sectors
-#: follow each other, such that the first is enough. The second: the warp, numbered through all blocks.
+#: The first word of a request: the number of its site, of its sectors and of its lanes, and whether the
+#: sectors follow each other, such that the first is enough. The second: the warp, numbered through all
+#: blocks.
 SECTORS_AT, LANES_AT, RUN = 16, 24, 1 << 31
 #: The widths for which it is counted what shared memory takes to deliver a request.
 WIDTHS = (4, 8, 16)
@@ -33,9 +34,10 @@ WIDTHS = (4, 8, 16)
 class RecordedSite(NamedTuple):
     """An access to memory: what it does, in how many bytes of a lane, and where in the source.
 
-    `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those of the kernel that the address is
-    computed from; `number`: of shared memory the first of the numbers: requests that were looked at and what
-    delivering them takes for each of `WIDTHS`, or -1; `always`: that, where it is known beforehand.
+    `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those
+    of the kernel that the address is computed from; `number`: of shared memory the first of the numbers:
+    requests that were looked at and what delivering them takes for each of `WIDTHS`, or -1; `always`: that,
+    where it is known beforehand.
     """
 
     space: str
@@ -113,7 +115,11 @@ class _Recording(Counting):
 
     def _nest(self, at):
         """Return the numbers of the loops that a block is in, the outermost first."""
-        around = [(last - first, first) for first, last in self.analysis.flow.loop_ends.items() if first <= at <= last]
+        around = [
+            (last - first, first)
+            for first, last in self.analysis.flow.loop_ends.items()
+            if first <= at <= last
+        ]
         return [self._loop(first) for _, first in sorted(around, reverse=True)]
 
     def _site(self, space, operation, size, address, number=-1, always=()):

@@ -221,7 +221,7 @@ def test_a_gpu_of_your_own():
 
 
 def test_what_is_not_known_is_said():
-    with pytest.raises(ValueError, match="gpu 'RTX 3081' is not known.*did you mean 'RTX 3080'"):
+    with pytest.raises(ValueError, match=r"gpu 'RTX 3081' is not known.*did you mean 'RTX 3080'"):
         gpuless.profile(copy[1, 32], "RTX 3081")
     with pytest.raises(TypeError, match="a device has no sm"):
         gpuless.profile.device("T4", sm=3)

@@ -1,4 +1,4 @@
-"""What a window of blocks is recorded to do, and what caches make of it, against what one lane at a time does."""
+"""What a window of blocks is recorded to do, and what caches make of it, against one lane at a time."""
 
 from collections import OrderedDict, defaultdict
 
@@ -68,7 +68,9 @@ def test_the_sectors_of_each_request_are_recorded_in_order(stride, offset, threa
             if not lanes:
                 assert not own
                 continue
-            loads = [(sector - base) % 2**32 for sector in sectors_of(x, [offset + stride * i for i in lanes])]
+            loads = [
+                (sector - base) % 2**32 for sector in sectors_of(x, [offset + stride * i for i in lanes])
+            ]
             stores = [(sector - base) % 2**32 for sector in sectors_of(y, lanes)]
             assert own == [("load", len(lanes), loads), ("store", len(lanes), stores)]
     assert (y.copy_to_host() == 7).all()
@@ -78,9 +80,7 @@ def test_a_window_has_its_own_blocks():
     x, y = (cuda.to_device(np.zeros(4096, np.float32)) for _ in "xy")
     launch = taken(strided[32, 128], x, y, 1, 0)
     whole, window = launch.record(0, 32), launch.record(10, 5)
-    assert requests(window) == {
-        warp: own for warp, own in requests(whole).items() if 10 * 4 <= warp < 15 * 4
-    }
+    assert requests(window) == {warp: own for warp, own in requests(whole).items() if 10 * 4 <= warp < 15 * 4}
     assert window.executed[0] == 5 * 4
 
 
@@ -144,7 +144,7 @@ def test_without_lines_nothing_is_recorded(monkeypatch):
 
     forgetful = lambda self, module: vars(self).update(module=module)  # noqa: E731
     monkeypatch.setattr(recording.lines.Origin, "__init__", forgetful)
-    with pytest.raises(recording.NoLines, match="lines of nameless are not known.*lineinfo=True"):
+    with pytest.raises(recording.NoLines, match=r"lines of nameless are not known.*lineinfo=True"):
         taken(nameless[1, 32], x, y).record(0, 1)
 
 
@@ -209,7 +209,10 @@ def test_caches_hold_what_was_used_last(seed):
     kinds = [caches.LOAD, caches.STORE, caches.ATOMIC]
     streams = [
         [
-            (int(rng.choice(3, p=(0.7, 0.2, 0.1))), rng.choice(100, rng.integers(1, 9), replace=False).tolist())
+            (
+                int(rng.choice(3, p=(0.7, 0.2, 0.1))),
+                rng.choice(100, rng.integers(1, 9), replace=False).tolist(),
+            )
             for _ in range(rng.integers(1, 40))
         ]
         for _ in range(20)
