@@ -117,8 +117,8 @@ def climb(stages: list[Stage], peak: float) -> list[dict]:
         "loops in Python": (one, loop_calls(one, loops_forward, loops_backward), {"fewest": 1, "warm_up": 0}),
         "the same loops, compiled": (stage, loop_calls(stage, *compiled), {}),
         "fast operations, one after another": (stage, separate_calls(stage), {}),
-        "one pass, without Winograd": (stage, calls_of(stage, winograd=False), {}),
-        "one pass": (stage, calls_of(stage), {}),
+        "one pass, without Winograd": (stage, calls_of([stage], winograd=False), {}),
+        "one pass": (stage, calls_of([stage]), {}),
     }
     return [_rung(name, stage, *rung, peak) for name, rung in rungs.items()]
 

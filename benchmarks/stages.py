@@ -8,6 +8,7 @@ import numpy as np
 
 from cnn_numba.ops.fused import cpu
 from cnn_numba.ops.fused.checks import Convolution
+from cnn_numba.ops.fused.cpu_stage import Stage as Plan
 
 SECONDS_EACH, FEWEST, MOST = 0.5, 3, 100  # of a call: seconds in all, and samples
 
@@ -57,51 +58,48 @@ def stages_of(chain, gradient) -> list[Stage]:
     return stages
 
 
-def calls_of(stage: Stage, winograd: bool = True):
-    """Return functions that take a stage forward and backward, as a chain of its own.
+def calls_of(stages: list[Stage], winograd: bool = True):
+    """Return functions that take stages forward and backward, as a chain of their own.
 
     Parameters
     ----------
-    stage : Stage
+    stages : list of Stage
+        They follow one another.
     winograd : bool
-        Whether to let it go by Winograd's way where that suits it.
+        Whether to let them go by Winograd's way where that suits them.
     """
-    x, each = stage.x, stage.convolution
-    scratch = cpu.conv_chain_scratch(x.shape, [each], stage.needs_input)
+    x, last, convolutions = stages[0].x, stages[-1], [stage.convolution for stage in stages]
+    scratch = cpu.conv_chain_scratch(x.shape, convolutions, stages[0].needs_input)
     if not winograd:
-        scratch.stages[:] = [made._replace(winograd=made.winograd[:0]) for made in scratch.stages]
-    out, grads = np.empty_like(stage.out), [(np.empty_like(each.weight), np.empty_like(each.bias))]
-    grad_input: Any = np.empty_like(x) if stage.needs_input else False
+        scratch.plan[..., Plan._fields.index("winograd")] = 0
+    out, grads = np.empty_like(last.out), [tuple(map(np.empty_like, each[:2])) for each in convolutions]
+    grad_input: Any = np.empty_like(x) if stages[0].needs_input else False
 
     def forward():
-        return cpu.conv_chain_forward(x, [each], out, scratch=scratch)
+        return cpu.conv_chain_forward(x, convolutions, out, scratch=scratch)
 
     def backward():
-        return cpu.conv_chain_backward(stage.gradient, x, [each], grads, grad_input, scratch=scratch)
+        return cpu.conv_chain_backward(last.gradient, x, convolutions, grads, grad_input, scratch=scratch)
 
     return forward, backward
 
 
-def time_stages(chain, stages: list[Stage]) -> dict[tuple[str, str], float]:
-    """Return the median processor time of each stage within its chain, by name and direction."""
-    convolutions, made = [stage.convolution for stage in stages], chain.scratch.stages
-    out, grads = np.empty_like(stages[-1].out), [tuple(map(np.empty_like, c[:2])) for c in convolutions]
-    grad_input = np.empty_like(chain.x) if chain.needs_grad_input else None
-    samples: dict[tuple[str, str], list[float]] = {}
+def time_stages(stages: list[Stage]) -> dict[tuple[str, str], float]:
+    """Return the median processor time of each stage within its chain, by name and direction.
 
-    def note(direction, passes, names):
+    A stage costs what the chain up to it takes longer than the chain without it; they run in turn.
+    """
+    pairs = [calls_of(stages[: index + 1]) for index in range(len(stages))]
+    samples = np.zeros((MOST, len(stages), 2))
+    for sample, index, direction in np.ndindex(samples.shape):
         begun = time.process_time()
-        for name, _ in zip(names, passes, strict=True):
-            now = time.process_time()
-            samples.setdefault((name, direction), []).append(now - begun)
-            begun = now
-
-    names = [stage.name for stage in stages]
-    for _ in range(MOST):
-        note("forward", cpu.forward_by_stage(chain.x, convolutions, made, out), names)
-        passes = cpu.backward_by_stage(stages[-1].gradient, convolutions, made, grads, grad_input)
-        note("backward", passes, names[::-1])
-    return {key: statistics.median(each) for key, each in samples.items()}
+        pairs[index][direction]()
+        samples[sample, index, direction] = time.process_time() - begun
+    seconds = np.diff(np.median(samples, 0), axis=0, prepend=0)
+    found = {}
+    for stage, (forward, backward) in zip(stages, seconds.tolist(), strict=True):
+        found |= {(stage.name, "forward"): forward, (stage.name, "backward"): backward}
+    return found
 
 
 def median_seconds(call, fewest: int = FEWEST, warm_up: int = 1) -> float:

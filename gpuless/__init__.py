@@ -17,13 +17,19 @@
 ``python -m gpuless script.py`` and ``pytest -p gpuless`` run programs and tests that know nothing of it.
 """
 
-from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
-from gpuless.counts import Counts, count, counting
+from typing import TYPE_CHECKING
+
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
+
+# At once: a package of that name, imported later, would take its place.
 from gpuless.profile import profile
-from gpuless.sanitizer import Finding, Report, sanitize
 from gpuless.selection import Selection, select
-from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, simulate
+
+if TYPE_CHECKING:
+    from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
+    from gpuless.counts import Counts, count, counting
+    from gpuless.sanitizer import Finding, Report, sanitize
+    from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, simulate
 
 __all__ = [
     "SHARED_LIMIT",
@@ -53,3 +59,17 @@ __all__ = [
 
 #: ``pytest -p gpuless`` takes what it adds from here.
 pytest_plugins = ("gpuless.testing",)
+
+
+def __getattr__(name):
+    """Import the tools when one of them is first asked for: most programs only run kernels."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gpuless import access, counts, sanitizer, simulator
+
+    parts = access, counts, sanitizer, simulator
+    return next(getattr(part, name) for part in parts if hasattr(part, name))
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
-from gpuless import emulator, frontends, nvidia, simulator
+from gpuless import emulator, frontends, nvidia
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
@@ -71,6 +71,8 @@ def select(package: str = "gpuless") -> Selection:
         selection = wanted
         _tell_numba(wanted.simulated)
     if selection.simulated:
+        from gpuless import simulator  # which takes time, and elsewhere is not needed
+
         simulator.install()
     elif selection.emulated:
         frontends.install()

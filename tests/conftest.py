@@ -31,6 +31,7 @@ import pytest
 from exhaustive import mark_repetitions
 from helpers import check_signature
 from progress import StillRunning
+from quick_code import compiled_plainly
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device
@@ -39,7 +40,7 @@ from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 from cnn_numba.train.records import plot_history
 
-LEFT = pytest.StashKey()
+LEFT, FILE = pytest.StashKey(), pytest.StashKey()
 
 
 def pytest_addoption(parser):
@@ -85,6 +86,22 @@ def pytest_configure(config):
     gc.set_threshold(50_000)  # collecting and compiling make small objects by the million, and keep most
     if not hasattr(config, "workerinput"):  # in pytest-xdist's workers nothing is printed
         config.pluginmanager.register(StillRunning())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Let what the files before have left be looked through no more for garbage: it takes seconds each time.
+
+    Most of it is what Numba keeps of all that it has compiled.
+    """
+    if item.config.stash.get(FILE, None) != item.path:
+        item.config.stash[FILE] = item.path
+        gc.freeze()
+
+
+def pytest_sessionfinish():
+    """Spare pytest the same, which looks for garbage until there is none."""
+    gc.freeze()
 
 
 def pytest_unconfigure():
@@ -181,6 +198,13 @@ def curves_are_drawn_once(request, monkeypatch):
 
     if not request.node.get_closest_marker("curves"):
         monkeypatch.setattr(saving, "plot_history", write_curves)
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch):
+    """Make machine code for the emulated GPU quickly, where what it computes is judged and not how fast."""
+    with compiled_plainly(monkeypatch):
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from cnn_numba.train.checkpoint import load_checkpoint
 PROGRAM = Path(__file__).with_name("without_beyond.py")
 
 
+@pytest.mark.slow
 def test_the_core_trains_without_what_lies_beyond_it(tmp_path):
     done = subprocess.run([sys.executable, PROGRAM, tmp_path], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -31,6 +31,7 @@ def test_every_module_imports_without_torch():
     assert printed == "True\n"
 
 
+@pytest.mark.slow
 def test_training_and_predicting_work_without_torch(tmp_path):
     printed = python(
         NO_TORCH,

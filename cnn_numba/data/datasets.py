@@ -21,7 +21,6 @@ import numpy as np
 from cnn_numba import extras
 from cnn_numba.arguments import instance, integer
 from cnn_numba.data import files as data_files
-from cnn_numba.data.downloading import download
 from cnn_numba.data.files import working_folder
 from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
 
@@ -235,7 +234,12 @@ def _about(arrays, recognised):
 
 def _fill_cache(cached, name, files, log):
     """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
-    made = data_files.convert(name, files, log) if files else download(name, cached.parent, log)
+    if files:
+        made = data_files.convert(name, files, log)
+    else:
+        from cnn_numba.data.downloading import download  # which takes time
+
+        made = download(name, cached.parent, log)
     _write_cache(cached, *made)
     return made
 

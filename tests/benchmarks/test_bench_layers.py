@@ -75,7 +75,7 @@ def test_all_rungs_compute_the_same(relu, padding):
     compiled = map(njit, (ladder.loops_forward, ladder.loops_backward))
     loops = ladder.loop_calls(stage, ladder.loops_forward, ladder.loops_backward)
     rungs = [loops, ladder.loop_calls(stage, *compiled), ladder.separate_calls(stage)]
-    for forward, backward in [*rungs, calls_of(stage, winograd=False), calls_of(stage)]:
+    for forward, backward in [*rungs, calls_of([stage], winograd=False), calls_of([stage])]:
         np.testing.assert_allclose(forward(), exact[0], rtol=1e-4, atol=1e-4)
         grads, grad_input = backward()
         for computed, expected in zip((*grads[0], grad_input), (*exact[1][0], exact[2]), strict=True):

@@ -17,6 +17,8 @@ from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, lau
 from cnn_course.engine.checks.source import has_dots_left
 from gpuless.inspector import NoCompiler
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 TILE = 8
 
 # Behind `t = 0` or the like: a loop that the compiler cannot see to have one round.

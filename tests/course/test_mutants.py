@@ -12,7 +12,7 @@ from test_exercises import FOUND, first_of_its_notebook
 
 from cnn_course.engine.checks.kernels import KernelExercise
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quickly_compiled")]
 
 
 def guards(tree):

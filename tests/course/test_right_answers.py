@@ -5,7 +5,7 @@ from test_exercises import FOUND
 from wrong_answers import changed
 
 # Without a compiler a check judges by what the simulator stores, and refuses a stored 0.0.
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quickly_compiled")]
 
 EACH = [(found, name, answer) for found in FOUND for name, answer in found.right.items()]
 

@@ -11,23 +11,11 @@ import gpuless
 PATH = os.pathsep.join([str(Path(gpuless.__file__).parents[1]), str(Path(__file__).parent)])
 
 
-PROGRAMS = Path(__file__).with_name("programs")
-
-
 def python(*lines, **environment):
     """Run lines in a fresh interpreter; return what it prints."""
-    return _output("-c", "\n".join(lines), **environment)
-
-
-def program(name, **environment):
-    """Run a file of `programs` in a fresh interpreter; return what it prints."""
-    return _output(PROGRAMS / name, **environment)
-
-
-def _output(*what, **environment):
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", *what],
+        [sys.executable, "-W", "ignore", "-c", "\n".join(lines)],
         capture_output=True,
         text=True,
         env=env | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH} | environment,

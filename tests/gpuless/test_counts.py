@@ -11,8 +11,8 @@ import pytest
 from fresh_python import python
 from numba import cuda, float32, float64, int8, int16, int32, uint32
 from ptx_programs import HEAD, DeviceArray, workers
+from quick_code import compile_plainly
 from random_programs import COUNTERS, ROW, TABLE, Program
-from test_emulator_flow import compile_plainly
 
 from gpuless import access_map, count, counting
 from gpuless.emulator import ptx

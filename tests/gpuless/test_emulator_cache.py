@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fresh_python import PATH
 from ptx_programs import run
+from quick_code import compiled_plainly
 
 from gpuless.emulator.run import cache, machine
 from gpuless.emulator.translate import processor
@@ -60,6 +61,15 @@ def test_what_is_kept_is_not_compiled_again(folder, compiled):
     assert before >= 1
     assert len(compiled) == before
     assert [path.name[0] != "." for path in folder.iterdir()] == [True]
+
+
+def test_what_is_compiled_plainly_is_of_no_use_to_others(folder, compiled, monkeypatch):
+    with compiled_plainly(monkeypatch):
+        check()
+        check()
+    assert (len(compiled), len([*folder.iterdir()])) == (0, 1)
+    check()
+    assert (len(compiled), len([*folder.iterdir()])) == (1, 2)
 
 
 @pytest.mark.parametrize(

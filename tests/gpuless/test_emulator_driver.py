@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from warm_python import warm
 
 from gpuless.emulator.run import settings
 
@@ -28,25 +29,22 @@ from emulated import check, cu, cuda
 def run(program, timeout=120, **environment):
     """Run a program on the emulated GPU; return what it prints. Nothing may go wrong, at its end neither.
 
-    It is a file of `PROGRAMS`, or if it is short its text.
+    It is a file of `PROGRAMS`, or if it is short its text. With variables of its own it is run by a fresh
+    interpreter, as they may count when something is imported.
     """
-    path = [str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    always = {"GPULESS": "emulator", "PYTHONPATH": os.pathsep.join(path), "NUMBA_CUDA_WARNINGS": "0"}
-    environment = os.environ | always | environment
-    environment.pop("NUMBA_ENABLE_CUDASIM", None)
-    which = ["-c", HEAD + textwrap.dedent(program)]
-    if program.endswith(".py"):
-        which = [PROGRAMS / program]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *which],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.split("\n")[:-1]
+    path = os.pathsep.join([str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    always = {"GPULESS": "emulator", "PYTHONPATH": path, "NUMBA_CUDA_WARNINGS": "0"}
+    which = [str(PROGRAMS / program)] if program.endswith(".py") else ["-c", HEAD + textwrap.dedent(program)]
+    everything = os.environ | always | environment
+    everything.pop("NUMBA_ENABLE_CUDASIM", None)
+    if environment or not sys.platform.startswith("linux"):
+        command = [sys.executable, "-W", "ignore", *which]
+        done = subprocess.run(command, env=everything, capture_output=True, timeout=timeout, check=False)
+    else:
+        done = warm("emulator", path).run(which, everything, timeout=timeout)
+    out, errors = done.stdout.decode(), done.stderr.decode()
+    assert (done.returncode, errors) == (0, ""), f"{done.returncode}\n{out}\n{errors}"
+    return out.split("\n")[:-1]
 
 
 def test_the_device_says_what_it_is():

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import program, python
+from fresh_python import python
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
+from test_emulator_driver import run as run_program
 
 from gpuless.emulator import ptx
 from gpuless.emulator.ptx import PtxError
@@ -295,7 +296,7 @@ def test_a_block_of_1024_threads_has_all_local_memory_that_a_gpu_has():
 
 def test_a_kernel_that_prints_without_end_is_stopped():
     """It is with its host nearly always."""
-    assert program("a_kernel_that_prints_without_end.py", GPULESS="emulator") == "True\n"
+    assert run_program("a_kernel_that_prints_without_end.py") == ["True"]
 
 
 def test_an_interrupt_while_a_launch_is_stopped_waits_for_its_end(monkeypatch, goes_on):
@@ -557,8 +558,8 @@ def test_a_fault_that_does_not_come_again_tells_what_is_known(told):
 
 def test_a_block_that_fails_lets_those_go_that_wait_for_it():
     """The others would wait for it at the barrier of the grid."""
-    wanted = "CUDA_ERROR_ILLEGAL_ADDRESS\n[2.0, 1.0]\n"
-    assert program("a_block_fails_before_the_barrier_of_the_grid.py", GPULESS="emulator") == wanted
+    out = run_program("a_block_fails_before_the_barrier_of_the_grid.py")
+    assert out == ["CUDA_ERROR_ILLEGAL_ADDRESS", "[2.0, 1.0]"]
 
 
 SPIN = r"\n  line LINE of .*: while x\[0\] == 0:  # spin\n"
@@ -680,6 +681,6 @@ def test_the_process_ends_while_kernels_run():
 
 def test_numba_survives_faults_and_ctrl_c():
     """A launch that fails is an error of CUDA's; one that never ends is stopped; the process goes on."""
-    failed, *rest = program("stopped_and_interrupted.py", GPULESS="emulator").splitlines()
+    failed, *rest = run_program("stopped_and_interrupted.py")
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in failed
     assert rest == ["65.0", "interrupted True", "62.0"]

@@ -2,10 +2,10 @@
 
 import random
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from ptx_programs import results, run
+from quick_code import compile_plainly
 from random_programs import COUNTERS, ROW, Program, expected
 
 from gpuless.emulator.run import cache, machine
@@ -13,19 +13,6 @@ from gpuless.emulator.run import cache, machine
 SHAPES = [(32, 1, 1), (33, 1, 1), (1, 1, 1), (64, 1, 1), (256, 1, 1), (16, 16, 1), (8, 4, 2), (24, 1, 1)]
 PROGRAMS = 40  # for each shape
 GIVEN = [random.Random(5).choice([i, i * i, 3, 1 << 31, 0xFFFFFFFF]) for i in range(64)]
-
-
-def compile_plainly(text):
-    """Return IR as an object file without making it fast, which takes most of the time."""
-    module = llvm.parse_assembly(text)
-    target = machine._target().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=0,
-        reloc="pic",
-        codemodel="small",
-    )
-    return target.emit_object(module)
 
 
 @pytest.mark.exhaustive_unless(

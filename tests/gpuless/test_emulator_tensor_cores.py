@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from test_emulator_driver import pytestmark, run  # noqa: F401
 
 SOURCE = Path(__file__).with_name("tensor_cores.cu")
@@ -31,6 +32,7 @@ for code in codes:
 """
 
 
+@pytest.mark.slow
 def test_products_in_cuda_c_and_in_numba():
     """The error that is allowed is that of sums of float32."""
     numba = Path(__file__).with_name("tensor_cores_in_numba.py").read_text()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ptx_programs import HEAD, results, run
-from test_emulator_flow import compile_plainly
+from quick_code import compile_plainly
 from waiting_programs import Program
 
 import gpuless

@@ -38,6 +38,7 @@ from gpuless.source import branches
 from gpuless.wrapping import WIDTH
 
 gpuless.select()
+pytestmark = pytest.mark.usefixtures("warm_compiler")
 
 N = 8
 M = 48

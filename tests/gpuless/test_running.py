@@ -32,7 +32,7 @@ def call(*arguments, cwd=None, given=None, **environment):
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         input=given,
     )
     return done.returncode, done.stdout, done.stderr

@@ -9,6 +9,7 @@ import numba
 import pytest
 from fresh_python import python
 
+import gpuless
 from gpuless import emulator, nvidia, select, simulator
 
 
@@ -377,3 +378,19 @@ def test_toolkits_count_in_the_order_in_which_they_are_loaded(toolkits, monkeypa
     assert nvidia.toolkit() == (13, 0)
     monkeypatch.setattr(nvidia, "installed", lambda package: "12.9.1")
     assert nvidia.toolkit() == (12, 9)
+
+
+def test_tools_are_imported_when_they_are_asked_for():
+    """A program that selects what runs its kernels, or sets limits, needs none of them."""
+    printed = python(
+        "import sys, gpuless\n"
+        "gpuless.select(), gpuless.check_launch(1, 32)\n"
+        "print('gpuless.access' in sys.modules, set(gpuless.__all__) <= set(dir(gpuless)))\n"
+        "from gpuless import *\n"
+        "print(*[globals()[name].__name__ for name in gpuless.__all__ if name != 'SHARED_LIMIT'])\n"
+        "print(hasattr(gpuless, 'no_such_tool'))"
+    )
+    loaded, names, unknown = printed.splitlines()
+    assert loaded == "False True"
+    assert names.split() == [name for name in gpuless.__all__ if name != "SHARED_LIMIT"]
+    assert unknown == "False"

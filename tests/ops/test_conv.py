@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-import scipy.signal
+import scipy  # not its signal, which takes half a second: it is loaded where it is used first
 import torch
 from helpers import assert_close, backends, poisoned, random_float32, signatures, strided
 from hypothesis import given, settings, strategies as st

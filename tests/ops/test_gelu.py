@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy  # not its stats, which take half a second: they are loaded where they are used first
 import torch
 from helpers import assert_close, backends, poisoned, random_float32, signatures
 from launches import sanitized
-from scipy import special, stats
 from torch.nn import functional
 
 from cnn_numba import device
@@ -120,8 +120,8 @@ def test_exp_and_the_normal_distribution_have_their_digits():
     middle = np.abs(x) <= 1
     np.testing.assert_allclose(out[middle], np.exp(x[middle].astype(np.float64)), rtol=2e-7)
     _normals(x, out, density)
-    np.testing.assert_allclose(out, special.ndtr(x.astype(np.float64)), atol=3e-7)
-    np.testing.assert_allclose(density, stats.norm.pdf(x.astype(np.float64)), atol=1e-7)
+    np.testing.assert_allclose(out, scipy.special.ndtr(x.astype(np.float64)), atol=3e-7)
+    np.testing.assert_allclose(density, scipy.stats.norm.pdf(x.astype(np.float64)), atol=1e-7)
 
 
 def test_exp_of_special_numbers():

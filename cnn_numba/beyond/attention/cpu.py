@@ -17,7 +17,14 @@ from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
-from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+from cnn_numba.ops.shared.tile import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    aligned_zeros,
+    find_rows,
+    multiply_tile,
+    round_up,
+)
 
 # From this size on, a log_sum_exp in float32 holds less than four digits of the exponentials' sum, in the end
 # none: then the backward pass adds them up again.
@@ -183,13 +190,11 @@ def _multiply_across(rows, first, panels, tiles, scores):
     """Multiply six rows, from `first` on, by the rows in panels: tiles of scores."""
     count, features = rows.shape
     flat = rows.reshape(-1)
-    # Past the last row, the last one is computed again: no special case for the tail.
-    s0, s1 = first * features, min(first + 1, count - 1) * features
-    s2, s3 = min(first + 2, count - 1) * features, min(first + 3, count - 1) * features
-    s4, s5 = min(first + 4, count - 1) * features, min(first + 5, count - 1) * features
+    starts = np.empty(TILE_ROWS, np.int64)
+    find_rows(starts, first * features, features, count - 1 - first)
     for i in range(tiles):
         panel = i * TILE_COLUMNS * (features + 1)
-        multiply_tile(flat, s0, s1, s2, s3, s4, s5, 1, 0, features, 1, panels, panel, scores, i * _PANEL_ROWS)
+        multiply_tile(flat, starts, 1, 0, features, 1, panels, panel, scores, i * _PANEL_ROWS)
 
 
 @serial_jit
@@ -197,10 +202,10 @@ def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
     """Multiply six rows of tiles of scores by panels of rows: six rows of `out`, from `first` on."""
     count, features = out.shape
     depth = _whole_tiles(keys) * TILE_COLUMNS + 1
-    c = TILE_COLUMNS
-    rows = 0, c, 2 * c, 3 * c, 4 * c, 5 * c
+    c, starts = TILE_COLUMNS, np.empty(TILE_ROWS, np.int64)
+    find_rows(starts, 0, c, TILE_ROWS)
     for column in range(0, features, c):
-        multiply_tile(scores, *rows, tiles, _PANEL_ROWS, c, 1, panels, column * depth, tile, 0)
+        multiply_tile(scores, starts, tiles, _PANEL_ROWS, c, 1, panels, column * depth, tile, 0)
         for r in range(min(TILE_ROWS, count - first)):
             for d in range(min(c, features - column)):
                 out[first + r, column + d] = tile[r * c + d] * scale[r]

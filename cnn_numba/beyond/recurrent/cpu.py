@@ -17,7 +17,14 @@ from cnn_numba.beyond.recurrent import checks
 from cnn_numba.ops.dense.cpu import linear_backward_bias
 from cnn_numba.ops.shapes import HOST, check_array
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
-from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
+from cnn_numba.ops.shared.tile import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    aligned_zeros,
+    find_rows,
+    multiply_tile,
+    round_up,
+)
 
 #: Rows of the gates whose products are added up at a time, for the weights' gradients: few enough to stay in
 #: the caches, and their pages in the processor's table of pages.
@@ -215,15 +222,12 @@ def _multiply(left, start, pitch, depth, panels, tile, out, t, samples):
 
     Row n of the left-hand matrix is ``left[start + n * pitch :][:depth]``.
     """
-    columns, (first, end) = out.shape[2], samples
+    columns, (first, end), starts = out.shape[2], samples, np.empty(TILE_ROWS, np.int64)
     for column in range(0, columns, TILE_COLUMNS):
         panel, width = column * (depth + 1), min(TILE_COLUMNS, columns - column)
         for row in range(first, end, TILE_ROWS):
-            # Past the last row, the last one is computed again: no special case for the tail.
-            s0, s1 = start + row * pitch, start + min(row + 1, end - 1) * pitch
-            s2, s3 = start + min(row + 2, end - 1) * pitch, start + min(row + 3, end - 1) * pitch
-            s4, s5 = start + min(row + 4, end - 1) * pitch, start + min(row + 5, end - 1) * pitch
-            multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, depth, 1, panels, panel, tile, 0)
+            find_rows(starts, start + row * pitch, pitch, end - 1 - row)
+            multiply_tile(left, starts, 1, 0, depth, 1, panels, panel, tile, 0)
             for r in range(min(TILE_ROWS, end - row)):
                 line = out[row + r, t]
                 for i in range(width):
@@ -364,7 +368,7 @@ def _backward_weight(grad_gates, joined, panels, tiles, out):
     for thread in prange(threads):
         first, end = thread * rows // threads, (thread + 1) * rows // threads
         out[first:end] = 0
-        panel, tile = panels[thread], tiles[thread]
+        panel, tile, starts = panels[thread], tiles[thread], np.empty(TILE_ROWS, np.int64)
         panel[:TILE_COLUMNS] = 0
         for k in range(0, depth, DEPTH):
             count = min(DEPTH, depth - k)
@@ -372,10 +376,8 @@ def _backward_weight(grad_gates, joined, panels, tiles, out):
                 width = min(TILE_COLUMNS, columns - column)
                 _pack(joined[k : k + count, column : column + width], 1, count + 1, panel)
                 for row in range(first, end, TILE_ROWS):
-                    s0, s1 = k * rows + row, k * rows + min(row + 1, end - 1)
-                    s2, s3 = k * rows + min(row + 2, end - 1), k * rows + min(row + 3, end - 1)
-                    s4, s5 = k * rows + min(row + 4, end - 1), k * rows + min(row + 5, end - 1)
-                    multiply_tile(left, s0, s1, s2, s3, s4, s5, 1, 0, count, rows, panel, 0, tile, 0)
+                    find_rows(starts, k * rows + row, 1, end - 1 - row)
+                    multiply_tile(left, starts, 1, 0, count, rows, panel, 0, tile, 0)
                     for r in range(min(TILE_ROWS, end - row)):
                         for i in range(width):
                             out[row + r, column + i] += tile[r * TILE_COLUMNS + i]

@@ -24,12 +24,13 @@ from numba import prange
 from cnn_numba.arguments import sizes
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import HOST, check_scratch, conv2d_window
-from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
+from cnn_numba.ops.shared.jit import inner_jit, parallel_jit, serial_jit
 from cnn_numba.ops.shared.rounding import nearest, round_all, rounding
-from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store
+from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
-ROW = 6 * WIDTH  # floats that the backward passes multiply at once, in six vector registers
+ROW_VECTORS = 6
+ROW = ROW_VECTORS * WIDTH  # floats that the backward passes multiply at once, in vector registers
 
 
 class Conv2dScratch(NamedTuple):
@@ -39,7 +40,7 @@ class Conv2dScratch(NamedTuple):
     tile: np.ndarray  # (T, pixels * channels): its output, in blocks of TILE_COLUMNS channels
     gradient: np.ndarray  # (T, plane): its gradient, padded, channels-last
     values: np.ndarray  # (T, positions): the non-zero entries of one channel of grad_output ...
-    offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`
+    offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`, as a tile's do
     columns: np.ndarray  # bias and weight as panels: a row of output channels per (K_h, K_w, C_in)
     rows: np.ndarray  # weight, one row per (C_out, K_h): its K_w * C_in values and zeros up to ROW
     partial: np.ndarray  # (T, as rows): the weight gradient of one thread's images
@@ -61,7 +62,7 @@ def _scratch_shapes(input_shape, weight_shape, window):
         tile=(threads, round_up(positions, TILE_ROWS) * padded_channels),
         gradient=(threads, plane),
         values=(threads, positions),
-        offsets=(threads, positions),
+        offsets=(threads, max(positions, TILE_ROWS)),
         columns=((kernel_h * kernel_w * channels + 1) * padded_channels,),
         rows=(rows,),
         partial=(threads, rows),
@@ -189,22 +190,18 @@ def _window_start(position, window, pitch, channels):
     return oh * window.stride_h * pitch + ow * window.stride_w * channels
 
 
-@serial_jit
-def _forward_image(image, channels, width, window, columns, tile, block_size):
+@inner_jit
+def _forward_image(image, channels, width, window, columns, starts, tile, block_size):
     """Convolve one packed image, tile by tile."""
     row = window.kernel_w * channels
     pitch = (width + 2 * window.padding_w) * channels
     weight_size = (window.kernel_h * row + 1) * TILE_COLUMNS
     for position in range(0, window.out_h * window.out_w, TILE_ROWS):
-        s0 = _window_start(position, window, pitch, channels)
-        s1 = _window_start(position + 1, window, pitch, channels)
-        s2 = _window_start(position + 2, window, pitch, channels)
-        s3 = _window_start(position + 3, window, pitch, channels)
-        s4 = _window_start(position + 4, window, pitch, channels)
-        s5 = _window_start(position + 5, window, pitch, channels)
+        for i in range(TILE_ROWS):
+            starts[i] = _window_start(position + i, window, pitch, channels)
         for block in range(tile.size // block_size):
             c, t = block * weight_size, block * block_size + position * TILE_COLUMNS
-            multiply_tile(image, s0, s1, s2, s3, s4, s5, window.kernel_h, pitch, row, 1, columns, c, tile, t)
+            multiply_tile(image, starts, window.kernel_h, pitch, row, 1, columns, c, tile, t)
 
 
 @serial_jit
@@ -226,12 +223,12 @@ def _forward(x, window, scratch, precision, smallest, out):
     threads = scratch.image.shape[0]
     block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
     for thread in prange(threads):
-        image, tile = scratch.image[thread], scratch.tile[thread]
+        image, tile, starts = scratch.image[thread], scratch.tile[thread], scratch.offsets[thread]
         image[:] = 0  # the border; another convolution may have left something there
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _pack_image(x, n, window, image)
             round_all(image, precision)
-            _forward_image(image, channels, width, window, scratch.columns, tile, block_size)
+            _forward_image(image, channels, width, window, scratch.columns, starts, tile, block_size)
             _unpack_tile(tile, n, block_size, smallest, out)
 
 
@@ -256,19 +253,17 @@ def conv2d_forward(
 # ----------------------------------------------------------------------------------- backward input
 
 
-@serial_jit
+@inner_jit
 def _spread_row(values, offsets, count, rows, r, gradient, start):
-    """Add ``values[i] * rows[r : r + ROW]`` at each ``gradient[offsets[i] + start]``."""
-    w0, w1, w2 = load(rows, r), load(rows, r + WIDTH), load(rows, r + 2 * WIDTH)
-    w3, w4, w5 = load(rows, r + 3 * WIDTH), load(rows, r + 4 * WIDTH), load(rows, r + 5 * WIDTH)
-    for i in range(count):
-        value, g = values[i], offsets[i] + start
-        store(gradient, g, multiply_add(value, w0, load(gradient, g)))
-        store(gradient, g + WIDTH, multiply_add(value, w1, load(gradient, g + WIDTH)))
-        store(gradient, g + 2 * WIDTH, multiply_add(value, w2, load(gradient, g + 2 * WIDTH)))
-        store(gradient, g + 3 * WIDTH, multiply_add(value, w3, load(gradient, g + 3 * WIDTH)))
-        store(gradient, g + 4 * WIDTH, multiply_add(value, w4, load(gradient, g + 4 * WIDTH)))
-        store(gradient, g + 5 * WIDTH, multiply_add(value, w5, load(gradient, g + 5 * WIDTH)))
+    """Add ``values[k] * rows[r : r + ROW]`` at each ``gradient[offsets[k] + start]``."""
+    weights = vectors(ROW_VECTORS)
+    for i in range(ROW_VECTORS):
+        weights[i] = load(rows, r + i * WIDTH)
+    for k in range(count):
+        value, g = values[k], offsets[k] + start
+        for i in range(ROW_VECTORS):
+            at = g + i * WIDTH
+            store(gradient, at, multiply_add(value, weights[i], load(gradient, at)))
 
 
 @parallel_jit
@@ -317,48 +312,38 @@ def conv2d_backward_input(
 # ---------------------------------------------------------------------------------- backward weight
 
 
-@serial_jit
+@inner_jit
 def _gather_row(values, offsets, count, image, start, partial, p):
-    """Add the sum of ``values[i] * image[offsets[i] + start : ... + ROW]`` to ``partial[p : p + ROW]``."""
-    s0, s1, s2 = load(partial, p), load(partial, p + WIDTH), load(partial, p + 2 * WIDTH)
-    s3, s4, s5 = load(partial, p + 3 * WIDTH), load(partial, p + 4 * WIDTH), load(partial, p + 5 * WIDTH)
-    for i in range(count):
-        value, x = values[i], offsets[i] + start
-        s0 = multiply_add(value, load(image, x), s0)
-        s1 = multiply_add(value, load(image, x + WIDTH), s1)
-        s2 = multiply_add(value, load(image, x + 2 * WIDTH), s2)
-        s3 = multiply_add(value, load(image, x + 3 * WIDTH), s3)
-        s4 = multiply_add(value, load(image, x + 4 * WIDTH), s4)
-        s5 = multiply_add(value, load(image, x + 5 * WIDTH), s5)
-    store(partial, p, s0)
-    store(partial, p + WIDTH, s1)
-    store(partial, p + 2 * WIDTH, s2)
-    store(partial, p + 3 * WIDTH, s3)
-    store(partial, p + 4 * WIDTH, s4)
-    store(partial, p + 5 * WIDTH, s5)
+    """Add the sum of ``values[k] * image[offsets[k] + start : ... + ROW]`` to ``partial[p : p + ROW]``."""
+    sums = vectors(ROW_VECTORS)
+    for i in range(ROW_VECTORS):
+        sums[i] = load(partial, p + i * WIDTH)
+    for k in range(count):
+        value, x = values[k], offsets[k] + start
+        for i in range(ROW_VECTORS):
+            sums[i] = multiply_add(value, load(image, x + i * WIDTH), sums[i])
+    for i in range(ROW_VECTORS):
+        store(partial, p + i * WIDTH, sums[i])
 
 
-@serial_jit
+@inner_jit
 def _gather_short_rows(values, offsets, count, image, pitch, window, row, partial, p, row_pitch):
     """Do what `_gather_row` does for all rows of a kernel, one vector at a time: three rows at once."""
+    sums = vectors(3)
     for j in range(0, row, WIDTH):
-        for kh in range(0, window.kernel_h - 2, 3):
+        for kh in range(0, window.kernel_h, 3):
             start, q = kh * pitch + j, p + kh * row_pitch + j
-            s0, s1, s2 = load(partial, q), load(partial, q + row_pitch), load(partial, q + 2 * row_pitch)
-            for i in range(count):
-                value, x = values[i], offsets[i] + start
-                s0 = multiply_add(value, load(image, x), s0)
-                s1 = multiply_add(value, load(image, x + pitch), s1)
-                s2 = multiply_add(value, load(image, x + 2 * pitch), s2)
-            store(partial, q, s0)
-            store(partial, q + row_pitch, s1)
-            store(partial, q + 2 * row_pitch, s2)
-        for kh in range(window.kernel_h - window.kernel_h % 3, window.kernel_h):
-            start, q = kh * pitch + j, p + kh * row_pitch + j
-            s0 = load(partial, q)
-            for i in range(count):
-                s0 = multiply_add(values[i], load(image, offsets[i] + start), s0)
-            store(partial, q, s0)
+            last = (
+                window.kernel_h - 1 - kh
+            )  # which is computed, and written, once more for each that is missing
+            for i in range(3):
+                sums[i] = load(partial, q + min(i, last) * row_pitch)
+            for k in range(count):
+                value, x = values[k], offsets[k] + start
+                for i in range(3):
+                    sums[i] = multiply_add(value, load(image, x + min(i, last) * pitch), sums[i])
+            for i in range(3):
+                store(partial, q + min(i, last) * row_pitch, sums[i])
 
 
 @parallel_jit

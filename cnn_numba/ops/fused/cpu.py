@@ -1,20 +1,24 @@
 """Chains of convolutions on the CPU; see `reference`.
 
 A *stage* is a convolution with the ReLU and the 2x2 max pooling that follow it. Between two stages an image
-lies channels-last, in whole vectors of channels, with the next convolution's zero padding in place. What a
-stage writes is the pooled image: the pixels that a pooling drops are not computed, and those that lose
-against their neighbours never leave the registers. Beside each value stands its *code*: which pixel of the
-window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward pass code and gradient
-together are the gradient of the convolution, three quarters of it zeros that are never written out.
+lies in blocks of as many channels as a vector holds, channels-last in each, with the next convolution's zero
+padding in place. What a stage writes is the pooled image: the pixels that a pooling drops are not computed,
+and those that lose against their neighbours never leave the registers. Beside each value stands its *code*:
+which pixel of the window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward
+pass code and gradient together are the gradient of the convolution, three quarters of it zeros that are never
+written out.
 
-- forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there.
-- backward: the living gradients of one output channel are listed. Each adds a multiple of the image under
-  its window to the weight's gradient, and a multiple of the weight to the image's, ROWS x VECTORS vectors at
-  once. Without a pooling too many are alive: there both gradients are products of tiles, see `cpu_dense`.
+- forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there; for 3x3
+  kernels with a pooling `cpu_winograd` needs fewer products.
+- backward: the living gradients of each output channel are listed. Each adds a multiple of the image under
+  its window to the weight's gradient, and a multiple of the weight to the image's, a square of SIDE x SIDE
+  vectors at once. Without a pooling too many are alive: there both gradients are products of tiles, see
+  `cpu_dense`.
 - backward weight with few input channels, in front of a chain: there the vectors are output channels, and
   the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
 
-Each thread keeps its images through all stages, and one thread's images stay in its cache.
+A thread takes an image through all stages before the next, so that it stays in the core's cache, and is woken
+once a pass. `cpu_stage` says where everything lies.
 """
 
 from typing import NamedTuple
@@ -26,22 +30,14 @@ from cnn_numba.ops.conv import cpu as conv
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.cpu_backward import backward
 from cnn_numba.ops.fused.cpu_forward import forward
-from cnn_numba.ops.fused.cpu_stage import (
-    Stage,
-    add_up,
-    make_stage,
-    pack_columns,
-    pack_flipped,
-    pack_rows,
-    unpack_columns,
-)
-from cnn_numba.ops.fused.cpu_winograd import transform_weight
+from cnn_numba.ops.fused.cpu_stage import Memory, lay_out
+from cnn_numba.ops.fused.cpu_weights import add_up, pack_backward, pack_forward, unpack_forward
 from cnn_numba.ops.pool import cpu as pool
 from cnn_numba.ops.shapes import HOST
 
 #: The operations that a chain stands for.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
-_NONE = np.empty((0, 0, 0, 0), np.float32)
+_NOT_NEEDED = np.empty((0, 0, 0, 0), np.float32)
 
 
 class ConvChainScratch(NamedTuple):
@@ -50,13 +46,14 @@ class ConvChainScratch(NamedTuple):
     images: tuple  # the shape of the largest batch
     settings: list  # all that the stages are made for: see `_settings`
     needs_grad_input: bool
-    stages: list[Stage]
+    plan: np.ndarray  # see `cpu_stage`
+    memory: Memory
 
     def parameters(self, convolutions):
         """Return weight and bias of each convolution as they were in the last forward pass."""
         pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
-        for pair, stage in zip(pairs, self.stages, strict=True):
-            unpack_columns(stage.channels, stage.columns, *pair)
+        for index, pair in enumerate(pairs):
+            unpack_forward(self.memory, self.plan, index, *pair)
         return pairs
 
 
@@ -71,11 +68,8 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
         Whether `conv_chain_backward` will be asked for the gradient of the images.
     """
     windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
-    stages, channels = [], 0 if needs_grad_input else None
-    for shape, convolution, window in zip(shapes, convolutions, windows, strict=False):
-        stages.append(make_stage(shape, convolution, window, channels))
-        channels = stages[-1].out_channels
-    return ConvChainScratch(shapes[0], _settings(convolutions, windows), needs_grad_input, stages)
+    laid_out = lay_out(shapes, convolutions, windows, needs_grad_input)
+    return ConvChainScratch(shapes[0], _settings(convolutions, windows), needs_grad_input, *laid_out)
 
 
 def _settings(convolutions, windows):
@@ -102,23 +96,14 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
     """
     out, windows, _ = checks.conv_chain_forward(HOST, x, convolutions, out)
     scratch = _checked(scratch, x, convolutions, windows, needs_grad_input=True)
-    for _ in forward_by_stage(x, convolutions, scratch.stages, out):
-        pass
+    _forward(x, convolutions, out, scratch)
     return out
 
 
-def forward_by_stage(x, convolutions, stages, out):
-    """Run `conv_chain_forward` a stage at a time; yield each when it is over."""
-    for convolution, stage, following in zip(convolutions, stages, [*stages[1:], None], strict=True):
-        pack_columns(convolution.weight, convolution.bias, stage.channels, stage.columns)
-        if stage.winograd.size:
-            transform_weight(stage)
-        if following is None:
-            target = stage.result, 0, stage.out_w * stage.out_channels, out
-        else:
-            target = following.images, following.padding, following.pitch, _NONE
-        forward(stage, x if stage is stages[0] else _NONE, len(x), *target)
-        yield stage
+def _forward(x, convolutions, out, scratch):
+    for index, each in enumerate(convolutions):
+        pack_forward(scratch.memory, scratch.plan, index, each.weight, each.bias)
+    forward(scratch.memory, scratch.plan, x, out)
 
 
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
@@ -133,27 +118,12 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     if needs_grad_input and not scratch.needs_grad_input:
         raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
     if fresh:
-        for _ in forward_by_stage(x, convolutions, scratch.stages, np.empty(shapes[-1], np.float32)):
-            pass
-    for _ in backward_by_stage(grad_output, convolutions, scratch.stages, grads, grad_input):
-        pass
+        _forward(x, convolutions, np.empty(shapes[-1], np.float32), scratch)
+    memory, plan = scratch.memory, scratch.plan
+    for index, each in enumerate(convolutions):
+        if index or needs_grad_input:
+            pack_backward(memory, plan, index, each.weight)
+    backward(memory, plan, grad_output, grad_input if needs_grad_input else _NOT_NEEDED)
+    for index, pair in enumerate(grads):
+        add_up(memory, plan, index, *pair)
     return grads, grad_input
-
-
-def backward_by_stage(grad_output, convolutions, stages, grads, grad_input):
-    """Run `conv_chain_backward` a stage at a time; yield each when it is over."""
-    following, needs_grad_input = None, grad_input is not None
-    for stage, convolution, pair in reversed([*zip(stages, convolutions, grads, strict=True)]):
-        first = stage is stages[0]
-        if following is None:
-            source = grad_output, stage.result, 0, stage.out_w * stage.out_channels
-        else:
-            source = _NONE, following.gradients, following.padding, following.pitch
-        needs_input = needs_grad_input or not first
-        if needs_input:
-            (pack_flipped if stage.spread.size else pack_rows)(stage, convolution.weight)
-        last = grad_input if first and needs_grad_input else _NONE
-        backward(stage, len(grad_output), pair[0].shape, *source, needs_input, last)
-        add_up(stage, *pair)
-        following = stage
-        yield stage

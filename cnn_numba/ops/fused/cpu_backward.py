@@ -4,16 +4,15 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_dense import backward_dense
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import (
     COLUMNS,
     DEAD,
     GROUP,
-    ROWS,
+    SIDE,
     TAPS,
-    VECTORS,
-    corner_of,
-    pack_image,
-    unpack_image,
+    clear,
+    stage_at,
 )
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
@@ -33,136 +32,160 @@ TAP_SUMS = TAPS * COLUMNS
 
 
 @inner_jit
-def _list_alive(stage, gradient, first, pitch, codes, oc, values, offsets):
-    """List the living gradients of one channel and where their windows begin; return number and sum."""
-    count, total = 0, np.float32(0)
-    scale = 2 if stage.pooled else 1
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            value = gradient[first + oh * pitch + ow * stage.out_channels + oc]
-            code = np.int64(codes[(oh * stage.out_w + ow) * stage.out_channels + oc])
+def _list_alive(memory, stage, n):
+    """List the living gradients of each channel and where their windows begin; add them to the bias's."""
+    floats, integers = memory.floats, memory.integers
+    for oc in range(stage.out_channels):
+        outgoing = stage.target_gradient + oc // WIDTH * stage.target_block + oc % WIDTH
+        codes = stage.codes + n * stage.positions * stage.columns + oc
+        count, total, first = 0, np.float32(0), oc * stage.positions
+        for position in range(stage.positions):
+            value = number(floats, outgoing + number(integers, stage.places + position))
+            code = np.int64(number(memory.codes, codes + position * stage.columns))
             value = np.float32(0) if code == DEAD else value
-            h, w = scale * oh + (code >> 1 & 1), scale * ow + (code & 1)
             # Written always, kept only if the count moves on: no branch to mispredict.
-            values[count], offsets[count] = value, h * stage.step_h + w * stage.step_w
+            floats[stage.values + first + count] = value
+            shift = number(integers, stage.shifts + (code & 3))
+            integers[stage.offsets + first + count] = number(integers, stage.corners + position) + shift
             count += value != 0
             total += value
-    return count, total
-
-
-@inner_jit
-def _add_to_weight(values, offsets, count, image, start, pitch, partial, p):
-    """Add the multiples of GROUP vectors of the image to the weight's gradient at ``partial[p]``."""
-    sums = vectors(GROUP)
-    for i in range(GROUP):
-        sums[i] = load(partial, p + i * WIDTH)
-    for k in range(count):
-        value, corner = values[k], offsets[k] + start
-        for i in range(GROUP):
-            pixel = load(image, corner + i // VECTORS * pitch + i % VECTORS * WIDTH)
-            sums[i] = multiply_add(value, pixel, sums[i])
-    for i in range(GROUP):
-        store(partial, p + i * WIDTH, sums[i])
-
-
-@inner_jit
-def _add_to_image(values, offsets, count, rows, r, gradient, start, pitch):
-    """Add the multiples of GROUP vectors of the weight, at ``rows[r]``, to the image's gradient."""
-    weights = vectors(GROUP)
-    for i in range(GROUP):
-        weights[i] = load(rows, r + i * WIDTH)
-    for k in range(count):
-        value, corner = values[k], offsets[k] + start
-        for i in range(GROUP):
-            at = corner + i // VECTORS * pitch + i % VECTORS * WIDTH
-            store(gradient, at, multiply_add(value, weights[i], load(gradient, at)))
-
-
-@inner_jit
-def _backward_image(stage, thread, n, channels, outgoing, first, pitch, needs_input):
-    """Take the gradient of one image back through a stage; it lies as `_forward_image` left the image."""
-    values, offsets = stage.values[thread], stage.offsets[thread]
-    image, gradient, codes = stage.images[n], stage.gradients[n], stage.codes[n]
-    partial = stage.partial[thread]
-    gradient[:] = 0
-    p = 0
-    for oc in range(channels):
-        count, total = _list_alive(stage, outgoing, first, pitch, codes, oc, values, offsets)
-        stage.partial_bias[thread, oc] += total
-        for kh in range(0, stage.kernel_h, ROWS):
-            for i in range(0, stage.kernel_w * stage.channels, VECTORS * WIDTH):
-                start = kh * stage.pitch + i
-                _add_to_weight(values, offsets, count, image, start, stage.pitch, partial, p)
-                if needs_input:
-                    _add_to_image(values, offsets, count, stage.rows, p, gradient, start, stage.pitch)
-                p += GROUP * WIDTH
+        integers[stage.counts + oc] = count
+        floats[stage.partial_bias + oc] += total
 
 
 @inline_jit
-def _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, bias):
-    """Add an image's part to TAPS elements of the kernel, for COLUMNS vectors of output channels."""
-    for oh in range(stage.out_h):
-        for ow in range(stage.out_w):
-            corner = corner_of(stage, oh * stage.out_w + ow)
-            at = first + oh * pitch + ow * stage.out_channels + channel
-            where = (oh * stage.out_w + ow) * stage.out_channels + channel
-            for k in range(4 if stage.pooled else 1):
-                start = corner + (k >> 1) * stage.step_h + (k & 1) * stage.step_w
-                for c in range(COLUMNS):
-                    code = load_bytes(codes, where + c * WIDTH)
-                    gradient = where_equal(code, filled(k), load(outgoing, at + c * WIDTH))
-                    bias[c] = add(bias[c], gradient)
-                    for i in range(TAPS):
-                        x = number(image, start + number(stage.taps, tap + i))
-                        sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
+def _add_to_weight(memory, stage, first, image, p):
+    """Add the multiples of a square of the image to the weight's gradient, p behind its begin.
+
+    The living gradients are those of channel ``first // positions``, listed from `first` on.
+    """
+    floats, partial, sums = memory.floats, stage.partial + p, vectors(GROUP)
+    for i in range(GROUP):
+        sums[i] = load(floats, partial + i * WIDTH)
+    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
+        value = number(floats, stage.values + k)
+        corner = image + number(memory.integers, stage.offsets + k)
+        for i in range(GROUP):
+            pixel = load(floats, corner + i // SIDE * stage.pitch + i % SIDE * WIDTH)
+            sums[i] = multiply_add(value, pixel, sums[i])
+    for i in range(GROUP):
+        store(floats, partial + i * WIDTH, sums[i])
+
+
+@inline_jit
+def _add_to_both(memory, stage, first, image, gradient, p):
+    """Do so, and add the multiples of a square of the weight to the image's gradient.
+
+    In one loop, as adding to memory keeps the unit that stores busy, and adding to registers those that load.
+    """
+    floats, partial, sums, weights = memory.floats, stage.partial + p, vectors(GROUP), vectors(GROUP)
+    for i in range(GROUP):
+        sums[i] = load(floats, partial + i * WIDTH)
+        weights[i] = load(floats, stage.rows + p + i * WIDTH)
+    for k in range(first, first + number(memory.integers, stage.counts + first // stage.positions)):
+        value = number(floats, stage.values + k)
+        offset = number(memory.integers, stage.offsets + k)
+        for i in range(GROUP):
+            at = offset + i // SIDE * stage.pitch + i % SIDE * WIDTH
+            sums[i] = multiply_add(value, load(floats, image + at), sums[i])
+            store(floats, gradient + at, multiply_add(value, weights[i], load(floats, gradient + at)))
+    for i in range(GROUP):
+        store(floats, partial + i * WIDTH, sums[i])
 
 
 @inner_jit
-def _backward_few(stage, thread, n, outgoing, first, pitch):
-    """Do as `_backward_image` does for the weight of a small kernel, with vectors of output channels."""
-    partial, partial_bias = stage.partial[thread], stage.partial_bias[thread]
-    sums, bias = vectors(TAP_SUMS), vectors(COLUMNS)
-    for channel in range(0, stage.out_channels, COLUMNS * WIDTH):
-        for tap in range(0, stage.taps.size, TAPS):
-            p = tap * stage.out_channels + channel
+def _backward_sparse(memory, stage, n, needs_input):
+    """Take the gradient of image n back through a stage; it lies as the image does."""
+    _list_alive(memory, stage, n)
+    image, p = stage.images + n * stage.plane, 0
+    # A block of channels after the other: what it has of the image and the gradient stays in the first cache.
+    for block in range(0, stage.plane, stage.block):
+        for first in range(0, stage.out_channels * stage.positions, stage.positions):
+            for kh in range(0, stage.kernel_h, SIDE):
+                for kw in range(0, stage.kernel_w, SIDE):
+                    at = block + kh * stage.pitch + kw * WIDTH
+                    if needs_input:
+                        _add_to_both(memory, stage, first, image + at, stage.gradient + at, p)
+                    else:
+                        _add_to_weight(memory, stage, first, image + at, p)
+                    p += GROUP * WIDTH
+
+
+@inline_jit
+def _add_taps(memory, stage, n, channel, tap, sums, bias):
+    """Add image n's part to TAPS elements of the kernel, for COLUMNS vectors of output channels."""
+    floats, integers, image = memory.floats, memory.integers, stage.images + n * stage.plane
+    codes = stage.codes + n * stage.positions * stage.columns + channel
+    outgoing = stage.target_gradient + channel // WIDTH * stage.target_block
+    for position in range(stage.positions):
+        at = outgoing + number(integers, stage.places + position)
+        for k in range(4 if stage.pooled else 1):
+            start = image + number(integers, stage.corners + position) + number(integers, stage.shifts + k)
             for c in range(COLUMNS):
-                bias[c] = load(partial_bias, channel + c * WIDTH)
+                code = load_bytes(memory.codes, codes + position * stage.columns + c * WIDTH)
+                gradient = where_equal(code, filled(k), load(floats, at + c * stage.target_block))
+                bias[c] = add(bias[c], gradient)
                 for i in range(TAPS):
-                    sums[c * TAPS + i] = load(partial, p + i * stage.out_channels + c * WIDTH)
-            image, codes = stage.images[n], stage.codes[n]
-            _add_taps(stage, image, outgoing, first, pitch, codes, channel, tap, sums, bias)
+                    x = number(floats, start + number(integers, stage.taps + tap + i))
+                    sums[c * TAPS + i] = multiply_add(x, gradient, sums[c * TAPS + i])
+
+
+@inner_jit
+def _backward_few(memory, stage, n):
+    """Do as `_backward_sparse` does for the weight of a small kernel, with vectors of output channels."""
+    floats, sums, bias = memory.floats, vectors(TAP_SUMS), vectors(COLUMNS)
+    for channel in range(0, stage.columns, COLUMNS * WIDTH):
+        for tap in range(0, stage.tap_count, TAPS):
+            p = stage.partial + tap * stage.columns + channel
+            for c in range(COLUMNS):
+                bias[c] = load(floats, stage.partial_bias + channel + c * WIDTH)
+                for i in range(TAPS):
+                    sums[c * TAPS + i] = load(floats, p + i * stage.columns + c * WIDTH)
+            _add_taps(memory, stage, n, channel, tap, sums, bias)
             for c in range(COLUMNS):
                 if tap == 0:
-                    store(partial_bias, channel + c * WIDTH, bias[c])
+                    store(floats, stage.partial_bias + channel + c * WIDTH, bias[c])
                 for i in range(TAPS):
-                    store(partial, p + i * stage.out_channels + c * WIDTH, sums[c * TAPS + i])
+                    store(floats, p + i * stage.columns + c * WIDTH, sums[c * TAPS + i])
 
 
 @inner_jit
-def _clear(stage, thread):
-    """Begin the sums of a thread. In `backward` Numba would take this out: it sees nobody read them there."""
-    stage.partial[thread] = 0
-    stage.partial_bias[thread] = 0
+def _backward_image(memory, plan, thread, n, grad_output, grad_input):
+    """Take the gradient of image n back through all stages; that of its pixels goes to `grad_input`."""
+    stages = plan.shape[1]
+    stage = stage_at(plan, thread, stages - 1)
+    first = stage.target_gradient
+    pack_image(grad_output, n, memory.floats, first, stage.out_w * WIDTH, WIDTH, stage.target_block)
+    for index in range(stages - 1, -1, -1):
+        stage = stage_at(plan, thread, index)
+        needs_input = index > 0 or grad_input.size > 0
+        if stage.few:
+            _backward_few(memory, stage, n)
+        elif stage.dense:
+            backward_dense(memory, stage, n, needs_input)
+        else:
+            clear(memory.floats, stage.gradient, stage.plane)
+            _backward_sparse(memory, stage, n, needs_input)
+    if grad_input.size:
+        first = stage.gradient + stage.padding
+        unpack_image(grad_input, n, memory.floats, first, stage.pitch, stage.block)
+
+
+@inner_jit
+def _begin_sums(memory, plan, thread):
+    """Set the sums over a thread's images to zero."""
+    for index in range(plan.shape[1]):
+        stage = stage_at(plan, thread, index)
+        clear(memory.floats, stage.partial, stage.partial_size)
+        clear(memory.floats, stage.partial_bias, stage.columns)
 
 
 @parallel_jit
-def backward(stage, batch, shape, grad_output, outgoing, first, pitch, needs_input, grad_input):
-    """Take a batch's gradients back through a stage: from `grad_output`, if it is the last, or `outgoing`."""
-    threads = stage.partial.shape[0]
+def backward(memory, plan, grad_output, grad_input):
+    """Take a batch's gradients back through a chain; each thread takes its images through all stages."""
+    threads, batch = len(plan), len(grad_output)
     for index in prange(threads):
         thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
-        _clear(stage, thread)
+        _begin_sums(memory, plan, thread)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            if grad_output.size:
-                row = outgoing[thread]
-                pack_image(grad_output, n, 0, pitch, stage.out_channels, row)
-            else:
-                row = outgoing[n]
-            if stage.taps.size:
-                _backward_few(stage, thread, n, row, first, pitch)
-            elif stage.spread.size:
-                backward_dense(stage, thread, n, shape, row, first, pitch, needs_input)
-            else:
-                _backward_image(stage, thread, n, shape[0], row, first, pitch, needs_input)
-            if grad_input.size:
-                unpack_image(stage.gradients[n], stage.padding, stage.pitch, stage.channels, n, grad_input)
+            _backward_image(memory, plan, thread, n, grad_output, grad_input)

@@ -5,10 +5,8 @@ the kernel less one. Then both gradients are tiles of sums in registers: that of
 the spread gradient with the flipped kernel, that of the weight a product over all pixels.
 """
 
-import numpy as np
-
-from cnn_numba.ops.fused.cpu_stage import place
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
+from cnn_numba.ops.fused.cpu_weights import place
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -25,82 +23,98 @@ from cnn_numba.ops.shared.simd import (
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 
+@inline_jit
+def _border(stage):
+    """Return how many floats of `spread` lie in front of the first gradient."""
+    return (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.columns
+
+
 @inner_jit
-def _spread(stage, thread, codes, outgoing, first, pitch):
-    """Write the living gradients of an image into the middle of `spread`, and add them to the bias's."""
-    spread, bias = stage.spread[thread], stage.partial_bias[thread]
-    border = (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.out_channels
+def _spread(memory, stage, n):
+    """Write the living gradients of image n into the middle of `spread`, and add them to the bias's."""
+    floats, codes = memory.floats, stage.codes + n * stage.positions * stage.columns
+    middle = stage.spread + _border(stage)
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
-            at, position = first + oh * pitch + ow * stage.out_channels, oh * stage.out_w + ow
-            to = border + oh * stage.spread_pitch + ow * stage.out_channels
-            for channel in range(0, stage.out_channels, WIDTH):
-                code = load_bytes(codes, position * stage.out_channels + channel)
-                alive = where_equal(code, filled(0), load(outgoing, at + channel))
-                store(spread, to + channel, alive)
-                store(bias, channel, add(load(bias, channel), alive))
+            position = oh * stage.out_w + ow
+            at = stage.target_gradient + number(memory.integers, stage.places + position)
+            to = middle + oh * stage.spread_pitch + ow * stage.columns
+            for channel in range(0, stage.columns, WIDTH):
+                code = load_bytes(memory.codes, codes + position * stage.columns + channel)
+                alive = where_equal(code, filled(0), load(floats, at + channel // WIDTH * stage.target_block))
+                store(floats, to + channel, alive)
+                bias = stage.partial_bias + channel
+                store(floats, bias, add(load(floats, bias), alive))
 
 
 @inline_jit
-def _multiply_pixels(stage, image, spread, channel, start, sums):
-    """Add PIXELS output channels x 2 vectors of the image, over all pixels."""
-    border = (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.out_channels
+def _multiply_pixels(floats, stage, left, right, channel, sums):
+    """Add PIXELS output channels x 2 vectors of the image, over all pixels; the first lie at these places."""
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
-            x = oh * stage.pitch + ow * stage.channels + start
-            left, right = load(image, x), load(image, x + WIDTH)
-            g = border + oh * stage.spread_pitch + ow * stage.out_channels
+            x = oh * stage.pitch + ow * WIDTH
+            first, second = load(floats, left + x), load(floats, right + x)
+            g = stage.spread + _border(stage) + oh * stage.spread_pitch + ow * stage.columns
             for i in range(PIXELS):
-                gradient = number(spread, g + channel + i)
-                sums[2 * i] = multiply_add(gradient, left, sums[2 * i])
-                sums[2 * i + 1] = multiply_add(gradient, right, sums[2 * i + 1])
+                gradient = number(floats, g + channel + i)
+                sums[2 * i] = multiply_add(gradient, first, sums[2 * i])
+                sums[2 * i + 1] = multiply_add(gradient, second, sums[2 * i + 1])
+
+
+@inline_jit
+def _vector_of(stage, kh, i):
+    """Return where in a window vector `i` of a row of the kernel lies, block after block."""
+    return kh * stage.pitch + i // stage.kernel_w * stage.block + i % stage.kernel_w * WIDTH
 
 
 @inner_jit
-def _add_to_weight(stage, shape, image, spread, partial):
-    """Add an image's part to the gradient of the weight, whose shape is given."""
-    sums = vectors(SUMS)
-    for oc in range(0, shape[0], PIXELS):
+def _add_to_weight(floats, stage, n):
+    """Add image n's part to the gradient of the weight."""
+    image, count, sums = stage.images + n * stage.plane, stage.kernel_w * stage.blocks, vectors(SUMS)
+    for oc in range(0, stage.out_channels, PIXELS):
         for kh in range(stage.kernel_h):
-            for i in range(0, stage.kernel_w * stage.channels, 2 * WIDTH):
+            for i in range(0, count, 2):
                 for k in range(SUMS):
                     sums[k] = filled(0)
-                _multiply_pixels(stage, image, spread, oc, kh * stage.pitch + i, sums)
+                right = min(i + 1, count - 1)
+                pair = image + _vector_of(stage, kh, i), image + _vector_of(stage, kh, right)
+                _multiply_pixels(floats, stage, pair[0], pair[1], oc, sums)
                 for k in range(SUMS):
-                    where = i + k % 2 * WIDTH
-                    if oc + k // 2 < shape[0] and where < stage.kernel_w * stage.channels:
-                        kw, ic = where // stage.channels, where % stage.channels
-                        p = place(stage, shape, oc + k // 2, ic, kh, kw)
-                        store(partial, p, add(load(partial, p), sums[k]))
+                    where = i + k % 2
+                    if oc + k // 2 < stage.out_channels and where < count:
+                        ic, kw = where // stage.kernel_w * WIDTH, where % stage.kernel_w
+                        p = stage.partial + place(stage, oc + k // 2, ic, kh, kw)
+                        store(floats, p, add(load(floats, p), sums[k]))
 
 
 @inner_jit
-def _find_gradient(stage, spread, starts, gradient):
+def _find_gradient(memory, stage):
     """Convolve the spread gradient with the flipped kernel."""
-    sums, row = vectors(SUMS), stage.kernel_w * stage.out_channels
+    sums, row = vectors(SUMS), stage.kernel_w * stage.columns
     kernel_h, pitch, size = stage.kernel_h, stage.spread_pitch, (stage.kernel_h * row + 1) * TILE_COLUMNS
-    shift = stage.padding // stage.pitch * stage.spread_pitch
-    shift += stage.padding % stage.pitch // stage.channels * stage.out_channels
+    shift = stage.spread + stage.padding // stage.pitch * stage.spread_pitch
+    shift += stage.padding % stage.pitch // WIDTH * stage.columns
     for position in range(0, stage.height * stage.width, PIXELS):
         for i in range(PIXELS):
             at = min(position + i, stage.height * stage.width - 1)
             h, w = at // stage.width, at % stage.width
-            starts[i] = h * stage.spread_pitch + w * stage.out_channels + shift
+            memory.integers[stage.offsets + i] = h * stage.spread_pitch + w * stage.columns + shift
         for channel in range(0, stage.channels, TILE_COLUMNS):
-            panel = channel // TILE_COLUMNS * size
-            convolve(spread, starts, kernel_h, pitch, row, stage.flipped, panel, sums)
+            panel = stage.flipped + channel // TILE_COLUMNS * size
+            convolve(memory, stage.offsets, kernel_h, pitch, 1, 0, row, panel, sums)
             for i in range(SUMS):
                 at = min(position + i // 2, stage.height * stage.width - 1)
-                to = stage.padding + at // stage.width * stage.pitch + at % stage.width * stage.channels
-                if channel + i % 2 * WIDTH < stage.channels:
-                    store(gradient, to + channel + i % 2 * WIDTH, sums[i])
+                h, w = at // stage.width, at % stage.width
+                block = channel // WIDTH + i % 2
+                to = stage.gradient + stage.padding + block * stage.block + h * stage.pitch + w * WIDTH
+                if block < stage.blocks:
+                    store(memory.floats, to, sums[i])
 
 
 @inner_jit
-def backward_dense(stage, thread, n, shape, outgoing, first, pitch, needs_input):
-    """Take the gradient of one image back through a stage without a pooling."""
-    spread = stage.spread[thread]
-    _spread(stage, thread, stage.codes[n], outgoing, first, pitch)
-    _add_to_weight(stage, shape, stage.images[n], spread, stage.partial[thread])
+def backward_dense(memory, stage, n, needs_input):
+    """Take the gradient of image n back through a stage without a pooling."""
+    _spread(memory, stage, n)
+    _add_to_weight(memory.floats, stage, n)
     if needs_input:
-        _find_gradient(stage, spread, np.empty(PIXELS, np.int64), stage.gradients[n])
+        _find_gradient(memory, stage)

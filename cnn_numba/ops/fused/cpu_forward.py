@@ -3,68 +3,72 @@
 import numpy as np
 from numba import prange
 
+from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import corner_of, pack_image, unpack_image
+from cnn_numba.ops.fused.cpu_stage import stage_at
 from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
-from cnn_numba.ops.shared.simd import (
-    WIDTH,
-    filled,
-    vectors,
-)
+from cnn_numba.ops.shared.simd import WIDTH, filled, number, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 WINDOWS = PIXELS // 4  # of the pooling
 
 
 @inline_jit
-def _find_starts(stage, position, starts):
+def _find_starts(integers, stage, image, position):
     """Find where the windows of a tile's PIXELS pixels begin: those of four make one pooled pixel."""
     for pixel in range(PIXELS):
         if stage.pooled:
-            corner = (pixel & 2) // 2 * stage.step_h + (pixel & 1) * stage.step_w
-            starts[pixel] = corner_of(stage, position + pixel // 4) + corner
+            start = number(integers, stage.corners + position + pixel // 4)
+            start += number(integers, stage.shifts + pixel % 4)
         else:
-            starts[pixel] = corner_of(stage, position + pixel)
+            start = number(integers, stage.corners + position + pixel)
+        integers[stage.offsets + pixel] = image + start
 
 
 @inner_jit
-def _forward_image(stage, image, starts, codes, out, first, pitch):
-    """Take one image through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
-    kernel_h, pitch_in, row = stage.kernel_h, stage.pitch, stage.kernel_w * stage.channels
-    size = (kernel_h * row + 1) * TILE_COLUMNS
-    sums = vectors(SUMS)
-    for position in range(0, stage.out_h * stage.out_w, WINDOWS if stage.pooled else PIXELS):
-        _find_starts(stage, position, starts)
-        for channel in range(0, stage.out_channels, TILE_COLUMNS):
-            panel = channel // TILE_COLUMNS * size
-            convolve(image, starts, kernel_h, pitch_in, row, stage.columns, panel, sums)
+def _convolve_image(memory, stage, n):
+    """Take image n through a stage."""
+    row, image, sums = stage.kernel_w * stage.pixel, stage.images + n * stage.plane, vectors(SUMS)
+    size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
+    kernel_h, pitch, blocks, block = stage.kernel_h, stage.pitch, stage.blocks, stage.block
+    for position in range(0, stage.positions, WINDOWS if stage.pooled else PIXELS):
+        _find_starts(memory.integers, stage, image, position)
+        for channel in range(0, stage.columns, TILE_COLUMNS):
+            panel = stage.panels + channel // TILE_COLUMNS * size
+            convolve(memory, stage.offsets, kernel_h, pitch, blocks, block, row, panel, sums)
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = largest(sums, i // 2 * 8 + i % 2, 2)
-                    where = channel + i % 2 * WIDTH
-                    leave(stage, value, code, codes, position + i // 2, where, out, first, pitch)
+                    leave(memory, stage, n, value, code, position + i // 2, channel + i % 2 * WIDTH)
             else:
                 for i in range(SUMS):
-                    value, where = sums[i], channel + i % 2 * WIDTH
-                    leave(stage, value, filled(0), codes, position + i // 2, where, out, first, pitch)
+                    where = channel + i % 2 * WIDTH
+                    leave(memory, stage, n, sums[i], filled(0), position + i // 2, where)
+
+
+@inner_jit
+def _forward_image(memory, plan, thread, n, x, out):
+    """Take image n of `x` through all stages; what leaves the last goes to `out`."""
+    stage = stage_at(plan, thread, 0)
+    first = stage.images + n * stage.plane + stage.padding
+    pack_image(x, n, memory.floats, first, stage.pitch, stage.pixel, stage.block)
+    for index in range(plan.shape[1]):
+        stage = stage_at(plan, thread, index)
+        if stage.winograd:
+            winograd_image(memory, stage, n)
+        else:
+            _convolve_image(memory, stage, n)
+    first = stage.target + n * stage.target_step
+    unpack_image(out, n, memory.floats, first, stage.out_w * WIDTH, stage.target_block)
 
 
 @parallel_jit
-def forward(stage, x, batch, target, first, pitch, out):
-    """Take a batch through a stage: from `x`, if it is the first, to the images `target`, or to `out`."""
-    threads = stage.partial.shape[0]
+def forward(memory, plan, x, out):
+    """Take a batch through a chain; each thread takes its images through all stages."""
+    threads, batch = len(plan), len(x)
     for index in prange(threads):
         thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
-        starts = np.empty(PIXELS, np.int64)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            if x.size:
-                pack_image(x, n, stage.padding, stage.pitch, stage.channels, stage.images[n])
-            row = target[thread] if out.size else target[n]
-            if stage.winograd.size:
-                winograd_image(stage, thread, n, row, first, pitch)
-            else:
-                _forward_image(stage, stage.images[n], starts, stage.codes[n], row, first, pitch)
-            if out.size:
-                unpack_image(row, 0, pitch, stage.out_channels, n, out)
+            _forward_image(memory, plan, thread, n, x, out)

@@ -2,7 +2,7 @@
 
 from cnn_numba.ops.fused.cpu_stage import DEAD
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import filled, store, store_bytes, where_larger
+from cnn_numba.ops.shared.simd import WIDTH, filled, number, store, store_bytes, where_larger
 
 
 @inline_jit
@@ -25,12 +25,12 @@ def _rectify(value, code):
 
 
 @inline_jit
-def leave(stage, value, code, codes, position, channel, out, first, pitch):
-    """Write a vector of the stage's output, and its codes."""
-    if channel < stage.out_channels:
+def leave(memory, stage, n, value, code, position, channel):
+    """Write a vector of the stage's output for image n, and its codes."""
+    if channel < stage.columns:
         if stage.relu:
             value, code = _rectify(value, code)
-        position = min(position, stage.out_h * stage.out_w - 1)
-        oh, ow = position // stage.out_w, position % stage.out_w
-        store(out, first + oh * pitch + ow * stage.out_channels + channel, value)
-        store_bytes(codes, position * stage.out_channels + channel, code)
+        target = stage.target + n * stage.target_step + channel // WIDTH * stage.target_block
+        store(memory.floats, target + number(memory.integers, stage.places + position), value)
+        at = n * stage.positions + min(position, stage.positions - 1)
+        store_bytes(memory.codes, stage.codes + at * stage.columns + channel, code)

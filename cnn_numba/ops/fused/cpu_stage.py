@@ -1,17 +1,23 @@
-"""How a chain's images and weights lie in memory; see `cpu`."""
+"""How a chain's images and weights lie in memory; see `cpu`.
+
+All that a chain works with lies in three blocks of memory. A stage says where in them its arrays begin, in a
+row of integers for each thread: the *plan*, from which compiled functions read it.
+"""
 
 from typing import NamedTuple
 
 import numba
 import numpy as np
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cnn_numba.ops.fused.checks import output_of
-from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
-from cnn_numba.ops.shared.simd import WIDTH
+from cnn_numba.ops.fused.cpu_tile import PIXELS
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit
+from cnn_numba.ops.shared.simd import WIDTH, filled, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
-ROWS, VECTORS = 3, 3  # of the kernel that the backward pass takes at once
-GROUP = ROWS * VECTORS
+SIDE = 3  # of a square of the kernel that the backward pass takes at once, for one block of channels
+GROUP = SIDE * SIDE
 TAPS = 9  # elements of a small kernel that it takes at once ...
 COLUMNS = 2 if WIDTH == 16 else 1  # ... for so many vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
@@ -22,224 +28,273 @@ PANEL = COLUMN_VECTORS * WIDTH
 _MANY = 36  # pixels, from which a product of tiles is worth its borders
 
 
-class Stage(NamedTuple):
-    """One stage of a chain: its geometry and its arrays, for N images and T threads."""
+class Memory(NamedTuple):
+    """What a chain works with; each array has one axis."""
 
-    channels: int  # of a pixel in `images`
-    pitch: int  # floats from one row of an image to the next
-    padding: int  # floats in front of the first pixel
+    floats: np.ndarray
+    integers: np.ndarray
+    codes: np.ndarray
+
+
+class Stage(NamedTuple):
+    """One stage of a chain for one thread: its geometry, and where in the `Memory` its arrays begin."""
+
+    # The convolution and what follows it.
+    in_channels: int
+    out_channels: int
     kernel_h: int
     kernel_w: int
-    step_h: int  # floats from one window of the convolution to the next below it, and beside it
-    step_w: int
-    pooled: bool
-    relu: bool
-    height: int  # of an image, without padding
+    pooled: int
+    relu: int
+    few: int  # whether its kernel is small and in front of a chain: see `cpu`
+    dense: int  # whether most of its gradient is alive: see `cpu_dense`
+    winograd: int  # whether it goes Winograd's way
+    # An image that comes in, padded: blocks of WIDTH channels, or one of few, in each channels-last.
+    channels: int  # in whole blocks
+    blocks: int
+    pixel: int  # channels of a block
+    height: int  # without padding
     width: int
-    out_h: int  # of what leaves the stage
+    pitch: int  # floats from one row to the next
+    padding: int  # floats in front of the first pixel
+    block: int  # floats from one block to the next
+    plane: int  # floats in all
+    # What leaves.
+    out_h: int
     out_w: int
-    out_channels: int  # in whole vectors
-    images: np.ndarray  # (N, plane): what comes in, channels-last, padded
-    winograd: np.ndarray  # the transformed weight, where the stage goes that way, else empty
-    transformed: np.ndarray  # (T, ...): there one image's patches, transformed
-    products: np.ndarray  # (T, ...): there the products of both
-    codes: np.ndarray  # (N, out_h * out_w * out_channels): of what leaves
-    columns: np.ndarray  # bias and weight as panels for the forward pass
-    rows: np.ndarray  # weight for the backward pass: for each output channel, groups of GROUP vectors
-    taps: np.ndarray  # where in a window each element of a small kernel lies; empty for others
-    partial: np.ndarray  # (T, ...): the weight's gradient from one thread's images
-    partial_bias: np.ndarray  # (T, out_channels)
-    gradients: np.ndarray  # (N, plane): of `images`
-    spread_pitch: int  # floats from one row of `spread` to the next
-    spread: np.ndarray  # (T, ...): where most of it is alive, the gradient of an image in a border of zeros
-    flipped: np.ndarray  # there the weight as panels, for the gradient of the images
-    values: np.ndarray  # (T, at least out_h * out_w): the living gradients of one output channel ...
-    offsets: np.ndarray  # (T, at least out_h * out_w): ... and where their windows begin in the image
-    result: np.ndarray  # (T, out_h * out_w * out_channels): what leaves the last stage, and its gradient
+    positions: int
+    columns: int  # of a pixel: channels in whole vectors
+    # Among the integers: tables.
+    corners: int  # where in an image the window of each output begins; past the last that of the last
+    shifts: int  # how far from there the windows of the pixels begin that a pooling compares
+    places: int  # where an output lies among those that leave
+    taps: int  # where in a window each element of a small kernel lies ...
+    tap_count: int  # ... and how many they are, in whole TAPS
+    # Among the floats and codes: what all threads share.
+    images: int  # of image 0; the next are a plane apart
+    codes: int  # of image 0; the next are positions x columns apart
+    panels: int  # bias and weight for the forward pass
+    rows: int  # weight for the backward pass: for each block and output channel, squares of vectors
+    flipped: int  # or, where it is dense, as panels
+    transformed_weight: int  # for Winograd's way
+    # Those of one thread.
+    gradient: int  # of an image, as it lies in `images`
+    partial: int  # the weight's gradient from this thread's images
+    partial_size: int
+    partial_bias: int
+    spread: int  # where it is dense, the gradient of an image in a border of zeros
+    spread_pitch: int  # floats from one of its rows to the next
+    counts: int  # among the integers, how many gradients of each output channel are alive
+    values: int  # the living gradients of each output channel ...
+    offsets: int  # ... and, among the integers, where their windows begin, as do those of a tile's pixels
+    transformed: int  # for Winograd's way: one image's patches, transformed
+    products: int  # and the products of both
+    # Of Winograd's matrices: columns of a product, and how far each kind of matrix lies from the next.
+    product_columns: int
+    patch_step: int
+    weight_step: int
+    product_step: int
+    # Where the output goes: that of image 0 to `target`, the next `target_step` apart; its gradient is one's.
+    target: int
+    target_step: int
+    target_block: int
+    target_gradient: int
 
 
-def make_stage(input_shape, convolution, window, channels=None):
-    """Allocate a stage for images (N, C_in, H, W).
+class _Arena:
+    """Arrays one behind the other in one block of memory, two of them never in one line of the cache."""
+
+    def __init__(self):
+        self.size, self.tables = 0, []
+
+    def add(self, size):
+        """Return where an array of zeros begins."""
+        start, self.size = self.size, self.size + round_up(size, 32) + 32
+        return start
+
+    def add_table(self, values):
+        """Return where a table of these values begins."""
+        self.tables.append((self.size, values))
+        return self.add(len(values))
+
+    def fill(self, block):
+        """Return the block of memory, with the tables in it."""
+        for start, values in self.tables:
+            block[start : start + len(values)] = values
+        return block
+
+
+def lay_out(shapes, convolutions, windows, needs_grad_input):
+    """Return the plan of a chain, an array (T, stages, fields of a `Stage`), and its memory."""
+    floats, integers, codes = _Arena(), _Arena(), _Arena()
+    stages, channels, followers = [], 0 if needs_grad_input else None, [*windows[1:], None]
+    for shape, convolution, window, following in zip(shapes, convolutions, windows, followers, strict=False):
+        geometry = _geometry(shape, convolution, window, channels)
+        tables = _tables(geometry, window, following, integers)
+        stages.append(geometry | tables | _shared_arrays(geometry, shape[0], floats, codes))
+        channels = geometry["columns"]
+    plan = []
+    for _ in range(numba.get_num_threads()):
+        own = [_own_arrays(stage, floats, integers) for stage in stages]
+        result = floats.add(stages[-1]["positions"] * stages[-1]["columns"])
+        targets = [
+            {
+                "target": stage["images"],
+                "target_step": stage["plane"],
+                "target_block": stage["block"],
+                "target_gradient": arrays["gradient"],
+            }
+            for stage, arrays in zip(stages[1:], own[1:], strict=True)
+        ]
+        block = stages[-1]["positions"] * WIDTH
+        last = {"target": result, "target_step": 0, "target_block": block, "target_gradient": result}
+        targets.append(last)
+        plan.append([Stage(**a, **b, **c) for a, b, c in zip(stages, own, targets, strict=True)])
+    memory = Memory(
+        floats=aligned_zeros((floats.size,)),
+        integers=integers.fill(np.zeros(integers.size, np.int64)),
+        codes=np.zeros(codes.size, np.uint8),
+    )
+    return np.array(plan, np.int64), memory
+
+
+def _geometry(shape, convolution, window, channels):
+    """Return the geometry of a stage for images (N, C_in, H, W).
 
     `channels` are those of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None
     where the gradient of its images is not needed.
     """
-    batch, in_channels, height, width = input_shape
+    _, in_channels, height, width = shape
     out_channels, _, kernel_h, kernel_w = convolution.weight.shape
-    taps = in_channels * kernel_h * kernel_w
-    few = channels is None and taps <= FEW
+    few = channels is None and in_channels * kernel_h * kernel_w <= FEW
     channels = in_channels if few else channels or round_up(in_channels, WIDTH)
-    pitch = (width + 2 * window.padding_w) * channels
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
+    pixel = channels if few else WIDTH
+    pitch = (width + 2 * window.padding_w) * pixel
+    # What is read for a kernel's last square may lie behind the image.
+    block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
-    groups = -(-kernel_h // ROWS) * -(-kernel_w * channels // (VECTORS * WIDTH))
-    size = round_up(taps, TAPS) * columns if few else out_channels * groups * GROUP * WIDTH
-    # What is read for a kernel's last rows and vectors may lie behind the image.
-    plane = round_up((height + 2 * window.padding_h + ROWS) * pitch + VECTORS * WIDTH, WIDTH)
     sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
-    dense = not few and not sparse and (window.stride_h, window.stride_w) == (1, 1)
-    panels = round_up(channels, TILE_COLUMNS) if dense else 0
-    spread_pitch = (out_w + 2 * kernel_w - 2) * columns
-    threads, positions = numba.get_num_threads(), out_h * out_w
-    apart = round_up(positions, 32) + 32  # two threads must not write to one line of the cache
-    by_winograd = convolution.pool and not few and _suits_winograd(window, positions, columns)
-    products = round_up(columns, PANEL) if by_winograd else 0
-    stage = Stage(
-        channels=channels,
-        pitch=pitch,
-        padding=window.padding_h * pitch + window.padding_w * channels,
-        kernel_h=kernel_h,
-        kernel_w=kernel_w,
-        step_h=window.stride_h * pitch,
-        step_w=window.stride_w * channels,
-        pooled=convolution.pool,
-        relu=convolution.relu,
-        height=height,
-        width=width,
-        out_h=out_h,
-        out_w=out_w,
-        out_channels=columns,
-        images=aligned_zeros((batch, plane)),
-        winograd=aligned_zeros((MATRICES * channels * products,)),
-        transformed=aligned_zeros((threads, MATRICES * positions * channels * by_winograd)),
-        products=aligned_zeros((threads, MATRICES * positions * products)),
-        codes=np.zeros((batch, positions * columns), np.uint8),
-        columns=aligned_zeros(((kernel_h * kernel_w * channels + 1) * round_up(out_channels, TILE_COLUMNS),)),
-        rows=aligned_zeros((0 if few else size,)),
-        taps=np.zeros(round_up(taps, TAPS) if few else 0, np.int64),
-        partial=aligned_zeros((threads, size)),
-        partial_bias=aligned_zeros((threads, round_up(columns, 32) + 32)),
-        gradients=aligned_zeros((0 if few else batch, plane)),
-        spread_pitch=spread_pitch,
-        spread=aligned_zeros((threads if dense else 0, (out_h + 2 * kernel_h - 2) * spread_pitch)),
-        flipped=aligned_zeros((panels * (kernel_h * kernel_w * columns + 1),)),
-        values=aligned_zeros((threads, apart)),
-        offsets=np.zeros((threads, apart), np.int64),
-        result=aligned_zeros((threads, positions * columns)),
-    )
-    if few:
-        kh, kw, ic = np.indices((kernel_h, kernel_w, channels)).reshape(3, -1)
-        stage.taps[:taps] = kh * pitch + kw * channels + ic
-    return stage
+    strides = window.stride_h, window.stride_w
+    winograd = convolution.pool and not few and (kernel_h, kernel_w, *strides) == (3, 3, 1, 1)
+    # Where the products fill their tiles.
+    winograd = winograd and out_h * out_w >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
+    return {
+        "in_channels": in_channels,
+        "out_channels": out_channels,
+        "kernel_h": kernel_h,
+        "kernel_w": kernel_w,
+        "pooled": convolution.pool,
+        "relu": convolution.relu,
+        "few": few,
+        "dense": not few and not sparse and strides == (1, 1),
+        "winograd": winograd,
+        "channels": channels,
+        "blocks": channels // pixel,
+        "pixel": pixel,
+        "height": height,
+        "width": width,
+        "pitch": pitch,
+        "padding": window.padding_h * pitch + window.padding_w * pixel,
+        "block": block,
+        "plane": channels // pixel * block,
+        "out_h": out_h,
+        "out_w": out_w,
+        "positions": out_h * out_w,
+        "columns": columns,
+        "product_columns": round_up(columns, PANEL),
+        # One vector apart: at a distance of 4 KB they would all lie in the same few lines of the cache.
+        "patch_step": out_h * out_w * channels + WIDTH,
+        "weight_step": channels * round_up(columns, PANEL) + WIDTH,
+        "product_step": out_h * out_w * round_up(columns, PANEL) + WIDTH,
+    }
 
 
-def _suits_winograd(window, positions, columns):
-    """Return whether the products of `cpu_winograd` fill their tiles."""
-    small_steps = (window.kernel_h, window.kernel_w, window.stride_h, window.stride_w) == (3, 3, 1, 1)
-    return small_steps and positions >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
+def _tables(stage, window, following, integers):
+    """Add the tables of a stage; `following` is the window of the next convolution."""
+    # As many more as a tile may go past the last.
+    positions = np.minimum(np.arange(stage["positions"] + PIXELS), stage["positions"] - 1)
+    oh, ow = np.divmod(positions, stage["out_w"])
+    step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["pixel"]
+    border_h, border_w = (following.padding_h, following.padding_w) if following else (0, 0)
+    row = stage["out_w"] + 2 * border_w
+    taps = np.empty(0, np.int64)
+    if stage["few"]:
+        kh, kw, ic = np.indices((stage["kernel_h"], stage["kernel_w"], stage["channels"])).reshape(3, -1)
+        taps = kh * stage["pitch"] + kw * stage["channels"] + ic
+        taps = np.pad(taps, (0, -len(taps) % TAPS))
+    return {
+        "corners": integers.add_table((oh * step_h + ow * step_w) * (2 if stage["pooled"] else 1)),
+        "shifts": integers.add_table([0, step_w, step_h, step_h + step_w]),
+        "places": integers.add_table(((oh + border_h) * row + ow + border_w) * WIDTH),
+        "taps": integers.add_table(taps),
+        "tap_count": len(taps),
+    }
+
+
+def _shared_arrays(stage, batch, floats, codes):
+    """Add the arrays of a stage that all threads share."""
+    taps, columns = stage["kernel_h"] * stage["kernel_w"], stage["columns"]
+    panels = (taps * stage["channels"] + 1) * round_up(stage["out_channels"], TILE_COLUMNS)
+    flipped = (taps * columns + 1) * round_up(stage["channels"], TILE_COLUMNS)
+    return {
+        "images": floats.add(batch * stage["plane"]),
+        "codes": codes.add(batch * stage["positions"] * columns),
+        "panels": floats.add(panels),
+        "rows": floats.add(0 if stage["few"] else _partial_size(stage)),
+        "flipped": floats.add(flipped if stage["dense"] else 0),
+        "transformed_weight": floats.add(stage["winograd"] * MATRICES * stage["weight_step"]),
+    }
+
+
+def _own_arrays(stage, floats, integers):
+    """Add the arrays of a stage that one thread has."""
+    positions, columns = stage["positions"], stage["columns"]
+    spread_pitch = (stage["out_w"] + 2 * stage["kernel_w"] - 2) * columns
+    spread = (stage["out_h"] + 2 * stage["kernel_h"] - 2) * spread_pitch
+    matrices = MATRICES if stage["winograd"] else 0
+    return {
+        "gradient": floats.add(0 if stage["few"] else stage["plane"]),
+        "partial": floats.add(_partial_size(stage)),
+        "partial_size": _partial_size(stage),
+        "partial_bias": floats.add(columns),
+        "spread": floats.add(spread if stage["dense"] else 0),
+        "spread_pitch": spread_pitch,
+        "counts": integers.add(stage["out_channels"]),
+        "values": floats.add(positions * columns),
+        "offsets": integers.add(max(positions * columns, PIXELS)),
+        "transformed": floats.add(matrices * stage["patch_step"]),
+        "products": floats.add(matrices * stage["product_step"]),
+    }
+
+
+def _partial_size(stage):
+    """Return how many numbers the gradient of a stage's weight has."""
+    if stage["few"]:
+        taps = stage["in_channels"] * stage["kernel_h"] * stage["kernel_w"]
+        return round_up(taps, TAPS) * stage["columns"]
+    squares = -(-stage["kernel_h"] // SIDE) * -(-stage["kernel_w"] // SIDE)
+    return stage["out_channels"] * squares * GROUP * stage["channels"]
+
+
+_FIELDS = len(Stage._fields)
 
 
 @inline_jit
-def corner_of(stage, position):
-    """Return where in the image the window of an output begins; past the last it is that of the last."""
-    position = min(position, stage.out_h * stage.out_w - 1)
-    scale = 2 if stage.pooled else 1
-    oh, ow = position // stage.out_w, position % stage.out_w
-    return scale * (oh * stage.step_h + ow * stage.step_w)
+def stage_at(plan, thread, index):
+    """Return a stage for one thread."""
+    return Stage(*to_fixed_tuple(plan[thread, index], _FIELDS))
+
+
+@inline_jit
+def row_of(stage, ic, kh, kw):
+    """Return which row of a panel belongs to an element of the kernel, counted from that behind the bias."""
+    block = kh * stage.blocks + ic // stage.pixel
+    return (block * stage.kernel_w + kw) * stage.pixel + ic % stage.pixel
 
 
 @inner_jit
-def pack_image(x, n, first, pitch, pixel, image):
-    """Copy image n into `image`, channels-last; rows lie `pitch` apart and pixels `pixel`."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + h * pitch + c
-            for w in range(width):
-                image[start + w * pixel] = x[n, c, h, w]
-
-
-@inner_jit
-def unpack_image(image, first, pitch, pixel, n, x):
-    """Copy what `_pack_image` has laid out into image n."""
-    _, channels, height, width = x.shape
-    for c in range(channels):
-        for h in range(height):
-            start = first + h * pitch + c
-            for w in range(width):
-                x[n, c, h, w] = image[start + w * pixel]
-
-
-@serial_jit
-def pack_columns(weight, bias, channels, columns):
-    """Lay bias and weight out as the tiles read them: a panel for each TILE_COLUMNS output channels."""
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
-    for oc in range(out_channels):
-        start = oc // TILE_COLUMNS * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
-        columns[start] = bias[oc]
-        for ic in range(in_channels):
-            for tap in range(taps):
-                row = 1 + tap * channels + ic
-                columns[start + row * TILE_COLUMNS] = weight[oc, ic, tap // kernel_w, tap % kernel_w]
-
-
-@serial_jit
-def unpack_columns(channels, columns, weight, bias):
-    """Copy bias and weight back from where `pack_columns` has laid them out."""
-    out_channels, in_channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
-    for oc in range(out_channels):
-        start = oc // TILE_COLUMNS * (taps * channels + 1) * TILE_COLUMNS + oc % TILE_COLUMNS
-        bias[oc] = columns[start]
-        for ic in range(in_channels):
-            for tap in range(taps):
-                row = 1 + tap * channels + ic
-                weight[oc, ic, tap // kernel_w, tap % kernel_w] = columns[start + row * TILE_COLUMNS]
-
-
-@inner_jit
-def place(stage, shape, oc, ic, kh, kw):
-    """Return where an element of the weight lies in `rows`, and its gradient in `partial`."""
-    _, channels, kernel_h, kernel_w = shape
-    if stage.taps.size:
-        return ((kh * kernel_w + kw) * channels + ic) * stage.out_channels + oc
-    bands = (kernel_h + ROWS - 1) // ROWS
-    groups = (kernel_w * stage.channels + VECTORS * WIDTH - 1) // (VECTORS * WIDTH)
-    i = kw * stage.channels + ic
-    group = (oc * bands + kh // ROWS) * groups + i // (VECTORS * WIDTH)
-    return (group * ROWS + kh % ROWS) * VECTORS * WIDTH + i % (VECTORS * WIDTH)
-
-
-@serial_jit
-def pack_rows(stage, weight):
-    """Lay the weight out as the backward pass reads it."""
-    out_channels, channels, kernel_h, kernel_w = weight.shape
-    for oc in range(out_channels):
-        for kh in range(kernel_h):
-            for kw in range(kernel_w):
-                for ic in range(channels):
-                    stage.rows[place(stage, weight.shape, oc, ic, kh, kw)] = weight[oc, ic, kh, kw]
-
-
-@serial_jit
-def pack_flipped(stage, weight):
-    """Lay the weight out as `pack_columns` does, for a convolution of gradients: without a bias, flipped."""
-    out_channels, channels, kernel_h, kernel_w = weight.shape
-    taps = kernel_h * kernel_w
-    for ic in range(channels):
-        start = ic // TILE_COLUMNS * (taps * stage.out_channels + 1) * TILE_COLUMNS + ic % TILE_COLUMNS
-        for tap in range(taps):
-            kh, kw = kernel_h - 1 - tap // kernel_w, kernel_w - 1 - tap % kernel_w
-            for oc in range(out_channels):
-                row = 1 + tap * stage.out_channels + oc
-                stage.flipped[start + row * TILE_COLUMNS] = weight[oc, ic, kh, kw]
-
-
-@serial_jit
-def add_up(stage, grad_weight, grad_bias):
-    """Add up the threads' gradients, always in the same order."""
-    out_channels, channels, kernel_h, kernel_w = grad_weight.shape
-    threads = stage.partial.shape[0]
-    for oc in range(out_channels):
-        grad_bias[oc] = 0
-        for thread in range(threads):
-            grad_bias[oc] += stage.partial_bias[thread, oc]
-        for kh in range(kernel_h):
-            for kw in range(kernel_w):
-                for ic in range(channels):
-                    at = place(stage, grad_weight.shape, oc, ic, kh, kw)
-                    total = np.float32(0)
-                    for thread in range(threads):
-                        total += stage.partial[thread, at]
-                    grad_weight[oc, ic, kh, kw] = total
+def clear(floats, start, size):
+    """Set an array, whose size is a multiple of WIDTH, to zeros."""
+    for at in range(start, start + size, WIDTH):
+        store(floats, at, filled(0))

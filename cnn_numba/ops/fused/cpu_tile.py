@@ -9,19 +9,21 @@ SUMS = 2 * PIXELS
 
 
 @inline_jit
-def convolve(image, starts, kernel_h, pitch, row, columns, column, sums):
+def convolve(memory, starts, kernel_h, pitch, blocks, block, row, panel, sums):
     """Sum PIXELS pixels x 2 vectors of channels.
 
-    The window of a pixel begins at its `starts`, and has `kernel_h` rows of `row` floats, `pitch` apart. The
-    panel of bias and weight begins at ``columns[column]``.
+    From `starts` on, the integers say where among the floats the window of each pixel begins. It has
+    `kernel_h` rows of `row` floats, `pitch` apart, in each of the blocks, which lie `block` apart. The panel
+    of bias and weight begins at `panel`.
     """
     for i in range(SUMS):
-        sums[i] = load(columns, column + i % 2 * WIDTH)
+        sums[i] = load(memory.floats, panel + i % 2 * WIDTH)
     for kh in range(kernel_h):
-        for i in range(kh * pitch, kh * pitch + row):
-            column += TILE_COLUMNS
-            left, right = load(columns, column), load(columns, column + WIDTH)
-            for pixel in range(PIXELS):
-                x = number(image, starts[pixel] + i)
-                sums[2 * pixel] = multiply_add(x, left, sums[2 * pixel])
-                sums[2 * pixel + 1] = multiply_add(x, right, sums[2 * pixel + 1])
+        for b in range(blocks):
+            for i in range(kh * pitch + b * block, kh * pitch + b * block + row):
+                panel += TILE_COLUMNS
+                left, right = load(memory.floats, panel), load(memory.floats, panel + WIDTH)
+                for pixel in range(PIXELS):
+                    x = number(memory.floats, number(memory.integers, starts + pixel) + i)
+                    sums[2 * pixel] = multiply_add(x, left, sums[2 * pixel])
+                    sums[2 * pixel + 1] = multiply_add(x, right, sums[2 * pixel + 1])

@@ -7,8 +7,8 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 """
 
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, corner_of
-from cnn_numba.ops.shared.jit import inline_jit, inner_jit, serial_jit
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, row_of
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
     add,
@@ -31,27 +31,33 @@ def _transform_four(a, b, c, d):
     return subtract(a, c), add(b, c), subtract(c, b), subtract(b, d)
 
 
+@inline_jit
+def _store_row(floats, at, step, row):
+    """Store the vectors of a row of a transformed patch or kernel, each in a matrix of its own."""
+    store(floats, at, row[0])
+    store(floats, at + step, row[1])
+    store(floats, at + 2 * step, row[2])
+    store(floats, at + 3 * step, row[3])
+
+
 @inner_jit
-def _transform_image(stage, image, transformed):
+def _transform_image(memory, stage, n):
     """Transform the patch of each window; the 16 matrices have a row of channels for each."""
-    positions = stage.out_h * stage.out_w
+    floats, image = memory.floats, stage.images + n * stage.plane
     patch, half = vectors(MATRICES), vectors(MATRICES)
-    for position in range(positions):
-        corner = corner_of(stage, position)
+    for position in range(stage.positions):
+        corner = image + number(memory.integers, stage.corners + position)
         for channel in range(0, stage.channels, WIDTH):
             for i in range(MATRICES):
-                patch[i] = load(image, corner + i // 4 * stage.pitch + i % 4 * stage.channels + channel)
+                at = corner + i // 4 * stage.pitch + i % 4 * WIDTH + channel // WIDTH * stage.block
+                patch[i] = load(floats, at)
             for i in range(4):
                 column = _transform_four(patch[i], patch[4 + i], patch[8 + i], patch[12 + i])
                 half[i], half[4 + i], half[8 + i], half[12 + i] = column
             for i in range(4):
                 row = _transform_four(half[4 * i], half[4 * i + 1], half[4 * i + 2], half[4 * i + 3])
-                at = (4 * i * positions + position) * stage.channels + channel
-                matrix = positions * stage.channels
-                store(transformed, at, row[0])
-                store(transformed, at + matrix, row[1])
-                store(transformed, at + 2 * matrix, row[2])
-                store(transformed, at + 3 * matrix, row[3])
+                at = stage.transformed + 4 * i * stage.patch_step + position * stage.channels + channel
+                _store_row(floats, at, stage.patch_step, row)
 
 
 @inline_jit
@@ -62,65 +68,70 @@ def _transform_three(a, b, c):
     return a, multiply_add(0.5, add(ends, b), zero), multiply_add(0.5, subtract(ends, b), zero), c
 
 
-@serial_jit
-def transform_weight(stage):
-    """Transform the weight, from where `pack_columns` has laid it out to 16 matrices in panels."""
+@inline_jit
+def _panel_of(stage, channel):
+    """Return where among the panels the bias of an output channel lies."""
+    size = (9 * stage.channels + 1) * TILE_COLUMNS
+    return stage.panels + channel // TILE_COLUMNS * size + channel % TILE_COLUMNS
+
+
+@inner_jit
+def transform_weight(floats, stage):
+    """Transform the weight, from where it lies in panels to 16 matrices in panels."""
     kernel, half = vectors(9), vectors(12)
-    for channel in range(0, stage.out_channels, WIDTH):
-        panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
+    for channel in range(0, stage.columns, WIDTH):
+        panel = _panel_of(stage, channel)
         for ic in range(stage.channels):
             for tap in range(9):
-                kernel[tap] = load(stage.columns, panel + (1 + tap * stage.channels + ic) * TILE_COLUMNS)
+                row = 1 + row_of(stage, ic, tap // 3, tap % 3)
+                kernel[tap] = load(floats, panel + row * TILE_COLUMNS)
             for i in range(3):
                 column = _transform_three(kernel[i], kernel[3 + i], kernel[6 + i])
                 half[i], half[3 + i], half[6 + i], half[9 + i] = column
             at = (channel // PANEL * stage.channels + ic) * PANEL + channel % PANEL
-            matrix = stage.winograd.size // MATRICES
+            at += stage.transformed_weight
             for i in range(4):
                 row = _transform_three(half[3 * i], half[3 * i + 1], half[3 * i + 2])
-                store(stage.winograd, 4 * i * matrix + at, row[0])
-                store(stage.winograd, (4 * i + 1) * matrix + at, row[1])
-                store(stage.winograd, (4 * i + 2) * matrix + at, row[2])
-                store(stage.winograd, (4 * i + 3) * matrix + at, row[3])
+                _store_row(floats, at + 4 * i * stage.weight_step, stage.weight_step, row)
 
 
 @inner_jit
-def _multiply(stage, k, transformed, products):
+def _multiply(floats, stage, k):
     """Multiply the matrices number `k` of image and weight."""
-    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
     sums = vectors(SUMS)
-    for position in range(0, positions, WINDOWS):
+    for position in range(0, stage.positions, WINDOWS):
         # Past the last row, the last ones are computed again: no special case for the tail.
-        first = max(min(position, positions - WINDOWS), 0)
-        x = (k * positions + first) * stage.channels
-        for panel in range(columns // PANEL):
-            weight = (k * columns // PANEL + panel) * stage.channels * PANEL
+        first = max(min(position, stage.positions - WINDOWS), 0)
+        x = stage.transformed + k * stage.patch_step + first * stage.channels
+        for column in range(0, stage.product_columns, PANEL):
+            weight = stage.transformed_weight + k * stage.weight_step + column * stage.channels
             for i in range(SUMS):
                 sums[i] = filled(0)
             for ic in range(stage.channels):
                 for row in range(WINDOWS):
-                    value = number(transformed, x + row * stage.channels + ic)
+                    value = number(floats, x + row * stage.channels + ic)
                     for c in range(COLUMN_VECTORS):
                         at = weight + ic * PANEL + c * WIDTH
                         sums[row * COLUMN_VECTORS + c] = multiply_add(
-                            value, load(stage.winograd, at), sums[row * COLUMN_VECTORS + c]
+                            value, load(floats, at), sums[row * COLUMN_VECTORS + c]
                         )
             for i in range(SUMS):
-                to = (k * positions + first + i // COLUMN_VECTORS) * columns + panel * PANEL
-                store(products, to + i % COLUMN_VECTORS * WIDTH, sums[i])
+                to = (first + i // COLUMN_VECTORS) * stage.product_columns + column
+                to += stage.products + k * stage.product_step
+                store(floats, to + i % COLUMN_VECTORS * WIDTH, sums[i])
 
 
 @inner_jit
-def _leave_windows(stage, products, codes, out, first, pitch):
+def _leave_windows(memory, stage, n):
     """Transform the products back to the four pixels of each window, and pool them."""
-    positions, columns = stage.out_h * stage.out_w, stage.winograd.size // MATRICES // stage.channels
+    floats = memory.floats
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
-    for position in range(positions):
-        for channel in range(0, stage.out_channels, WIDTH):
-            panel = channel // TILE_COLUMNS * (9 * stage.channels + 1) * TILE_COLUMNS + channel % TILE_COLUMNS
-            bias = load(stage.columns, panel)
+    for position in range(stage.positions):
+        for channel in range(0, stage.columns, WIDTH):
+            products = stage.products + position * stage.product_columns + channel
+            bias = load(floats, _panel_of(stage, channel))
             for i in range(MATRICES):
-                m[i] = load(products, (i * positions + position) * columns + channel)
+                m[i] = load(floats, products + i * stage.product_step)
             for i in range(4):
                 half[i] = add(add(m[i], m[4 + i]), m[8 + i])
                 half[4 + i] = subtract(subtract(m[4 + i], m[8 + i]), m[12 + i])
@@ -129,14 +140,13 @@ def _leave_windows(stage, products, codes, out, first, pitch):
                 pixels[2 * i] = add(add(add(a, b), c), bias)
                 pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
             value, code = largest(pixels, 0, 1)
-            leave(stage, value, code, codes, position, channel, out, first, pitch)
+            leave(memory, stage, n, value, code, position, channel)
 
 
 @inner_jit
-def winograd_image(stage, thread, n, out, first, pitch):
-    """Take image n through a stage; its first pixel goes to ``out[first]``, its rows `pitch` apart."""
-    transformed, products = stage.transformed[thread], stage.products[thread]
-    _transform_image(stage, stage.images[n], transformed)
+def winograd_image(memory, stage, n):
+    """Take image n through a stage."""
+    _transform_image(memory, stage, n)
     for k in range(MATRICES):
-        _multiply(stage, k, transformed, products)
-    _leave_windows(stage, products, stage.codes[n], out, first, pitch)
+        _multiply(memory.floats, stage, k)
+    _leave_windows(memory, stage, n)

@@ -7,7 +7,7 @@ import numpy as np
 
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.jit import serial_jit
+from cnn_numba.ops.shared.jit import inner_jit, serial_jit
 
 
 def gather_batch(
@@ -70,7 +70,7 @@ def _refuse(position, indices, count):
         )
 
 
-@serial_jit
+@inner_jit
 def _first_outside(indices, count):
     for i in range(indices.shape[0]):
         if indices[i] < 0 or indices[i] >= count:

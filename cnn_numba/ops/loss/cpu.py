@@ -9,7 +9,7 @@ import numpy as np
 
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.jit import exact_jit, serial_jit
+from cnn_numba.ops.shared.jit import exact_jit, inner_jit, serial_jit
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
@@ -91,7 +91,7 @@ def _loss(log_total, of_the_label, largest):
     return log_total - (of_the_label - largest)
 
 
-@serial_jit
+@inner_jit
 def _smoothed_loss(logits, label, smoothing, log_total, largest):
     """Return a row's loss with a smoothed target; no term of the sum is negative, so no digits cancel."""
     of_all, each = np.float32(0.0), smoothing / np.float32(logits.size)

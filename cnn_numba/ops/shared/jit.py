@@ -8,12 +8,12 @@ import warnings
 from pathlib import Path
 
 import numba
-from llvmlite.binding import Linkage
 from numba import njit
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.runtime import rtsys
 
+from cnn_numba.ops.shared.libraries import LeanCompiler, libraries_are
 from gpuless.trust import doubt_folder
 
 # By default Numba's threads wait for work in a busy loop, and every step stalls as soon as anything else
@@ -51,7 +51,7 @@ def _folder(name):
 
 # Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
 # kernels are made of functions out of these files too: with another content they get another folder.
-_SHARED = ("blocks.py", "elementary.py", "jit.py", "rounding.py", "simd.py", "tile.py")
+_SHARED = ("blocks.py", "elementary.py", "jit.py", "libraries.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
 _PARTS += sorted(Path(__file__).parents[1].glob("fused/cpu_*.py"))
 _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path in _PARTS)).hexdigest()[:12])
@@ -59,6 +59,16 @@ _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path
 
 class _Cache(FunctionCache):
     """What Numba keeps of a compiled function. Without a place for it training goes on, and says so."""
+
+    def load_overload(self, signature, target_context):
+        """Return what is kept for a signature, None if nothing is.
+
+        Numba would first get ready to compile: it imports all functions that it knows, for 0.2 s.
+        """
+        rtsys.initialize(target_context)
+        whole = libraries_are(JITCodeLibrary, target_context.codegen())
+        with whole, self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target_context)
 
     def save_overload(self, signature, data):
         """Keep what was compiled for a signature."""
@@ -78,56 +88,19 @@ def _warn(reason):
     )
 
 
-# How Numba links functions of which a process takes one of several copies.
-_SHARED_BY_NAME = {Linkage.linkonce_odr, Linkage.weak_odr}
+# error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch in every
+# loop that divides. A wrapper for programs in C is for nobody here.
+_HOW = {"error_model": "numpy", "pipeline_class": LeanCompiler, "no_cfunc_wrapper": True}
 
 
-class _Library(JITCodeLibrary):
-    """Compiled code that calls its own copies of other functions, and so gives the bits it gives when loaded.
-
-    Numba links the copies by name: the first in a process serves all callers. In a process that compiles,
-    that is the callee compiled alone. One that loads has only the caller's copy, which LLVM optimised once
-    more, with sums in another order.
-    """
-
-    def _finalize_final_module(self):
-        functions = [function for function in self._final_module.functions if not function.is_declaration]
-        self._copies = {each.name: each.linkage for each in functions if each.linkage in _SHARED_BY_NAME}
-        for name in self._copies:
-            self._final_module.get_function(name).linkage = Linkage.internal
-        super()._finalize_final_module()
-
-    def _get_module_for_linking(self):
-        """Return what is linked into callers, where copies with one name become one again.
-
-        Among them are those that count references, whose calls Numba knows by their names and takes out.
-        """
-        module = super()._get_module_for_linking()
-        for name, linkage in self._copies.items():
-            module.get_function(name).linkage = linkage
-        return module
-
-
-class _Compiler(Compiler):
-    """Numba's compiler, which makes a `_Library`."""
-
-    def compile_extra(self, function):
-        """Compile a function of Python."""
-        self.state.library = _Library(self.state.targetctx.codegen(), function.__qualname__)
-        self.state.library.enable_object_caching()
-        return super().compile_extra(function)
-
-
-def _cached(name, fastmath=FASTMATH, **options):
+def _cached(name, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
         # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
         # each set of options: Numba keeps what it compiled by the function's code alone.
         folder = _CACHE / name
-        # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch
-        # in every loop that divides.
-        compiled = njit(fastmath=fastmath, error_model="numpy", pipeline_class=_Compiler, **options)(function)
+        compiled = njit(fastmath=FASTMATH, **_HOW, **options)(function)
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
         try:
             compiled._cache = _Cache(function)
@@ -141,10 +114,12 @@ def _cached(name, fastmath=FASTMATH, **options):
 
 
 serial_jit = _cached("serial")
-# What only compiled functions call needs no wrapper for Python, which is much of the compilation.
-inner_jit = _cached("inner", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+parallel_jit = _cached("parallel", parallel=True)
+# What only compiled functions call needs no wrapper for Python, and is kept on disk as a part of its callers.
+# Nor does it count references to arrays, which in a short loop takes longer than its work; so it can make no
+# array.
+inner_jit = njit(fastmath=FASTMATH, no_cpython_wrapper=True, _nrt=False, **_HOW)
+exact_jit = njit(fastmath=EXACT, no_cpython_wrapper=True, **_HOW)
 # For what is given vectors in registers, which a call would put into memory. It is written into its callers
 # before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")
-parallel_jit = _cached("parallel", parallel=True)
-exact_jit = _cached("exact", EXACT)

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.run import Run
 
@@ -22,17 +20,20 @@ class Progress(Callback):
 
     def epoch_begin(self, run: Run) -> None:
         """Open the bar."""
+        if not self.shown:
+            return
+        from tqdm.auto import tqdm  # which takes time
+
         self.bar = tqdm(
             desc=f"epoch {run.epoch + 1}/{run.epochs}",
             total=len(run.dataset.train_images),
             initial=run.step * run.batch_size,
             unit=" images",
-            disable=not self.shown,
         )
 
     def step_end(self, run: Run) -> None:
         """Move the bar on; only where it was redrawn the figures are worth formatting."""
-        if self.bar.update(run.count) and run.steps.cheap_totals:
+        if self.bar is not None and self.bar.update(run.count) and run.steps.cheap_totals:
             seen = min(run.step * run.batch_size, len(run.dataset.train_images))
             loss, accuracy = run.steps.totals / (seen * run.model.predictions)
             self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)

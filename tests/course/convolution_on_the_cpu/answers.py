@@ -1,7 +1,7 @@
 """The wrong answers that stand beside no mistake of the exercises."""
 
 import numpy as np
-from scipy import signal
+import scipy  # not its signal, which takes half a second: it is loaded where it is used first
 from wrong_answers import wrong
 
 from cnn_numba.ops.conv.reference import conv_cpu, correlate_cpu
@@ -106,4 +106,4 @@ def auto_asks_the_package(signal, delay=None):
 
 @wrong("conv_fft", "shortcut")
 def fft_by_scipy(image, kernel):
-    return signal.fftconvolve(image, kernel[::-1, ::-1], mode="valid")
+    return scipy.signal.fftconvolve(image, kernel[::-1, ::-1], mode="valid")

@@ -1,0 +1,67 @@
+"""How an image gets into the blocks of channels of a chain, and out of them; see `cpu_stage`."""
+
+from cnn_numba.ops.shared.blocks import load_part, store_part, transpose
+from cnn_numba.ops.shared.jit import inline_jit, inner_jit
+from cnn_numba.ops.shared.simd import WIDTH, load, store, vectors
+
+
+@inner_jit
+def _pack_rows(x, start, step, floats, to, count, channels):
+    """Copy `count` pixels of up to WIDTH channels, `step` apart from ``x[start]`` on, by a transposition."""
+    square = vectors(WIDTH)
+    for c in range(WIDTH):
+        square[c] = load_part(x, start + c * step, count if c < channels else 0)
+    transpose(square)
+    for i in range(WIDTH):
+        if i < count:
+            store(floats, to + i * WIDTH, square[i])
+
+
+@inner_jit
+def _unpack_rows(x, start, step, floats, to, count, channels):
+    """Copy the same back."""
+    square = vectors(WIDTH)
+    for i in range(WIDTH):
+        square[i] = load(floats, to + min(i, count - 1) * WIDTH)
+    transpose(square)
+    for c in range(WIDTH):
+        if c < channels:
+            store_part(x, start + c * step, count, square[c])
+
+
+@inline_jit
+def _rows_of(x, pitch):
+    """Return height and width of an image: one row where all lie one behind the other."""
+    height, width = x.shape[2:]
+    return (1, height * width) if pitch == width * WIDTH else (height, width)
+
+
+@inner_jit
+def pack_image(x, n, floats, first, pitch, pixel, block):
+    """Copy image n to ``floats[first]`` and on, in blocks of channels; rows lie `pitch` apart."""
+    channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
+    height, width = _rows_of(x, pitch)
+    for c in range(0, channels, pixel):
+        for h in range(height):
+            start, to = (n * channels + c) * step + h * width, first + c // pixel * block + h * pitch
+            if pixel == WIDTH:
+                for w in range(0, width, WIDTH):
+                    count = min(WIDTH, width - w)
+                    _pack_rows(flat, start + w, step, floats, to + w * WIDTH, count, channels - c)
+            else:
+                for i in range(pixel):
+                    for w in range(width):
+                        floats[to + w * pixel + i] = flat[start + i * step + w]
+
+
+@inner_jit
+def unpack_image(x, n, floats, first, pitch, block):
+    """Copy what `pack_image` has laid out, in blocks of WIDTH channels, into image n."""
+    channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
+    height, width = _rows_of(x, pitch)
+    for c in range(0, channels, WIDTH):
+        for h in range(height):
+            start, to = (n * channels + c) * step + h * width, first + c // WIDTH * block + h * pitch
+            for w in range(0, width, WIDTH):
+                count = min(WIDTH, width - w)
+                _unpack_rows(flat, start + w, step, floats, to + w * WIDTH, count, channels - c)

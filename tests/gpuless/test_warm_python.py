@@ -1,0 +1,41 @@
+"""Programs in forks of a process that has imported what they need: they run and end as in a new one."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from fresh_python import PATH
+from warm_python import warm
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no fork to rely on")
+
+
+def run(*program, **options):
+    """Run a program in a fork; return its status and what it has printed."""
+    done = warm("hardware", PATH).run(program, os.environ | {"GPULESS_OF_THIS": "one"}, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_program_has_its_arguments_its_input_and_its_environment():
+    lines = "import os, sys; print(sys.argv, __name__, sys.stdin.read(), os.environ['GPULESS_OF_THIS'])"
+    assert run("-c", lines, "a", given=b"b") == (0, "['-c', 'a'] __main__ b one\n", "")
+
+
+def test_a_program_ends_with_its_status_and_after_what_is_to_be_done_at_the_end():
+    assert run("-c", "import atexit; atexit.register(print, 'end'); exit(3)") == (3, "end\n", "")
+    status, _, errors = run("-c", "raise KeyError('why')")
+    assert (status, errors.splitlines()[-1]) == (1, "KeyError: 'why'")
+    assert run("-c", "import os; os.abort()")[0] < 0
+
+
+def test_what_a_program_does_is_not_there_for_the_next(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("import numpy, sys; print(hasattr(numpy, 'mine'), sys.argv[1:]); numpy.mine = 1")
+    assert [run(str(path), "x")[1] for _ in range(2)] == ["False ['x']\n"] * 2
+
+
+def test_a_program_that_takes_too_long_is_stopped():
+    with pytest.raises(subprocess.TimeoutExpired):
+        run("-c", "import time; time.sleep(600)", timeout=1)
+    assert run("-c", "print(1)") == (0, "1\n", "")

@@ -1,0 +1,132 @@
+"""What comes before the first step of a training: imports, and functions that are compiled or loaded."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+from numba import njit, prange, vectorize
+
+from cnn_numba.ops.shared import jit
+from cnn_numba.ops.shared.jit import exact_jit, serial_jit
+
+# What a program that trains on the CPU needs no time for.
+LATER = [
+    "gpuless.access",
+    "gpuless.sanitizer",
+    "gpuless.simulator",
+    "http.client",
+    "matplotlib",
+    "numba.cuda",
+    "tqdm",
+]
+# What Numba imports in order to compile, and is not needed to load.
+COMPILER = ["numba.np.linalg", "scipy.linalg", "pycparser"]
+
+STEP = """
+import sys
+import numpy as np
+from numba.core.codegen import JitEngine
+
+modules, add_module = [], JitEngine.add_module
+JitEngine.add_module = lambda engine, module: (modules.append(module), add_module(engine, module))[1]
+
+from cnn_numba import Adam, CrossEntropyLoss, mnist_cnn, train_step
+
+model, loss = mnist_cnn(batch_size=5), CrossEntropyLoss(5, 10)
+x, labels = np.ones((5, 1, 28, 28), np.float32), np.arange(5, dtype=np.int32)
+losses, _ = train_step(model, loss, Adam(model), x, labels)
+print(len(modules), float(losses.sum()).hex(), *sorted(sys.modules))
+"""
+
+
+def step(folder):
+    """Take a step in a new process; return how many machine codes it has, the loss, and what it imported."""
+    command = [sys.executable, "-c", STEP]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    count, loss, *modules = done.stdout.split()
+    return int(count), loss, set(modules)
+
+
+@pytest.mark.slow
+def test_only_what_python_calls_becomes_machine_code_and_loading_it_needs_no_compiler(tmp_path):
+    tmp_path.chmod(0o700)
+    compiled, loss, modules = step(tmp_path)
+    kept = len([*tmp_path.rglob("*.nbc")])
+    assert compiled == kept + 1 <= 17  # and Numba's own functions, which count references
+    assert modules.issuperset(COMPILER[:1])
+    loaded, again, modules = step(tmp_path)
+    assert loaded <= compiled
+    assert again == loss
+    assert modules.isdisjoint([*COMPILER, *LATER])
+
+
+@serial_jit
+def _sum_of_squares(n):
+    values = _checked(n)
+    total = 0
+    for i in range(values):
+        total += min(i * i, 100)
+    return total
+
+
+@exact_jit
+def _checked(n):
+    if n < 0:
+        raise ValueError("n is negative", n)
+    return n
+
+
+@pytest.fixture
+def new_functions(monkeypatch, tmp_path):
+    """Return two functions of the same code: one that is compiled, and one that is loaded."""
+    monkeypatch.setattr(jit, "_CACHE", tmp_path)
+    return [serial_jit(_sum_of_squares.py_func) for _ in range(2)]
+
+
+def test_a_part_raises_its_error_compiled_and_loaded(new_functions):
+    for function in new_functions:
+        assert function(3) == 5
+        with pytest.raises(ValueError, match="n is negative") as raised:
+            function(-7)
+        assert raised.value.args == ("n is negative", -7)
+    assert [sum(function.stats.cache_hits.values()) for function in new_functions] == [0, 1]
+
+
+def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions):
+    gc.unfreeze()
+    new_functions[0](3)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()  # as a program does that then forks
+    count = gc.get_freeze_count()
+    try:
+        new_functions[0](3.0 > 2)  # for another type
+        assert abs(gc.get_freeze_count() - count) < 100  # some of them have ended
+    finally:
+        gc.unfreeze()
+
+
+def test_functions_of_others_are_compiled_as_before(new_functions):
+    """Numba's own functions, such as min, are parts from when one of ours was the first to call them."""
+    assert new_functions[0](20) == sum(min(i * i, 100) for i in range(20))
+
+    @njit
+    def smaller(a, b):
+        return min(a, b)
+
+    @njit(parallel=True)
+    def sum_of_smaller(n):
+        total = 0
+        for i in prange(n):
+            total += min(i, 10)
+        return total
+
+    @vectorize
+    def smallest(a, b):
+        return min(a, b)
+
+    assert (smaller(3, 2), sum_of_smaller(20), smallest(4, 5)) == (2, 145, 4)
+    assert smaller.overloads[smaller.signatures[0]].library.get_asm_str()
