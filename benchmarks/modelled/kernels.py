@@ -4,19 +4,21 @@ Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits o
 otherwise, hence the many casts. Where constants are to become part of an address they have 64.
 """
 
-from numba import cuda, float32, float64, uint8, uint32, uint64
+from numba import cuda, float32, uint8, uint32
 
 ZERO, ONE, TWO, FOUR = uint32(0), uint32(1), uint32(2), uint32(4)
 WARP = uint32(32)
 
 
 @cuda.jit(device=True, inline="always")
-def _thread():
+def thread():
+    """Return a thread's number in its block."""
     return uint32(cuda.threadIdx.x)
 
 
 @cuda.jit(device=True, inline="always")
-def _index():
+def index():
+    """Return a thread's number in its grid."""
     return uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
 
 
@@ -27,7 +29,7 @@ def _index():
 def reduce_interleaved(x, n, out):
     """Let every second, fourth, ... thread add: warps are half empty at once."""
     partial = cuda.shared.array(0, uint32)
-    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
     cuda.syncthreads()
     stride = ONE
@@ -45,7 +47,7 @@ def reduce_interleaved(x, n, out):
 def reduce_adjacent(x, n, out):
     """Let the first threads add neighbours that move apart: full warps, banks that conflict."""
     partial = cuda.shared.array(0, uint32)
-    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     partial[t] = x[i] if i < n else ZERO
     cuda.syncthreads()
     stride = ONE
@@ -64,7 +66,7 @@ def reduce_adjacent(x, n, out):
 def reduce_sequential(x, n, out):
     """Let the first half add the second half, again and again."""
     partial = cuda.shared.array(0, uint32)
-    t, i = _thread(), _index()
+    t, i = thread(), index()
     partial[t] = x[i] if i < n else ZERO
     cuda.syncthreads()
     stride = uint32(cuda.blockDim.x >> 1)
@@ -81,7 +83,7 @@ def reduce_sequential(x, n, out):
 @cuda.jit(device=True, inline="always")
 def _load_two(partial, x, n):
     """Put the sum of two elements, a block apart, into shared memory."""
-    t, width = _thread(), uint32(cuda.blockDim.x)
+    t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
     partial[t] = x[i] if i < n else ZERO
     j = uint32(i + width)
@@ -92,7 +94,7 @@ def _load_two(partial, x, n):
 def reduce_two_loads(x, n, out):
     """Add two elements a thread before the block begins."""
     partial = cuda.shared.array(0, uint32)
-    t = _thread()
+    t = thread()
     _load_two(partial, x, n)
     stride = uint32(cuda.blockDim.x >> 1)
     while stride > ZERO:
@@ -118,7 +120,7 @@ def _last_warp(partial, t):
 def reduce_last_warp(x, n, out):
     """Leave the last 64 sums to one warp, which needs no barrier."""
     partial = cuda.shared.array(0, uint32)
-    t = _thread()
+    t = thread()
     _load_two(partial, x, n)
     stride = uint32(cuda.blockDim.x >> 1)
     while stride > WARP:
@@ -157,14 +159,14 @@ def reduce_unrolled(x, n, out):
     """Add without a loop."""
     partial = cuda.shared.array(0, uint32)
     _load_two(partial, x, n)
-    _unrolled(partial, _thread(), out)
+    _unrolled(partial, thread(), out)
 
 
 @cuda.jit
 def reduce_many_loads(x, n, out):
     """Add as many elements a thread as there are for it."""
     partial = cuda.shared.array(0, uint32)
-    t, width = _thread(), uint32(cuda.blockDim.x)
+    t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
     step = uint32(cuda.gridDim.x * (cuda.blockDim.x * 2))
     partial[t] = ZERO
@@ -215,7 +217,7 @@ def to_grey(image, out, width, height):
 @cuda.jit
 def add(x, y, out):
     """Add two vectors."""
-    i = _index()
+    i = index()
     if i < uint32(out.size):
         out[i] = x[i] + y[i]
 
@@ -223,7 +225,7 @@ def add(x, y, out):
 @cuda.jit
 def relu(x, out):
     """Replace what is negative by 0."""
-    i = _index()
+    i = index()
     if i < uint32(out.size):
         out[i] = max(x[i], float32(0))
 
@@ -309,7 +311,7 @@ def multiply_two_columns(a, b, out, rows, inner, cols):
 @cuda.jit
 def multiply_vector(out, matrix, vector, m, n):
     """Compute the product of a row and the vector a thread."""
-    i = _index()
+    i = index()
     if i >= m:
         return
     total, k = ZERO, ZERO
@@ -323,7 +325,7 @@ def multiply_vector(out, matrix, vector, m, n):
 def multiply_vector_tiled(out, matrix, vector, m, n):
     """Share a part of the vector at a time."""
     tile = cuda.shared.array(0, uint32)
-    t, i, width = _thread(), _index(), uint32(cuda.blockDim.x)
+    t, i, width = thread(), index(), uint32(cuda.blockDim.x)
     total, start = ZERO, ZERO
     while start < n:
         at = uint32(start + t)
@@ -345,7 +347,7 @@ def multiply_vector_tiled(out, matrix, vector, m, n):
 @cuda.jit
 def count_in_memory(x, bins, n, count):
     """Count in global memory."""
-    i, step = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x)
+    i, step = index(), uint32(cuda.blockDim.x * cuda.gridDim.x)
     at = i
     while at < count:
         bins[at] = ZERO
@@ -360,8 +362,8 @@ def count_in_memory(x, bins, n, count):
 def count_in_shared(x, bins, n, count):
     """Count in shared memory, and add the counts of blocks."""
     own = cuda.shared.array(0, uint32)
-    i, step, width = _index(), uint32(cuda.blockDim.x * cuda.gridDim.x), uint32(cuda.blockDim.x)
-    at = _thread()
+    i, step, width = index(), uint32(cuda.blockDim.x * cuda.gridDim.x), uint32(cuda.blockDim.x)
+    at = thread()
     while at < count:
         own[at] = ZERO
         at = uint32(at + width)
@@ -370,255 +372,7 @@ def count_in_shared(x, bins, n, count):
         cuda.atomic.add(own, x[i], ONE)
         i = uint32(i + step)
     cuda.syncthreads()
-    at = _thread()
+    at = thread()
     while at < count:
         cuda.atomic.add(bins, at, own[at])
         at = uint32(at + width)
-
-
-# --- Convolutions in one dimension --------------------------------------------------------------------------
-
-
-@cuda.jit(device=True, inline="always")
-def _clamped(value):
-    """Clamp to 0 ... 1 in float64, as published."""
-    return float32(min(max(float64(value), 0.0), 1.0))
-
-
-@cuda.jit(device=True, inline="always")
-def _within(i, n):
-    """Return whether an index that may have gone below zero is inside an array."""
-    return i < n
-
-
-@cuda.jit
-def convolve(x, mask, out, width, n):
-    """Multiply by a mask that is in global memory."""
-    i = _index()
-    if i >= n:
-        return
-    total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
-    while j < width:
-        at = uint32(first + j)
-        if _within(at, n):
-            total += x[at] * mask[j]
-        j = uint32(j + ONE)
-    out[i] = _clamped(total)
-
-
-def constant_kernels(mask):
-    """Return the kernels that have their mask in constant memory, where Numba wants it when it compiles."""
-
-    @cuda.jit
-    def convolve_constant(x, out, width, n):
-        weights = cuda.const.array_like(mask)
-        i = _index()
-        total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
-        while j < width:
-            at = uint32(first + j)
-            if _within(at, n):
-                total += x[at] * weights[j]
-            j = uint32(j + ONE)
-        out[i] = _clamped(total)
-
-    @cuda.jit
-    def convolve_tiled(x, out, width, n):
-        weights = cuda.const.array_like(mask)
-        tile = cuda.shared.array(0, float32)
-        t, i, block, half = _thread(), _index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
-        left = uint32(i - block)
-        if t >= uint32(block - half):
-            tile[uint32(t - (block - half))] = x[left] if left < n else float32(0)
-        tile[uint32(half + t)] = x[i]
-        right = uint32(i + block)
-        if t < half:
-            tile[uint32(half + block + t)] = x[right] if right < n else float32(0)
-        cuda.syncthreads()
-        total, j = float32(0), ZERO
-        while j < width:
-            total += tile[uint32(t + j)] * weights[j]
-            j = uint32(j + ONE)
-        out[i] = _clamped(total)
-
-    @cuda.jit
-    def convolve_cached(x, out, width, n):
-        weights = cuda.const.array_like(mask)
-        tile = cuda.shared.array(0, float32)
-        t, i, block, half = _thread(), _index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
-        tile[t] = x[i]
-        cuda.syncthreads()
-        begin = uint32(cuda.blockIdx.x * block)
-        end = uint32(begin + block)
-        total, j, first = float32(0), ZERO, uint32(i - half)
-        while j < width:
-            at = uint32(first + j)
-            if at < n:
-                if at >= begin and at < end:
-                    total += tile[uint32(at - begin)] * weights[j]
-                else:
-                    total += x[at] * weights[j]
-            j = uint32(j + ONE)
-        out[i] = _clamped(total)
-
-    return {"constant": convolve_constant, "tiled": convolve_tiled, "cached": convolve_cached}
-
-
-# --- Products of float32 matrices, each faster than the one before ------------------------------------------
-
-
-@cuda.jit
-def product_naive(a, b, c, n, alpha, beta):
-    """Let neighbouring threads be in different rows of the result."""
-    x = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    y = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
-    if x < n and y < n:
-        total, i = float32(0), ZERO
-        while i < n:
-            total += a[uint32(x * n + i)] * b[uint32(i * n + y)]
-            i = uint32(i + ONE)
-        at = uint32(x * n + y)
-        c[at] = alpha * total + beta * c[at]
-
-
-@cuda.jit
-def product_coalesced(a, b, c, n, alpha, beta):
-    """Let neighbouring threads be in the same row of the result."""
-    t = _thread()
-    x = uint32(cuda.blockIdx.x * 32 + (t >> uint32(5)))
-    y = uint32(cuda.blockIdx.y * 32 + (t & uint32(31)))
-    if x < n and y < n:
-        total, i = float32(0), ZERO
-        while i < n:
-            total += a[uint32(x * n + i)] * b[uint32(i * n + y)]
-            i = uint32(i + ONE)
-        at = uint32(x * n + y)
-        c[at] = alpha * total + beta * c[at]
-
-
-@cuda.jit
-def product_shared(a, b, c, n, alpha, beta):
-    """Share tiles of 32 by 32."""
-    tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
-    t = _thread()
-    row, col = uint32(t >> uint32(5)), uint32(t & uint32(31))
-    first_row, first_col = uint32(cuda.blockIdx.x * 32), uint32(cuda.blockIdx.y * 32)
-    beside, below = uint64(uint32(row * WARP)), uint64(col)
-    total, start = float32(0), ZERO
-    while start < n:
-        tile_a[t] = a[uint32((first_row + row) * n + start + col)]
-        tile_b[t] = b[uint32((start + row) * n + first_col + col)]
-        cuda.syncthreads()
-        for k in range(32):
-            total += tile_a[beside + uint64(k)] * tile_b[below + uint64(32 * k)]
-        cuda.syncthreads()
-        start = uint32(start + WARP)
-    at = uint32((first_row + row) * n + first_col + col)
-    c[at] = alpha * total + beta * c[at]
-
-
-@cuda.jit
-def product_column(a, b, c, n, alpha, beta):
-    """Compute eight results below each other a thread."""
-    tile_a, tile_b = cuda.shared.array(512, float32), cuda.shared.array(512, float32)
-    results = cuda.local.array(8, float32)
-    t = _thread()
-    first_row, first_col = uint32(cuda.blockIdx.y * 64), uint32(cuda.blockIdx.x * 64)
-    col, rows = uint32(t & uint32(63)), uint32((t >> uint32(6)) * uint32(8))
-    row_a, col_a = uint32(t >> uint32(3)), uint32(t & uint32(7))
-    row_b, col_b = uint32(t >> uint32(6)), uint32(t & uint32(63))
-    beside, below = uint64(uint32(rows * uint32(8))), uint64(col)
-    for i in range(8):
-        results[i] = float32(0)
-    start = ZERO
-    while start < n:
-        tile_a[t] = a[uint32((first_row + row_a) * n + start + col_a)]
-        tile_b[t] = b[uint32((start + row_b) * n + first_col + col_b)]
-        cuda.syncthreads()
-        for k in range(8):
-            factor = tile_b[below + uint64(64 * k)]
-            for i in range(8):
-                results[i] += tile_a[beside + uint64(8 * i + k)] * factor
-        cuda.syncthreads()
-        start = uint32(start + uint32(8))
-    for i in range(8):
-        at = uint32((first_row + rows + uint32(i)) * n + first_col + col)
-        c[at] = alpha * results[i] + beta * c[at]
-
-
-@cuda.jit
-def product_square(a, b, c, n, alpha, beta):
-    """Compute eight by eight results a thread."""
-    tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
-    results = cuda.local.array((8, 8), float32)
-    column, line = cuda.local.array(8, float32), cuda.local.array(8, float32)
-    t = _thread()
-    first_row, first_col = uint32(cuda.blockIdx.y * 128), uint32(cuda.blockIdx.x * 128)
-    cols, rows = uint32((t & uint32(15)) * uint32(8)), uint32((t >> uint32(4)) * uint32(8))
-    row_a, col_a = uint32(t >> uint32(3)), uint32(t & uint32(7))
-    row_b, col_b = uint32(t >> uint32(7)), uint32(t & uint32(127))
-    beside, below = uint64(uint32(rows * uint32(8))), uint64(cols)
-    for i in range(8):
-        for j in range(8):
-            results[i, j] = float32(0)
-    start = ZERO
-    while start < n:
-        for more in range(4):
-            row = uint32(row_a + uint32(32 * more))
-            tile_a[uint32(row * uint32(8) + col_a)] = a[uint32((first_row + row) * n + start + col_a)]
-            row = uint32(row_b + uint32(2 * more))
-            tile_b[uint32(row * uint32(128) + col_b)] = b[uint32((start + row) * n + first_col + col_b)]
-        cuda.syncthreads()
-        for k in range(8):
-            for i in range(8):
-                column[i] = tile_a[beside + uint64(8 * i + k)]
-                line[i] = tile_b[below + uint64(128 * k + i)]
-            for i in range(8):
-                for j in range(8):
-                    results[i, j] += column[i] * line[j]
-        cuda.syncthreads()
-        start = uint32(start + uint32(8))
-    for i in range(8):
-        for j in range(8):
-            at = uint32((first_row + rows + uint32(i)) * n + first_col + cols + uint32(j))
-            c[at] = alpha * results[i, j] + beta * c[at]
-
-
-# --- Transposes ---------------------------------------------------------------------------------------------
-
-
-@cuda.jit
-def transpose_reading(x, out, n):
-    """Read neighbours, and write far apart."""
-    col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
-    if col < n and row < n:
-        out[uint32(col * n + row)] = x[uint32(row * n + col)]
-
-
-@cuda.jit
-def transpose_writing(x, out, n):
-    """Write neighbours, and read far apart."""
-    col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
-    if col < n and row < n:
-        out[uint32(row * n + col)] = x[uint32(col * n + row)]
-
-
-@cuda.jit
-def transpose_shared(x, out, n):
-    """Turn a tile in shared memory, whose banks conflict."""
-    tile = cuda.shared.array((32, 32), float32)
-    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
-    cuda.syncthreads()
-    out[uint32((cuda.blockIdx.x * 32 + ty) * n + cuda.blockIdx.y * 32 + tx)] = tile[tx, ty]
-
-
-@cuda.jit
-def transpose_padded(x, out, n):
-    """Turn a tile in shared memory whose rows are one element longer."""
-    tile = cuda.shared.array((32, 33), float32)
-    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
-    cuda.syncthreads()
-    out[uint32((cuda.blockIdx.x * 32 + ty) * n + cuda.blockIdx.y * 32 + tx)] = tile[tx, ty]

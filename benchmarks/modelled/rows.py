@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.modelled import kernels
+from benchmarks.modelled import convolutions, kernels, matrices
 
 N26 = 1 << 26
 
@@ -136,26 +136,23 @@ def _histogram(title, numbers):
     )  # fmt: skip
 
 
-_constant = {}
-
-
 def _convolution(title, numbers):
     if title is None or title.startswith("2D"):
         return None
     n, width, threads = numbers["Array size"], numbers["Mask width"], numbers["Block dim"]
-    if not _constant:
-        _constant.update(kernels.constant_kernels(np.zeros(121, np.float32)))
     sizes = np.uint32(width), np.uint32(n)
 
     def launch():
         x, y = array("x", n, np.float32), array("y", n, np.float32)
         if title == "1D Basic":
-            return kernels.convolve, n // threads, threads, 0, (x, array("m", width, np.float32), y, *sizes)
-        name = {"1D Constant Memory": "constant", "1D Tiled": "tiled", "1D Tiled and Caching": "cached"}[
-            title
-        ]
-        shared = {"constant": 0, "tiled": 4 * (threads + width - 1), "cached": 4 * threads}[name]
-        return _constant[name], n // threads, threads, shared, (x, y, *sizes)
+            mask = array("m", width, np.float32)
+            return convolutions.convolve, n // threads, threads, 0, (x, mask, y, *sizes)
+        kernel, shared = {
+            "1D Constant Memory": (convolutions.convolve_constant, 0),
+            "1D Tiled": (convolutions.convolve_tiled, 4 * (threads + width - 1)),
+            "1D Tiled and Caching": (convolutions.convolve_cached, 4 * threads),
+        }[title]
+        return kernel, n // threads, threads, shared, (x, y, *sizes)
 
     return launch
 
@@ -169,11 +166,11 @@ def _elementwise(title, numbers):
 
 def _ladder(title, numbers):
     kernel, side, block = {
-        "1": (kernels.product_naive, 32, (32, 32)),
-        "2": (kernels.product_coalesced, 32, 1024),
-        "3": (kernels.product_shared, 32, 1024),
-        "4": (kernels.product_column, 64, 512),
-        "5": (kernels.product_square, 128, 256),
+        "1": (matrices.product_naive, 32, (32, 32)),
+        "2": (matrices.product_coalesced, 32, 1024),
+        "3": (matrices.product_shared, 32, 1024),
+        "4": (matrices.product_column, 64, 512),
+        "5": (matrices.product_square, 128, 256),
     }[title]
     n = 4096
     factors = np.float32(0.5), np.float32(3.0)
@@ -185,10 +182,10 @@ def _ladder(title, numbers):
 
 def _transpose(title, numbers):
     kernel = {
-        "v0": kernels.transpose_reading,
-        "v1": kernels.transpose_writing,
-        "v3": kernels.transpose_shared,
-        "v4": kernels.transpose_padded,
+        "v0": matrices.transpose_reading,
+        "v1": matrices.transpose_writing,
+        "v3": matrices.transpose_shared,
+        "v4": matrices.transpose_padded,
     }[title]
     n = 4096
     arrays = array("x", n * n, np.float32), array("y", n * n, np.float32)

@@ -25,6 +25,8 @@ __all__ = ["profile"]
 class Profile:
     """What `gpuless.profile` is: it can be called, and knows the GPUs."""
 
+    __name__ = "profile"
+
     def __call__(self, launch: Any, gpu: str | Device | Iterable[str | Device]) -> Profiled:
         """Return a launch that, called with its arguments, says how long it would take on a GPU.
 

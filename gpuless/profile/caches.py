@@ -9,7 +9,7 @@ each.
 import numpy as np
 from numba import njit
 
-from gpuless.emulator.translate.recording import LANES_AT, RUN, SECTORS_AT
+from gpuless.emulator.translate.recorders import LANES_AT, RUN, SECTORS_AT
 
 LINE, SECTOR, WAYS = 128, 32, 16
 LOAD, STORE, ATOMIC = range(3)

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import math
 import struct
 import threading
 import time
@@ -96,37 +97,18 @@ class Workers:
         self._idle, self._records, self._lock = [], [], threading.Lock()
         self._together = threading.Lock()
 
-    def launch(
-        self,
-        kernel,
-        grid,
-        block,
-        arguments,
-        shared=0,
-        together=False,
-        counted=None,
-        recording=None,
-        window=None,
-    ):
+    def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
         """Run a kernel to its end.
 
         `arguments`: as they lie in a kernel's parameter buffer; `shared`: bytes of dynamic shared memory;
         `together`: whether all blocks run at once, so that they can wait for each other; `counted`: to which
-        a `counting.Tally` of the launch is to be added; `recording`: a `recording.Recording` that is made
-        of the launch; `window`: the first block that is run and the one behind the last, default all.
-        Returns a list of str, which assertions have failed. Raises Fault.
+        a `counting.Tally` of the launch is to be added, or a `recording.Recording`, whose blocks alone are
+        run. Returns a list of str, which assertions have failed. Raises Fault.
         """
         shared_size = -(-kernel.static_shared // 16) * 16 + shared
         launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
-        if recording is not None:
-            compiled, tally = recording.code.compiled, recording
-        elif counted is not None:
-            code = kernel.code(block, arguments, counting.compiled)
-            compiled, tally = code.compiled, counting.Tally(code, launched)
-        else:
-            compiled, tally = kernel.code(block, arguments), None
+        compiled, tally, (first, end) = _tallying(launched, counted)
         work = partial(self._work, tally=tally)
-        first, end = window or (0, grid[0] * grid[1] * grid[2])
         blocks = end - first
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
@@ -153,8 +135,6 @@ class Workers:
         if stopped is None and not failures:
             if tally:
                 tally.finish()
-            if counted is not None:
-                counted.append(tally)
             return []
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
@@ -372,6 +352,21 @@ class _Record:
             at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
             self.arena.provide(at, size)
             self.local = size
+
+
+def _tallying(launched, counted):
+    """Return the `Compiled` of a launch, what it counts with, None if it does not, and the blocks it runs.
+
+    These are the number of the first one and of the one behind the last.
+    """
+    kernel, block, arguments = launched.kernel, launched.block, launched.arguments
+    every = 0, math.prod(launched.grid)
+    if counted is None:
+        return kernel.code(block, arguments), None, every
+    if not isinstance(counted, list):
+        return counted.code.compiled, counted, counted.window
+    code = kernel.code(block, arguments, counting.compiled)
+    return code.compiled, counting.Tally(code, launched, counted), every
 
 
 def _failure(worker):

@@ -19,17 +19,8 @@ from gpuless.emulator.ptx.instructions import readable
 from gpuless.emulator.run import cache, explanations, lines, machine
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.counting import Part, Site
-from gpuless.emulator.translate.recording import (
-    BUFFER,
-    LONGEST,
-    ROOM,
-    STRIDE,
-    USED,
-    WIDTHS,
-    Listed,
-    RecordedSite,
-    RecordingModule,
-)
+from gpuless.emulator.translate.recorders import BUFFER, LONGEST, ROOM, STRIDE, USED, WIDTHS
+from gpuless.emulator.translate.recording import Listed, RecordedSite, RecordingModule
 
 _ROOM = 1 << 29  # words of a thread's buffer; memory is there once it is written to
 _LOOKED_AT = 32  # blocks whose shared memory is looked at
@@ -129,13 +120,7 @@ class TakenLaunch:
         kept = [(array, ctypes.string_at(array.address, array.size)) for array in self._written(code)]
         try:
             self.workers.launch(
-                self.kernel,
-                self.grid,
-                self.block,
-                self.arguments,
-                self.shared,
-                recording=recording,
-                window=(first, first + count),
+                self.kernel, self.grid, self.block, self.arguments, self.shared, counted=recording
             )
         finally:
             for array, content in kept:
@@ -176,6 +161,7 @@ class Recording:
 
     def __init__(self, code, taken, first, count):
         self.code, self.first, self.count, self.warps = code, first, count, taken.warps
+        self.window = first, first + count
         self.sites, self.listings = code.sites, code.listings
         self.blocks, self.arrays = taken.blocks, taken.launched.given()
         self.base = taken.workers.arena.base

@@ -10,7 +10,8 @@ import pytest
 from numba import cuda, float32
 
 from gpuless.emulator.run import recording
-from gpuless.emulator.translate.recording import LANES_AT, RUN, SECTORS_AT, deliveries
+from gpuless.emulator.translate.recorders import LANES_AT, RUN, SECTORS_AT
+from gpuless.emulator.translate.recording import deliveries
 from gpuless.profile import caches
 
 if not gpuless.select().emulated:
