@@ -13,7 +13,7 @@ import sys
 from gpuless import nvidia
 from gpuless.emulator.analysis.classes import CLASSES
 from gpuless.emulator.install import install, lack_of_compiler
-from gpuless.emulator.translate.layout import ARENA_SPAN
+from gpuless.emulator.translate.layout import ARENA_TAKEN
 
 __all__ = ["CLASSES", "count_launches", "install", "problem"]
 
@@ -43,7 +43,7 @@ def problem() -> str:
 @functools.cache  # once there is its memory, a limit may be reached
 def _lack_of_addresses():
     """Return why its memory cannot have the range of addresses that it takes, "" if it can."""
-    size, no_reserve = 2 * ARENA_SPAN, getattr(mmap, "MAP_NORESERVE", 0x4000)
+    size, no_reserve = ARENA_TAKEN, getattr(mmap, "MAP_NORESERVE", 0x4000)
     try:
         mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve, 0).close()
     except OSError as error:

@@ -70,7 +70,9 @@ def held(rng, bits):
     first = number(rng, bits) << align & mask
     offsets = distances(rng, bits) if form > 2 else lanes.ZERO
     offsets = offsets if any(offsets) else lanes.ZERO
-    return Lanes(offsets, align), [first + offset & mask for offset in offsets]
+    numbers = [first + offset & mask for offset in offsets]
+    size = rng.choice([64, max(numbers).bit_length()])
+    return Lanes(offsets, align, size=size), numbers
 
 
 def describes(kind, numbers, bits):
@@ -83,6 +85,8 @@ def describes(kind, numbers, bits):
         width = 32 // kind.rows
         rows = [numbers[at : at + width] * kind.rows for at in range(0, 32, width)]
         return all(describes(kind._replace(rows=1), row, bits) for row in rows)
+    if max(numbers).bit_length() > kind.size:
+        return False
     near = all((n - numbers[0] - o) % (1 << bits) == 0 for n, o in zip(numbers, kind.offsets, strict=True))
     return near and kind.offsets[0] == 0 and numbers[0] % (1 << kind.align) == 0
 
@@ -233,6 +237,13 @@ def test_a_comparison(rng):
 THREAD = Lanes(tuple(range(32)), 5)  # %tid.x of a block of 64
 
 
+def halves_joined(threads, mask):
+    """Return what is known of the bits of a thread's number that a mask keeps, and of the others, joined."""
+    thread = special_registers((threads, 1, 1))["%tid.x"]
+    low, high = (lanes.combine("and", 32, thread, constant(m)) for m in (mask, mask ^ 0xFFFFFFFF))
+    return lanes.combine("or", 32, low, high)
+
+
 @pytest.mark.parametrize(
     ("found", "offsets"),
     [
@@ -243,6 +254,7 @@ THREAD = Lanes(tuple(range(32)), 5)  # %tid.x of a block of 64
         (lambda: lanes.combine("shl", 32, THREAD, constant(2)), [4 * i for i in range(32)]),
         (lambda: lanes.combine("add", 32, THREAD, UNIFORM), list(range(32))),
         (lambda: lanes.combine("or", 32, THREAD, constant(1)), [i & ~1 for i in range(32)]),
+        (lambda: halves_joined(256, 63), list(range(32))),
         (lambda: lanes.widen(32, 64, False, THREAD), list(range(32))),
         (lambda: lanes.widen(32, 64, True, THREAD), list(range(32))),
         (lambda: lanes.combine("sub", 32, UNIFORM, THREAD), [-i for i in range(32)]),

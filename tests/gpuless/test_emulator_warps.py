@@ -136,6 +136,19 @@ def test_match(group):
     assert results(body + STORE, [column(*HELD)])[0] == wanted
 
 
+@pytest.mark.parametrize("upper", [lambda i: 7, lambda i: i % 3, lambda i: i], ids=["same", "three", "own"])
+@pytest.mark.parametrize("lower", [lambda i: 5, lambda i: i * 13 % 7, lambda i: 31 - i])
+@pytest.mark.parametrize("group", GROUPS)
+def test_match_looks_at_both_halves(group, lower, upper):
+    written, members = GROUPS[group]
+    given = np.array([upper(i) << 32 | lower(i) for i in range(32)], np.uint64)
+    body = f"{written} mul.wide.u32 %y1, %t, 8; add.s64 %y2, %a0, %y1; ld.global.u64 %y3, [%y2];"
+    body += f"setp.eq.u32 %p1, %t, 9;\n@%p1 bra OFF;\nmatch.any.sync.b64 %x9, %y3, %x5; {STORE}\nOFF:"
+    there = {i: [o for o in members(i) if o != 9] for i in range(32) if i != 9}
+    found = results(body, [given])[0]
+    assert [found[i] for i in there] == [bits(o for o in there[i] if given[o] == given[i]) for i in there]
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_reductions_in_a_warp(group):
     written, members = GROUPS[group]
@@ -381,39 +394,74 @@ ATOMICS = {
 }
 
 
+#: The place of each lane: PTX that sets %x1, and the same in Python.
+MEETING = {
+    "one": ("mov.u32 %x1, 0;", lambda i: 0),
+    "three": ("rem.u32 %x1, %t, 3;", lambda i: i % 3),
+    "one, then apart": ("max.u32 %x1, %t, 20; sub.u32 %x1, %x1, 20;", lambda i: max(i, 20) - 20),
+    "pairs in turn": ("and.b32 %x1, %t, 11;", lambda i: i & 11),
+}
+PLACES = 12
+
+
+@pytest.mark.parametrize("meeting", MEETING)
 @pytest.mark.parametrize("space", ["global", "shared", ""])
 @pytest.mark.parametrize("name", ATOMICS)
-def test_atomic_operations_one_lane_after_the_other(name, space):
-    """Lanes meet at three places; each sees what the lanes before it left there."""
+def test_atomic_operations_one_lane_after_the_other(name, space, meeting):
+    """Lanes meet at few places; each sees what the lanes before it left there."""
+    written, place = MEETING[meeting]
     width = 64 if name.endswith("64") else 32
     rng, mask = random.Random(name), (1 << width) - 1
     given = [rng.choice([rng.getrandbits(width), rng.randrange(6)]) for _ in range(64)]
     dtype = np.uint64 if width == 64 else np.uint32
-    size, cells = width // 8, np.array([5, 0, mask - 3], dtype)
+    size, cells = width // 8, np.array([5, 0, mask - 3] * (PLACES // 3), dtype)
     old, one = ("%y5", "%y6") if width == 64 else ("%x5", "%x6")
-    body = f"rem.u32 %x1, %t, 3; mul.wide.u32 %y1, %x1, {size}; "
+    body = f"{written} mul.wide.u32 %y1, %x1, {size}; "
     body += f"add.s64 %y2, %a0, %y1; mul.wide.u32 %y3, %i, {size};"
     body += f"add.s64 %y4, %a1, %y3; ld.global.b{width} {one}, [%y4];"
     at = "%y2"
     if space == "shared":
-        at, body = "%y9", body + "cvt.u64.u32 %y8, s; add.s64 %y9, %y8, %y1; setp.lt.u32 %p2, %t, 3;"
-        body = body.replace("cvt.u64.u32 %y8, s", "mov.u64 %y8, s")
-        body += f"ld.global.b{width} {old}, [%y2]; @%p2 st.shared.b{width} [%y9], {old};"
+        at, body = "%y9", body + "mov.u64 %y8, s; add.s64 %y9, %y8, %y1;"
+        body += f"ld.global.b{width} {old}, [%y2]; st.shared.b{width} [%y9], {old};"
     body += "setp.eq.u32 %p1, %t, 11;\n@%p1 bra OFF;\n"
     body += f"atom.{space + '.' if space else ''}{name} {old}, [{at}], {one}; "
     body += f"st.global.b{width} [%y4], {old};\nOFF:"
     if space == "shared":
-        body += f"\nld.shared.b{width} {one}, [%y9]; @%p2 st.global.b{width} [%y2], {one};"
+        body += f"\nld.shared.b{width} {one}, [%y9]; st.global.b{width} [%y2], {one};"
     _, (left, seen) = results(body, [cells, np.array(given[:32], dtype)], variables=SHARED)
     state, wanted = cells.tolist(), given[:32]
     for lane in range(32):
         if lane != 11:
-            wanted[lane], state[lane % 3] = (
-                state[lane % 3],
-                ATOMICS[name](state[lane % 3], given[lane]) & mask,
-            )
+            wanted[lane] = state[place(lane)]
+            state[place(lane)] = ATOMICS[name](state[place(lane)], given[lane]) & mask
     assert seen == wanted
     assert left == state
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("meeting", MEETING)
+@pytest.mark.parametrize("width", [32, 64])
+def test_sums_of_floats_one_lane_after_the_other(width, meeting, asked):
+    """The order is that of the lanes, to the last bit."""
+    written, place = MEETING[meeting]
+    dtype = np.dtype(f"f{width // 8}")
+    rng = np.random.default_rng(width)
+    cells, given = (rng.standard_normal(n) * 1e3 ** rng.integers(-3, 4, n) for n in (PLACES, 32))
+    cells, given = cells.astype(dtype), given.astype(dtype)
+    old, one = ("%y5", "%y6") if width == 64 else ("%x5", "%x6")
+    body = f"{written} mul.wide.u32 %y1, %x1, {width // 8}; mul.wide.u32 %y3, %i, {width // 8};"
+    body += f"add.s64 %y2, %a0, %y1; add.s64 %y4, %a1, %y3; ld.global.b{width} {one}, [%y4];"
+    body += "setp.eq.u32 %p1, %t, 5;\n@%p1 bra OFF;\n"
+    body += f"atom.global.add.f{width} {old}, [%y2], {one};"
+    body += (f"st.global.b{width} [%y4], {old};" if asked else "") + "\nOFF:"
+    _, (left, seen) = results(body, [cells, given])
+    state, wanted = cells.copy(), given.copy()
+    for lane in range(32):
+        if lane != 5:
+            wanted[lane] = state[place(lane)]
+            state[place(lane)] += given[lane]
+    assert left == state.tolist()
+    assert seen == (wanted if asked else given).tolist()
 
 
 @pytest.mark.parametrize("width", [32, 64])

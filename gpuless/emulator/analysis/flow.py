@@ -107,6 +107,12 @@ class Flow:
         """Return where lanes that part at the end of a block meet again."""
         return self._meeting[block]
 
+    def has_one_entry(self, first):
+        """Return whether a loop is entered by its first block alone."""
+        inside = range(first, self.loop_ends[first] + 1)
+        outside = (followers for at, followers in enumerate(self.successors) if at not in inside)
+        return not any(at in inside and at != first for followers in outside for at in followers)
+
     def await_others(self):
         """Find the loops in which lanes wait for others, and let no others wait for them before they must.
 

@@ -23,7 +23,7 @@ class Lanes(NamedTuple):
     `align`: the number of lane 0 is a multiple of ``2 ** align``; `rows`: of a block whose rows are shorter
     than a warp, a warp has several; if each is described by itself, the distances are from a row's first
     lane, and what these hold is not known; `unit`: the kernel's parameter, such as a stride, that the
-    distances are multiples of.
+    distances are multiples of; `size`: so many bits are enough for what any lane holds.
     """
 
     offsets: tuple
@@ -31,6 +31,7 @@ class Lanes(NamedTuple):
     constant: bool = False
     rows: int = 1
     unit: object = None
+    size: int = 64
 
     @property
     def uniform(self):
@@ -71,6 +72,13 @@ def relative(kind):
     return kind.offsets, kind.align
 
 
+def size_of(kind):
+    """Return how many bits are enough for what any lane holds."""
+    if not kind.constant:
+        return kind.size
+    return max(kind.offsets).bit_length() if min(kind.offsets) >= 0 else 64
+
+
 @functools.lru_cache(maxsize=4096)
 def _map(function, *offsets):
     result = tuple(map(function, *offsets))
@@ -108,7 +116,8 @@ def join(x, y):
         return join(x, y)
     (a, align_a), (b, align_b) = relative(x), relative(y)
     alike = a == b and (x.unit == y.unit or x.uniform)
-    return Lanes(a, min(align_a, align_b), rows=rows, unit=x.unit) if alike else VARYING
+    size = max(size_of(x), size_of(y))
+    return Lanes(a, min(align_a, align_b), rows=rows, unit=x.unit, size=size) if alike else VARYING
 
 
 @functools.lru_cache(maxsize=8192)
@@ -167,12 +176,14 @@ def _shift_right(bits, x, y):
     if y.constant and y.uniform and (x.uniform or _within(bits, x)):
         # Where all bits go in which lanes differ, the offsets are zero.
         amount = y.offsets[0]
-        return Lanes(_map(lambda a: a >> amount, x.offsets), max(x.align - amount, 0))
+        size = max(min(x.size, bits) - amount, 0)
+        return Lanes(_map(lambda a: a >> amount, x.offsets), max(x.align - amount, 0), size=size)
     return _elementwise(x, y)
 
 
 def _shift_right_signed(bits, x, y):
-    return _shift_right(bits, x, y) if y.constant and x.align < bits - 1 else _elementwise(x, y)
+    found = _shift_right(bits, x, y) if y.constant and x.align < bits - 1 else _elementwise(x, y)
+    return found if found is VARYING or x.size < bits else found._replace(size=64)
 
 
 def _and(bits, x, y):
@@ -182,15 +193,17 @@ def _and(bits, x, y):
         mask = y.offsets[0]
         if mask < 1 << min(x.align, bits):
             return constant(*_map(lambda a: a & mask, x.offsets))
-        return Lanes(_map(lambda a: a & mask, x.offsets), max(x.align, min(trailing_zeros(mask), bits)))
+        align, size = max(x.align, min(trailing_zeros(mask), bits)), min(x.size, mask.bit_length())
+        return Lanes(_map(lambda a: a & mask, x.offsets), align, size=size)
     return _elementwise(x, y)
 
 
 def _or(bits, x, y):
     if x.constant:
         x, y = y, x
-    if y.constant and x.uniform and max(y.offsets) < 1 << min(x.align, bits):
-        return _add(bits, x, y)  # no bit is in both
+    for one, other in ((x, y), (y, x)):
+        if other.uniform and size_of(one) <= min(relative(other)[1], bits):
+            return _add(bits, x, y)  # no bit is in both
     if y.constant and y.uniform and _within(bits, x):
         mask = y.offsets[0]
         return Lanes(_map(lambda a: a & ~mask, x.offsets), min(x.align, trailing_zeros(mask)))

@@ -37,7 +37,8 @@ def special_registers(block):
         else:
             shape = next(iter(shapes))
             align = min(map(lanes.trailing_zeros, first))
-            kind = lanes.Lanes(lanes.ZERO if shape == lanes.ZERO else shape, min(align, 31))
+            size = (max(first) + max(shape)).bit_length()
+            kind = lanes.Lanes(lanes.ZERO if shape == lanes.ZERO else shape, min(align, 31), size=size)
         found[f"%tid.{name}"] = kind
     return found
 
@@ -255,6 +256,20 @@ def _compare(instruction, kinds, _, analysis):
     return [(kind, None)] * 2
 
 
+def _insert(instruction, kinds, _, __):
+    """Say what `bfi` makes of two numbers: the field of one, and the other's bits around it."""
+    type_, bits = instruction.opcode[-1], BITS[instruction.opcode[-1]]
+    field, around, at, length = kinds([type_, type_, "u32", "u32"])
+    if VARYING in (field, around) or not all(kind.constant and kind.uniform for kind in (at, length)):
+        return [(UNIFORM if all(map(lanes.uniform, (field, around, at, length))) else VARYING, None)]
+    at, length = (min(kind.offsets[0] & 255, bits) for kind in (at, length))
+    hole = ((1 << length) - 1 << at) & (1 << bits) - 1
+    moved = lanes.combine("shl", bits, field, constant(at))
+    pieces = [(moved, hole), (around, hole ^ (1 << bits) - 1)]
+    pieces = (lanes.combine("and", bits, kind, constant(mask)) for kind, mask in pieces)
+    return [(lanes.combine("or", bits, *pieces), None)]
+
+
 def _load(instruction, _, __, analysis):
     count = len(instruction.operands[0]) if isinstance(instruction.operands[0], tuple) else 1
     space = next((part for part in instruction.opcode if part in _SPACES), "generic")
@@ -291,6 +306,7 @@ _TRANSFERS = {
 }
 _TRANSFERS |= {name: _arithmetic(name) for name in ("min", "max", "div", "rem")}
 _TRANSFERS |= {"mul": _mul, "mad": _mad, "cvt": _convert, "mov": _move, "selp": _select, "setp": _compare}
-_TRANSFERS |= {"ld": _load, "ldu": _load, "cvta": _cvta, "vote": _of_members, "activemask": _uniform}
+_TRANSFERS |= {"ld": _load, "ldu": _load, "cvta": _cvta, "bfi": _insert}
+_TRANSFERS |= {"vote": _of_members, "activemask": _uniform}
 _TRANSFERS |= dict.fromkeys("shfl atom match mma wmma ldmatrix movmatrix elect call fns".split(), _varying)
 _TRANSFERS |= {"bar": _uniform, "barrier": _uniform, "redux": _of_members}

@@ -13,6 +13,7 @@ from gpuless.emulator.analysis.definitions import separate
 from gpuless.emulator.analysis.flow import Flow
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, constant
 from gpuless.emulator.analysis.rules import is_sign, is_widened, special_registers, transfer
+from gpuless.emulator.analysis.sums import Sums
 from gpuless.emulator.analysis.waits import spinning_loops
 from gpuless.emulator.ptx import BITS, Address, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations, sources
@@ -58,6 +59,7 @@ class Analysis:
             parted |= new
             for at in new:
                 self._part(at)
+        self.sums = Sums(self)
         self.doubted = self._assumed_from(is_sign)
         self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
 
@@ -110,6 +112,19 @@ class Analysis:
         for live in self.live:
             crossing |= live
         self.crossing = {name for name, bit in names.items() if crossing >> bit & 1}
+
+    @functools.cached_property
+    def _read(self):
+        conditions = (part.end.condition for part in self.flow.blocks)
+        return {name for one, _ in self.instructions for name in sources(one)}.union(conditions)
+
+    def is_read(self, name):
+        """Return whether anybody reads a register."""
+        return name in self._read
+
+    def lives(self, name, block):
+        """Return whether what a register holds at the beginning of a block is read there or later."""
+        return self.live[block] >> self._bit[name] & 1
 
     # --- Where lanes are apart -------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ import threading
 from typing import NamedTuple
 
 from gpuless.emulator.translate.layout import (
+    ARENA_BEFORE,
     ARENA_SPAN,
+    ARENA_TAKEN,
     POISON,
     PRIVATE_MARGIN,
     PRIVATE_SPAN,
@@ -100,10 +102,10 @@ class Arena:
         self.capacity, self.used = capacity, 0
         self._lock = threading.RLock()
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-        start = _libc.mmap(None, 2 * ARENA_SPAN, _NONE, flags, -1, 0)
+        start = _libc.mmap(None, ARENA_TAKEN, _NONE, flags, -1, 0)
         if start == ctypes.c_void_p(-1).value:
             raise OutOfMemory("the operating system gives no addresses for the memory of an emulated GPU")
-        self.base = -(-start // ARENA_SPAN) * ARENA_SPAN
+        self.base = -(-(start + ARENA_BEFORE) // ARENA_SPAN) * ARENA_SPAN
         self.end = self.base + ARENA_SPAN
         first = self.base + PRIVATE_MARGIN
         self._private = [first + i * WORKER_SPAN for i in reversed(range(WORKERS))]

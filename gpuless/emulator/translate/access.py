@@ -4,12 +4,15 @@ Most addresses of a warp are a known distance apart. Then a load is one or a few
 constant shuffle, else it gathers lane by lane.
 """
 
+import functools
+
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, ZERO
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.addresses import NEAR, check_alignment, place, pointers_of, space_of
 from gpuless.emulator.translate.doubts import either, right
-from gpuless.emulator.translate.masked import gather, load_next, scatter, store_next
+from gpuless.emulator.translate.gathers import gather_sum, scatter_sum
+from gpuless.emulator.translate.masked import load_next, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
 from gpuless.emulator.translate.values import ALL, Value, translates
@@ -41,7 +44,7 @@ def load(t, where, bits, count, note=""):
         found = _load_window(t, where, bits, count)
         if found:
             return [Value(VARYING, None, vector) for vector in found]
-    return [Value(VARYING, None, _gather(t, where, bits, i * size)) for i in range(count)]
+    return [Value(VARYING, None, _gather(t, where, bits, i * size, count == 1)) for i in range(count)]
 
 
 def _load_checked(t, address, space, bits, count, note):
@@ -99,8 +102,9 @@ def _load_next(t, pointer, bits):
     return load_next(t, pointer, bits, t.mask_vector())
 
 
-def _gather(t, where, bits, offset):
-    return gather(t, pointers_of(t, where, offset), bits)
+def _gather(t, where, bits, offset, alone=False):
+    steady = where.steady and alone
+    return gather_sum(t, where.sum, bits, offset, lambda: pointers_of(t, where, offset), steady)
 
 
 def _load_window(t, where, bits, count):
@@ -188,7 +192,7 @@ def _extended(t, value, have, want, signed):
     word = "sext" if signed else "zext"
     if value.kind is not VARYING:
         return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
-    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {value.vector} to {ALL.int(want)}"))
+    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {t.vector(value, have)} to {ALL.int(want)}"))
 
 
 # --- Stores -------------------------------------------------------------------------------------------------
@@ -244,7 +248,7 @@ def narrowed(t, value, have, bits):
         return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
     if value.kind is not VARYING:
         return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
-    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {value.vector} to {ALL.int(bits)}"))
+    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {t.vector(value, have)} to {ALL.int(bits)}"))
 
 
 def store(t, where, bits, values):
@@ -259,20 +263,41 @@ def store(t, where, bits, values):
 
     def one_by_one():
         for i, vector in enumerate(vectors):
-            scatter(t, pointers_of(t, where, i * size), bits, vector)
+            at = functools.partial(pointers_of, t, where, i * size)
+            scatter_sum(t, where.sum, bits, vector, i * size, at)
         return ()
 
-    step = tuple(size * count * lane for lane in range(WARP))
-    if where.pointers is not None or where.distances != step:
-        one_by_one()
-    elif count == 1:
+    step = tuple(size * lane for lane in range(WARP))
+    if where.pointers is None and count == 1 and where.distances == step:
         _store_next(t, where.pointer, bits, vectors[0])
+        return
+    runs = _runs(where, size, count)
+    if not runs or 2 * len(runs) > count * WARP:
+        one_by_one()
     elif not t.masked:
-        _store_groups(t, where.pointer, bits, vectors)
+        _store_runs(t, where, bits, vectors, runs)
     else:
         t.mask_vector()
-        pieces = [one_by_one, lambda: _store_groups(t, where.pointer, bits, vectors)]
+        pieces = [one_by_one, lambda: _store_runs(t, where, bits, vectors, runs)]
         either(t, t.new(f"icmp eq i32 {t.mask}, -1"), pieces, None, 0)
+
+
+def _runs(where, size, count):
+    """Return what lies next to each other of what all lanes store: lists of (distance, lane, which value).
+
+    Of lanes at the same address the last one is in it. Empty where addresses are not known, or some overlap.
+    """
+    found = {}
+    for lane, distance in enumerate(where.distances or ()):
+        found |= {distance + i * size: (lane, i) for i in range(count)}
+    if any((distance - min(found)) % size for distance in found):
+        return []
+    runs = []
+    for distance, (lane, i) in sorted(found.items()):
+        if not runs or distance != runs[-1][-1][0] + size:
+            runs.append([])
+        runs[-1].append((distance, lane, i))
+    return runs
 
 
 def _last(t, value, bits):
@@ -295,17 +320,18 @@ def _store_next(t, pointer, bits, vector):
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
 
-def _store_groups(t, pointer, bits, vectors):
-    """Store to neighbouring addresses, of all lanes, the numbers of each next to each other."""
-    count, width = len(vectors), WARP * len(vectors)
+def _store_runs(t, where, bits, vectors, runs):
+    """Store what lies next to each other at once, of all lanes."""
+    width = WARP * len(vectors)
     # Joined two by two, then put in order.
     while len(vectors) > 1:
         wide = width // len(vectors)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
-    order = [i % count * WARP + i // count for i in range(width)]
-    whole = t.shuffle(vectors[0], None, f"i{bits}", width, order)
-    t.line(f"store <{width} x i{bits}> {whole}, ptr {pointer}, align {bits // 8}")
+    for run in runs:
+        part = t.shuffle(vectors[0], None, f"i{bits}", width, [i * WARP + lane for _, lane, i in run])
+        pointer = _shifted(t, where.pointer, run[0][0])
+        t.line(f"store <{len(run)} x i{bits}> {part}, ptr {pointer}, align {bits // 8}")
     return ()
 
 

@@ -24,6 +24,8 @@ class Place(NamedTuple):
     distances: tuple | None
     pointers: str | None
     safe: bool  # whether it is in shared memory, all of which may be read, whichever lanes are on
+    sum: object = None  # the addresses as a sum, of a space that is not shared memory
+    steady: bool = False  # whether a loop leaves its vector alone
 
 
 def space_of(instruction):
@@ -59,7 +61,14 @@ def place(t, address, space, size=1, checked=False):
             inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
             pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
             return Place(pointer, distances, None, space == "shared")
-    return Place(None, None, _anywhere(t, value, bits, f"splat (i64 {address.offset})", root, span), False)
+    pointers = _anywhere(t, value, bits, f"splat (i64 {address.offset})", root, span)
+    if value.sum is None or space == "shared":
+        return Place(None, None, pointers, False)
+    number = value.sum.number
+    if address.offset:
+        number = t.new(f"add i64 {number}, {address.offset}")
+    steady = t.analysis.sums.steady(address.base, t.at)
+    return Place(None, None, pointers, False, value.sum._replace(number=number), steady)
 
 
 def spread(t, address, space, offsets):

@@ -5,8 +5,8 @@ from gpuless.emulator.ptx import BITS
 from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.access import narrowed
 from gpuless.emulator.translate.addresses import place, pointers_of, space_of
-from gpuless.emulator.translate.typed import Typed
-from gpuless.emulator.translate.values import ALL, ONE, Value, translates
+from gpuless.emulator.translate.typed import Integers, Typed
+from gpuless.emulator.translate.values import ALL, FLOATS, ONE, Value, translates
 
 _ATOMIC = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
@@ -23,29 +23,36 @@ def _atom(t, instruction):
         operands = operands[:-1]
     where = place(t, operands[0], space_of(instruction), BITS[type_] // 8)
     targets = listed(instruction.operands[0]) if opcode[0] == "atom" else ()
+    asked = any(t.analysis.is_read(name) for name in targets)
     # Of several numbers next to each other each is changed by itself.
     for i, given in enumerate(zip(*map(listed, operands[1:]), strict=True)):
-        old = _change(t, operation, type_, pointers_of(t, where, i * BITS[type_] // 8), given)
-        if targets:
+        old = _change(t, operation, type_, pointers_of(t, where, i * BITS[type_] // 8), given, asked)
+        if asked:
             t.write(targets[i], Value(VARYING, None, old))
 
 
-def _change(t, operation, type_, pointers, given):
-    """Write an atomic operation on what lies at the address of each lane; return what was there before."""
+def _change(t, operation, type_, pointers, given, asked):
+    """Write an atomic operation on what lies at the address of each lane.
+
+    Return what was there before; it may be anything if nobody has asked.
+    """
     bits = BITS[type_]
     values = [
         t.vector(narrowed(t, t.operand(name, type_), t.function.registers.get(name, bits), bits), bits)
         for name in given
     ]
-    name = _atomic_function(t, operation, type_, bits, len(values))
+    name = _atomic_function(t, operation, type_, bits, len(values), asked)
     arguments = ", ".join(f"{ALL.int(bits)} {value}" for value in values)
     mask = t.mask if t.masked else "-1"
     return t.new(f"call {ALL.int(bits)} @{name}(<{WARP} x ptr> {pointers}, {arguments}, i32 {mask})")
 
 
-def _atomic_function(t, operation, type_, bits, count):
-    """Return the name of a function that does an atomic operation lane by lane."""
-    name = f"atom.{operation}.{type_}.{count}"
+def _atomic_function(t, operation, type_, bits, count, asked):
+    """Return the name of a function that does an atomic operation lane by lane.
+
+    Lanes at one address come first, at once, as long as several are at the next lane's.
+    """
+    name = f"atom.{operation}.{type_}.{count}{'.asked' if asked else ''}"
     int_ = f"i{bits}"
     vector = ALL.int(bits)
     if operation == "cas":
@@ -73,20 +80,123 @@ def _atomic_function(t, operation, type_, bits, count):
         )
     given = ", ".join(f"{vector} %v{i}" for i in range(count))
     t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    together = _together(t, operation, type_, bits, asked)
+    begin = f"  br label %{'group' if together else 'each'}\n"
+    if together:
+        begin += _GROUP.format(vector=vector, together=together)
+        rest, result = "[ %left, %group ]", "[ %had, %group ]"
+    else:
+        rest, result = "[ %mask, %entry ]", "[ zeroinitializer, %entry ]"
     t.module.define(
         name,
-        f"define internal {vector} @{name}(<{WARP} x ptr> %ps, {given}, i32 %mask) #1 {{\nentry:\n"
-        f"  br label %next\nnext:\n"
-        f"  %rest = phi i32 [ %mask, %entry ], [ %less, %next ]\n"
-        f"  %result = phi {vector} [ zeroinitializer, %entry ], [ %more, %next ]\n"
+        f"define internal {vector} @{name}(<{WARP} x ptr> %ps, {given}, i32 %mask) #1 {{\nentry:\n{begin}"
+        f"each:\n  %rest = phi i32 {rest}, [ %less, %each.end ]\n"
+        f"  %result = phi {vector} {result}, [ %more, %each.end ]\n"
         f"  %lane = call i32 @llvm.cttz.i32(i32 %rest, i1 true)\n"
-        f"  %p = extractelement <{WARP} x ptr> %ps, i32 %lane\n{step}"
+        f"  %p = extractelement <{WARP} x ptr> %ps, i32 %lane\n{step}  br label %each.end\neach.end:\n"
         f"  %more = insertelement {vector} %result, {int_} %old, i32 %lane\n"
         f"  %one = sub i32 %rest, 1\n  %less = and i32 %rest, %one\n"
-        f"  %done = icmp eq i32 %less, 0\n  br i1 %done, label %end, label %next\nend:\n"
-        f"  ret {vector} %more\n}}\n",
+        f"  %done = icmp eq i32 %less, 0\n  br i1 %done, label %end, label %each\nend:\n"
+        f"  %found = phi {vector} [ %more, %each.end ]{', [ %have, %group.end ]' if together else ''}\n"
+        f"  ret {vector} %found\n}}\n",
     )
     return name
+
+
+# The lanes at the address of the first one that is left: several at once, else lane by lane from here on.
+_GROUP = """group:
+  %left = phi i32 [ %mask, %entry ], [ %remain, %group.end ]
+  %had = phi {vector} [ zeroinitializer, %entry ], [ %have, %group.end ]
+  %first = call i32 @llvm.cttz.i32(i32 %left, i1 true)
+  %at = extractelement <32 x ptr> %ps, i32 %first
+  %at.one = insertelement <32 x ptr> poison, ptr %at, i64 0
+  %at.every = shufflevector <32 x ptr> %at.one, <32 x ptr> poison, <32 x i32> zeroinitializer
+  %same.any = icmp eq <32 x ptr> %ps, %at.every
+  %same.frozen = freeze <32 x i1> %same.any
+  %same.bits = bitcast <32 x i1> %same.frozen to i32
+  %same = and i32 %same.bits, %left
+  %same.less = sub i32 %same, 1
+  %same.others = and i32 %same, %same.less
+  %alone = icmp eq i32 %same.others, 0
+  br i1 %alone, label %each, label %together
+together:
+  %on = bitcast i32 %same to <32 x i1>
+{together}  br label %group.end
+group.end:
+  %have = select <32 x i1> %on, {vector} %olds, {vector} %had
+  %remain = xor i32 %left, %same
+  %none = icmp eq i32 %remain, 0
+  br i1 %none, label %end, label %group
+"""
+_IDENTITIES = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0}
+
+
+def _together(t, operation, type_, bits, asked):
+    """Return IR that changes the number at `%at` for all lanes that are `%on`, "" if there is none.
+
+    It sets `%olds`, what each lane finds: what those before it left, as if they came one after the other.
+    """
+    word = operation if operation not in ("min", "max") else ("s" if type_[0] == "s" else "u") + operation
+    outside, t.lines = t.lines, []
+    if operation == "add" and type_ in ("f32", "f64"):
+        _add_in_turn(t, bits, asked)
+    elif type_[0] in "usb" and type_[1:].isdigit() and word in ("smin", "smax", *_IDENTITIES):
+        _combine(t, word, bits, asked)
+    body, t.lines = "\n".join(t.lines), outside
+    return body + "\n" if body else ""
+
+
+def _combine(t, word, bits, asked):
+    """Write one operation on memory for all lanes, of what an operation makes of their numbers."""
+    i, vector = Integers(t, ALL, bits), ALL.int(bits)
+    least = -(1 << (bits - 1))
+    identity = {"smin": -1 - least, "smax": least}.get(word, _IDENTITIES.get(word))
+    given = i.select("%on", "%v0", identity)
+    in_memory, infix = word.replace("smin", "min").replace("smax", "max"), word in ("add", "and", "or", "xor")
+
+    def join(x, y):
+        return i(word, x, y) if infix else i.call(word, x, y)
+
+    name = f"llvm.vector.reduce.{word}.v{WARP}i{bits}"
+    t.module.declare(f"i{bits} @{name}({vector})")
+    total = t.new(f"call i{bits} @{name}({vector} {given})")
+    before = t.new(f"atomicrmw {in_memory} ptr %at, i{bits} {total} seq_cst")
+    found = t.splat(before, f"i{bits}")
+    if asked:  # what the lanes before have made of it
+        nothing = i.number(identity)
+        running = t.shuffle(nothing, given, f"i{bits}", WARP, range(WARP - 1, 2 * WARP - 1))
+        for step in (1, 2, 4, 8, 16):
+            places = range(WARP - step, 2 * WARP - step)
+            running = join(running, t.shuffle(nothing, running, f"i{bits}", WARP, places))
+        found = join(found, running)
+    t.line(f"%olds = or {vector} {found}, zeroinitializer")
+
+
+def _add_in_turn(t, bits, asked):
+    """Write the sum of a floating point number in memory and those of all lanes, one after the other."""
+    kind, vector = ALL.float(bits), ALL.int(bits)
+    one, zero = FLOATS[bits], "-0.0"
+    numbers = t.new(f"bitcast {vector} %v0 to {kind}")
+    # To add minus zero changes nothing.
+    given = t.new(f"select <{WARP} x i1> %on, {kind} {numbers}, {kind} splat ({one} {zero})")
+    t.line(f"%begin = load atomic i{bits}, ptr %at monotonic, align {bits // 8}\n  br label %try\ntry:")
+    t.line(f"%seen = phi i{bits} [ %begin, %together ], [ %there, %try ]")
+    total, olds = t.new(f"bitcast i{bits} %seen to {one}"), "poison"
+    if asked:
+        for lane in range(WARP):
+            olds = t.new(f"insertelement {kind} {olds}, {one} {total}, i64 {lane}")
+            x = t.new(f"extractelement {kind} {given}, i64 {lane}")
+            total = t.new(f"fadd {one} {total}, {x}")
+    else:
+        name = f"llvm.vector.reduce.fadd.v{WARP}f{bits}"
+        t.module.declare(f"{one} @{name}({one}, {kind})")
+        total, olds = t.new(f"call {one} @{name}({one} {total}, {kind} {given})"), "zeroinitializer"
+    changed = t.new(f"bitcast {one} {total} to i{bits}")
+    t.line(f"%olds = bitcast {kind} {olds} to {vector}")
+    t.line(f"%pair.all = cmpxchg ptr %at, i{bits} %seen, i{bits} {changed} seq_cst seq_cst")
+    t.line(f"%there = extractvalue {{ i{bits}, i1 }} %pair.all, 0")
+    t.line(f"%stored = extractvalue {{ i{bits}, i1 }} %pair.all, 1")
+    t.line("br i1 %stored, label %added, label %try\nadded:")
 
 
 def _exchanging(t, operation, type_, vector):

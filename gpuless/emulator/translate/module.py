@@ -147,6 +147,8 @@ class ModuleTranslator:
             field = f"%at.{name}"
             head.append(f"  {field} = getelementptr i8, ptr %ctx, i64 {OFFSET[name]}")
             head.append(f"  %{name} = load {type_}, ptr {field}, align 4, !noundef !0")
+        for name, (text, place) in t.given.items():
+            head.append(f"  {name}.at = getelementptr i8, ptr %params, i64 {place}\n  {name} = {text}")
         if t.function.kernel:
             head.append("  %warp64 = zext i32 %warp to i64\n  %stack = mul i64 %warp64, %local.size")
             head.append("  %sp = add i64 %local, %stack")
@@ -226,9 +228,9 @@ class ModuleTranslator:
         """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
         if t.function.kernel and address.base in t.function.registers:
             return self._parameter_at(t, address, bits, count)
-        pointer = self._kernel_parameter(t, address)
-        if pointer is not None:
-            return [Value(UNIFORM, _something(t, pointer, bits, i * bits // 8)) for i in range(count)]
+        place = self._kernel_parameter(t, address)
+        if place is not None:
+            return [Value(UNIFORM, _given(t, place + i * bits // 8, bits)) for i in range(count)]
         unit, found = self._unit(t, address.base, bits), []
         i = Integers(t, ALL, bits)
         for at in range(8 * address.offset, 8 * address.offset + count * bits, bits):
@@ -277,12 +279,12 @@ class ModuleTranslator:
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
-        """Return a pointer to a parameter of the kernel, None if it is another function's."""
+        """Return where a parameter of the kernel lies, None if it is another function's."""
         if not t.function.kernel:
             return None
         places, _ = parameter_places(t.function)
         if address.base in places:
-            return t.new(f"getelementptr i8, ptr %params, i64 {places[address.base] + address.offset}")
+            return places[address.base] + address.offset
         return None
 
     # --- Names -----------------------------------------------------------------------------------------
@@ -351,10 +353,14 @@ _FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in 
 _FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64", "shared.room": "i64"}
 
 
-def _something(t, pointer, bits, offset):
-    """Load what is certainly something, which LLVM would take long to find out wherever lanes part."""
-    at = t.new(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
-    return t.new(f"load i{bits}, ptr {at}, align {bits // 8}, !noundef !0")
+def _given(t, place, bits):
+    """Return what lies in a kernel's parameters; it is loaded once, before all else.
+
+    It is certainly something, which LLVM would take long to find out wherever lanes part.
+    """
+    name = f"%given.{place}.{bits}"
+    t.given[name] = f"load i{bits}, ptr {name}.at, align {bits // 8}, !noundef !0", place
+    return name
 
 
 def _coordinate(t, type_, linear, axis, sizes):

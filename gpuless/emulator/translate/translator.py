@@ -50,6 +50,8 @@ class Translator(Writer):
         """Find for each masked block what comes after it in its region, as a label."""
         flow, masked = self.analysis.flow, self.analysis.masked
         self.after, self.loops_ending, self.gates, self.rounds = {}, {}, set(), {}
+        # Loops whose first block is skipped are so altogether: LLVM knows no loops with several entries.
+        self.loops_skipped = {}
         # A region is left for the first block that all its lanes reach, and in which none waits for another.
         leave = {}
         for at in masked:
@@ -72,8 +74,11 @@ class Translator(Writer):
             # Where a loop ends, lanes that go on with it do so before any go on behind it: but not where they
             # may stay until others have come further.
             for first in (at for at in region if at in flow.loop_ends and at not in pauses):
-                last = max(at for at in range(first, flow.loop_ends[first] + 1) if leave.get(at) == end)
-                self.loops_ending.setdefault(last, []).append(first)
+                inside = range(first, flow.loop_ends[first] + 1)
+                here = [at for at in inside if leave.get(at) == end]
+                self.loops_ending.setdefault(here[-1], []).append(first)
+                if not pauses and len(here) == len(inside) and flow.has_one_entry(first):
+                    self.loops_skipped[first] = here[-1]
 
     def _mask_slot(self, at):
         self.slots[f"%mask{at}"] = "i32"
@@ -81,9 +86,12 @@ class Translator(Writer):
 
     def _block(self, block):
         at = block.index
-        self.values, self.mask_vectors = {}, {}
+        self.begin_block(at)
+        start = len(self.lines) + 1
         if at in self.analysis.masked:
             self._check(at)
+            if at in self.analysis.flow.loop_ends:  # whose rounds do not begin with the check
+                start = self.lines.index(f"block{at}:") + 1
         else:
             self.label(f"block{at}")
             self.mask = self.full
@@ -91,6 +99,7 @@ class Translator(Writer):
             self.instruction = instruction
             self._instruction(instruction)
         self._end(block)
+        self.lines[start:start] = self.lines_ahead
 
     def _check(self, at):
         """Skip a block that no lane waits for, else run it with those that do."""
@@ -100,7 +109,7 @@ class Translator(Writer):
         none = self.new(f"icmp eq i32 {waiting}, 0")
         self.line(f"br i1 {none}, label %skip{at}, label %block{at}")
         self.label(f"skip{at}")
-        self._go_on(at)
+        self._go_on(self.loops_skipped.get(at, at))
         self.label(f"block{at}")
         self.mask = self.new(f"load i32, ptr {slot}")
         if at in self.gates:

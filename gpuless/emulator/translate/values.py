@@ -23,7 +23,8 @@ class Value(NamedTuple):
 
     Of a vector that makes up an address, lane 0's number may stand beside it, or those of the first lanes of
     a warp's rows, with the kind that is assumed, the condition under which that is true, if it is one, and
-    the lanes, as 32 bits, whose number has wrapped around, and which are elsewhere.
+    the lanes, as 32 bits, whose number has wrapped around, and which are elsewhere. Instead of a vector there
+    may be a `sum` that it is computed from.
     """
 
     kind: object
@@ -32,6 +33,7 @@ class Value(NamedTuple):
     assumed: object = None
     check: str | None = None
     wrapped: str | None = None
+    sum: object = None
 
 
 class Shape(NamedTuple):

@@ -160,6 +160,61 @@ def _reduce_groups(t, reduce, word, neutral):
     return name
 
 
+def _matching(t, bits):
+    """Return the name of a function that finds for each lane those that hold the same.
+
+    Where all lanes hold the same that is seen at once; of 64 bits the upper halves mostly are.
+    """
+    name, vector, found = f"match.b{bits}", ALL.int(bits), ALL.int(32)
+    otherwise = "each"
+    if bits == 64:
+        otherwise = "halves"
+        halves = (
+            f"halves:\n  %shifted = lshr {vector} %data, splat (i64 32)\n"
+            f"  %high = trunc {vector} %shifted to {found}\n  %low = trunc {vector} %data to {found}\n"
+            f"{_same_as_lane(found, 'high', '%first')}  %whole.low = icmp eq i32 %high.same, %mask\n"
+            f"  br i1 %whole.low, label %narrow, label %each\nnarrow:\n"
+            f"  %by.low = call {found} @{_matching(t, 32)}({found} %low, i32 %mask)\n  ret {found} %by.low\n"
+        )
+    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
+    t.module.define(
+        name,
+        f"define internal {found} @{name}({vector} %data, i32 %mask) #1 {{\nentry:\n"
+        f"  %given = alloca {vector}, align 64\n  %results = alloca {found}, align 64\n"
+        f"  %first = call i32 @llvm.cttz.i32(i32 %mask, i1 true)\n"
+        f"{_same_as_lane(vector, 'data', '%first')}  %all = icmp eq i32 %data.same, %mask\n"
+        f"  br i1 %all, label %alike, label %{otherwise}\nalike:\n"
+        f"  %mask.one = insertelement {found} poison, i32 %mask, i64 0\n"
+        f"  %everywhere = shufflevector {found} %mask.one, {found} poison, <{WARP} x i32> zeroinitializer\n"
+        f"  ret {found} %everywhere\n{halves if bits == 64 else ''}"
+        f"each:\n  store {vector} %data, ptr %given\n  br label %next\nnext:\n"
+        f"  %lane = phi i32 [ 0, %each ], [ %more, %next ]\n"
+        f"  %at = getelementptr i{bits}, ptr %given, i32 %lane\n  %x = load i{bits}, ptr %at\n"
+        f"  %x.one = insertelement {vector} poison, i{bits} %x, i64 0\n"
+        f"  %x.every = shufflevector {vector} %x.one, {vector} poison, <{WARP} x i32> zeroinitializer\n"
+        f"  %equal = icmp eq {vector} %data, %x.every\n  %bits = bitcast <{WARP} x i1> %equal to i32\n"
+        f"  %same = and i32 %bits, %mask\n  %to = getelementptr i32, ptr %results, i32 %lane\n"
+        f"  store i32 %same, ptr %to\n  %more = add i32 %lane, 1\n"
+        f"  %done = icmp eq i32 %more, {WARP}\n  br i1 %done, label %end, label %next\nend:\n"
+        f"  %found = load {found}, ptr %results\n  ret {found} %found\n}}\n",
+    )
+    return name
+
+
+def _same_as_lane(vector, name, lane):
+    """Return the IR of which lanes of a vector hold what one of them holds, as 32 bits."""
+    element = vector.split()[-1][:-1]
+    return (
+        f"  %{name}.x = extractelement {vector} %{name}, i32 {lane}\n"
+        f"  %{name}.one = insertelement {vector} poison, {element} %{name}.x, i64 0\n"
+        f"  %{name}.every = shufflevector {vector} %{name}.one, {vector} poison,"
+        f" <{WARP} x i32> zeroinitializer\n"
+        f"  %{name}.equal = icmp eq {vector} %{name}, %{name}.every\n"
+        f"  %{name}.bits = bitcast <{WARP} x i1> %{name}.equal to i32\n"
+        f"  %{name}.same = and i32 %{name}.bits, %mask\n"
+    )
+
+
 @translates("match")
 def _match(t, instruction):
     opcode = instruction.opcode
@@ -167,28 +222,8 @@ def _match(t, instruction):
     target, data, members = instruction.operands
     names = listed(target)
     s, here = _members(t, members)
-    name = f"match.any.b{bits}"
-    vector = ALL.int(bits)
-    t.module.declare("i32 @llvm.cttz.i32(i32, i1)")
-    t.module.define(
-        name,
-        f"define internal {ALL.int(32)} @{name}({vector} %data, i32 %mask) #1 {{\n"
-        f"entry:\n  br label %next\nnext:\n"
-        f"  %rest = phi i32 [ %mask, %entry ], [ %less, %next ]\n"
-        f"  %result = phi {ALL.int(32)} [ zeroinitializer, %entry ], [ %more, %next ]\n"
-        f"  %lane = call i32 @llvm.cttz.i32(i32 %rest, i1 true)\n"
-        f"  %x = extractelement {vector} %data, i32 %lane\n"
-        f"  %one = insertelement {vector} poison, i{bits} %x, i64 0\n"
-        f"  %every = shufflevector {vector} %one, {vector} poison, <{WARP} x i32> zeroinitializer\n"
-        f"  %same = icmp eq {vector} %data, %every\n  %bits = bitcast <{WARP} x i1> %same to i32\n"
-        f"  %found = and i32 %bits, %mask\n"
-        f"  %more = insertelement {ALL.int(32)} %result, i32 %found, i32 %lane\n"
-        f"  %minus = sub i32 %rest, 1\n  %less = and i32 %rest, %minus\n"
-        f"  %done = icmp eq i32 %less, 0\n  br i1 %done, label %end, label %next\nend:\n"
-        f"  ret {ALL.int(32)} %more\n}}\n",
-    )
-    frozen = t.new(f"freeze {vector} {t.vector(t.operand(data, opcode[-1]), bits)}")
-    found = t.new(f"call {ALL.int(32)} @{name}({vector} {frozen}, i32 {t.mask})")
+    frozen = t.new(f"freeze {ALL.int(bits)} {t.vector(t.operand(data, opcode[-1]), bits)}")
+    found = t.new(f"call {ALL.int(32)} @{_matching(t, bits)}({ALL.int(bits)} {frozen}, i32 {t.mask})")
     everybody = _every(t, s, here)
     i = Integers(t, ALL, 32)
     found = i("and", found, everybody)

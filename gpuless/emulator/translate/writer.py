@@ -4,6 +4,8 @@ A register is a scalar where `Analysis` has found that all lanes hold the same, 
 else a vector of 32.
 """
 
+import contextlib
+
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.alignment import Multiples
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
@@ -11,6 +13,7 @@ from gpuless.emulator.analysis.uniformity import Analysis
 from gpuless.emulator.analysis.waits import exits
 from gpuless.emulator.ptx import BITS, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations
+from gpuless.emulator.translate.sums import Sum, read_sum, store_sum, sum_of
 from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Value
 
 
@@ -25,7 +28,8 @@ class Writer:
         known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
-        self.values, self.instruction = {}, None
+        self.values, self.instruction, self.given = {}, None, {}
+        self.at, self.lines_ahead, self._names_ahead, self._loaded = 0, [], 0, {}
         self.mask, self.mask_vectors = None, {}
         self.misaligned = False  # whether an access may be to an address that is not aligned
 
@@ -70,9 +74,17 @@ class Writer:
 
     def new(self, text):
         """Write an instruction that gives a value; return its name."""
+        if self.lines is self.lines_ahead:  # numbers alone have to be in order
+            return self._new_ahead(text)
         self.count += 1
         self.lines.append(f"  %{self.count} = {text}")
         return f"%{self.count}"
+
+    def _new_ahead(self, text):
+        self._names_ahead += 1
+        name = f"%early{self._names_ahead}"
+        self.lines.append(f"  {name} = {text}")
+        return name
 
     def label(self, name):
         """Begin a block of IR."""
@@ -89,7 +101,8 @@ class Writer:
         bits, near = self.function.registers.get(name, 1), self.analysis.assumed.get(name)
         return Shape(WARP if vector else near.rows if near else 1).int(bits)
 
-    def _slot(self, name, vector):
+    def slot(self, name, vector):
+        """Return where a register is kept, as a vector or as one number."""
         key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
         if key not in self.slots:
             self.slots[key] = self._type(name, vector)
@@ -105,15 +118,18 @@ class Writer:
             scalar = vector = None
             if kind is not VARYING and kind.constant:
                 scalar = self._literal(kind.offsets[0], self.function.registers.get(name, 1))
+            elif self._is_sum(name):
+                self.values[name] = Value(kind, None, sum=read_sum(self, name))
+                return self.values[name]
             elif kind is not VARYING or assumed is not None:
-                scalar = self.new(f"load {self._type(name, False)}, ptr {self._slot(name, False)}")
+                scalar = self.load(self._type(name, False), self.slot(name, False))
             if kind is VARYING:
-                vector = self.new(f"load {self._type(name, True)}, ptr {self._slot(name, True)}")
+                vector = self.load(self._type(name, True), self.slot(name, True))
                 check = wrapped = None
                 if name in self.analysis.doubted:
-                    check = self.new(f"load i1, ptr {self._note_slot(name, 'i1')}")
+                    check = self.new(f"load i1, ptr {self.note_slot(name, 'i1')}")
                 if name in self.analysis.wrapping:
-                    wrapped = self.new(f"load i32, ptr {self._note_slot(name, 'i32')}")
+                    wrapped = self.new(f"load i32, ptr {self.note_slot(name, 'i32')}")
                 found = Value(kind, scalar, vector, assumed, check, wrapped)
             else:
                 found = Value(kind, scalar)
@@ -134,29 +150,86 @@ class Writer:
                 self.values[name] = Value(kind, value.scalar)
                 self._store(name, False, value.scalar)
             return
+        if self._is_sum(name) or (value.sum is not None and self._keeps_sum(name)):
+            self._write_sum(name, value)
+            return
         vector = self.vector(value, bits)
         if name in self.analysis.blended and self.masked:
             type_ = f"<{WARP} x i{bits}>"
-            old = self.read(name).vector
+            old = self.vector(self.read(name), bits)
             vector = self.new(f"select <{WARP} x i1> {self.mask_vector()}, {type_} {vector}, {type_} {old}")
         scalar = self.firsts(value, bits, assumed.rows) if assumed is not None else None
         self.values[name] = Value(VARYING, scalar, vector, assumed, value.check, value.wrapped)
         self._store(name, True, vector)
         if scalar is not None:
             self._store(name, False, scalar)
-        if name in self.analysis.doubted & self.analysis.crossing:
-            self.line(f"store i1 {value.check or 'true'}, ptr {self._note_slot(name, 'i1')}")
-        if name in self.analysis.wrapping & self.analysis.crossing:
-            self.line(f"store i32 {value.wrapped or 0}, ptr {self._note_slot(name, 'i32')}")
+        self._note(name, value)
 
-    def _note_slot(self, name, type_):
+    def _note(self, name, value):
+        if name in self.analysis.doubted & self.analysis.crossing:
+            self.line(f"store i1 {value.check or 'true'}, ptr {self.note_slot(name, 'i1')}")
+        if name in self.analysis.wrapping & self.analysis.crossing:
+            self.line(f"store i32 {value.wrapped or 0}, ptr {self.note_slot(name, 'i32')}")
+
+    # --- Sums ------------------------------------------------------------------------------------------
+
+    def _is_sum(self, name):
+        """Return whether a register lives longer than a block as a sum."""
+        return name in self.analysis.sums.names and name in self.analysis.crossing
+
+    def _write_sum(self, name, value):
+        found = value.sum or Sum("0", self.vector(value, 64))
+        self.values[name] = Value(VARYING, None, sum=found)
+        if self._is_sum(name):
+            store_sum(self, name, found)
+        elif name in self.analysis.crossing:
+            self._store(name, True, found.whole(self))
+
+    def _keeps_sum(self, name):
+        blended = name in self.analysis.blended and self.masked
+        return not blended and not self.analysis.assumed.get(name)
+
+    def early(self, name):
+        """Return what a name stands for in the part of a block that runs even if no lane waits for it.
+
+        None if it is only known later.
+        """
+        if name[0] != "%" or name.startswith(("%given.", "%early")):
+            return name
+        if name not in self._loaded:
+            return None
+        if isinstance(self._loaded[name], tuple):
+            with self.ahead():
+                self._loaded[name] = self.new("load {}, ptr {}".format(*self._loaded[name]))
+        return self._loaded[name]
+
+    @contextlib.contextmanager
+    def ahead(self):
+        """Write what runs even if no lane waits for the block, so that LLVM can move it out of a loop."""
+        outside, self.lines = self.lines, self.lines_ahead
+        yield
+        self.lines = outside
+
+    def begin_block(self, at):
+        """Begin a block, of which nothing has been read."""
+        self.at, self.values, self.mask_vectors = at, {}, {}
+        self.lines_ahead, self._loaded = [], {}
+
+    def note_slot(self, name, type_):
+        """Return where something about a register is kept."""
         key = f"%{name.replace('%', 'r.')}.{type_}"
         self.slots[key] = type_
         return key
 
     def _store(self, name, vector, value):
         if name in self.analysis.crossing:
-            self.line(f"store {self._type(name, vector)} {value}, ptr {self._slot(name, vector)}")
+            self.line(f"store {self._type(name, vector)} {value}, ptr {self.slot(name, vector)}")
+
+    def load(self, type_, slot):
+        """Load what a register held when the block began."""
+        found = self.new(f"load {type_}, ptr {slot}")
+        self._loaded[found] = type_, slot
+        return found
 
     @staticmethod
     def _literal(value, bits):
@@ -193,7 +266,7 @@ class Writer:
     def vector(self, value, bits):
         """Return all lanes of a value."""
         if value.kind is VARYING:
-            return value.vector
+            return value.vector if value.sum is None else value.sum.whole(self)
         if value.kind.constant:
             if value.kind.uniform:
                 return f"splat (i{bits} {self._literal(value.kind.offsets[0] & ((1 << bits) - 1), bits)})"
@@ -275,6 +348,11 @@ class Writer:
         for name in destinations(self.instruction)[:1]:
             kind, assumed = next(iter(self.analysis.results(self.instruction)))
             bits = self.function.registers.get(name, 1)
+            if kind is VARYING and not assumed and bits == 64:
+                found = sum_of(self, self.instruction, [value for value, _ in operands])
+                if found is not None:
+                    self.write(name, Value(VARYING, None, sum=found))
+                    continue
             self.write(name, self.compute(make, operands, bits, kind, assumed, check, wrapped))
 
     def compute(self, make, operands, bits, kind, assumed=None, check=None, wrapped=None):

@@ -1,0 +1,189 @@
+"""Loads and stores of lanes that are anywhere, in IR.
+
+A processor finds such lanes faster by distances of 32 bits than by addresses of 64. And where a loop leaves
+the vector of a sum alone, it is found out before the loop whether all lanes read the same number, or numbers
+that are near enough to be loaded together.
+"""
+
+import functools
+
+from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.translate import processor
+from gpuless.emulator.translate.doubts import either
+from gpuless.emulator.translate.layout import ARENA_SPAN
+from gpuless.emulator.translate.masked import gather, load_next, scatter
+from gpuless.emulator.translate.values import ALL, Shape
+
+_NAMES = {32: ("dpi", 16), 64: ("dpq", 8)}  # of LLVM's intrinsics, and the lanes of one
+_WINDOW = 64  # so many numbers of 32 bits are loaded together, and each lane picks its own
+_NEAR = 1 << 30  # bytes
+
+
+def _pointer(t, number, offset):
+    """Return a pointer to an address in the arena."""
+    address = t.new(f"add i64 {number}, {offset}") if offset else number
+    inside = t.new(f"and i64 {address}, {ARENA_SPAN - 1}")
+    return t.new(f"getelementptr i8, ptr %arena, i64 {inside}")
+
+
+def _indices(t, given, offset):
+    """Return a pointer, signed numbers of 32 bits and what these are multiplied with."""
+    pointer, index = _pointer(t, given.number, offset), given.narrow
+    if not given.signed:
+        index = t.new(f"xor {ALL.int(32)} {index}, splat (i32 {-(1 << 31)})")
+        pointer = t.new(f"getelementptr i8, ptr {pointer}, i64 {1 << 31 + given.shift}")
+    return pointer, index, 1 << given.shift
+
+
+def _parts(t, vector, type_, width):
+    """Return the lanes of a vector in parts of some lanes."""
+    starts = range(0, WARP, width)
+    if vector.startswith(("splat", "zero")):
+        return [vector for _ in starts]
+    return [t.shuffle(vector, None, type_, WARP, range(at, at + width)) for at in starts]
+
+
+def can_index(bits):
+    """Return whether numbers of so many bits can be found by distances of 32 bits."""
+    return bits in _NAMES and processor.embeds_rounding()
+
+
+def _gather_indexed(t, pointer, index, scale, bits):
+    name, width = _NAMES[bits]
+    part, flags = Shape(width).int(bits), Shape(width).int(1)
+    name = f"llvm.x86.avx512.mask.gather.{name}.512"
+    t.module.declare(f"{part} @{name}({part}, ptr, {Shape(width).int(32)}, {flags}, i32 immarg)")
+    found = []
+    for i, on in zip(_parts(t, index, "i32", width), _parts(t, t.mask_vector(), "i1", width), strict=True):
+        given = f"{part} zeroinitializer, ptr {pointer}, {Shape(width).int(32)} {i}, {flags} {on}"
+        found.append(t.new(f"call {part} @{name}({given}, i32 {scale})"))
+    while len(found) > 1:
+        size = WARP // len(found)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        found = [t.shuffle(one, other, f"i{bits}", size, range(2 * size)) for one, other in pairs]
+    return found[0]
+
+
+def scatter_sum(t, given, bits, vector, offset, pointers):
+    """Store each lane's number at its address, which is a sum, or at a pointer."""
+    if given is None or given.narrow is None or not can_index(bits):
+        scatter(t, pointers(), bits, vector)
+        return
+    pointer, index, scale = _indices(t, given, offset)
+    name, width = _NAMES[bits]
+    part, flags, where = Shape(width).int(bits), Shape(width).int(1), Shape(width).int(32)
+    name = f"llvm.x86.avx512.mask.scatter.{name}.512"
+    t.module.declare(f"void @{name}(ptr, {flags}, {where}, {part}, i32 immarg)")
+    whole = (t.mask_vector(), "i1"), (index, "i32"), (vector, f"i{bits}")
+    for on, i, piece in zip(*(_parts(t, *each, width) for each in whole), strict=True):
+        t.line(f"call void @{name}(ptr {pointer}, {flags} {on}, {where} {i}, {part} {piece}, i32 {scale})")
+
+
+def gather_sum(t, given, bits, offset, pointers, steady):
+    """Return what lies at the address of each lane, which is a sum, or at a pointer.
+
+    `steady`: whether a loop leaves the vector of the sum alone.
+    """
+    if given is None:
+        return gather(t, pointers(), bits)
+    if given.narrow is not None and can_index(bits):
+        return _gather_indexed(t, *_indices(t, given, offset), bits)
+    if not steady:
+        return gather(t, pointers(), bits)
+    t.mask_vector()
+    near, first, index, span = _nearness(t, given.spread(t))
+    number = t.new(f"add i64 {given.number}, {first}")
+    same = t.all_of(near, t.new(f"icmp eq i32 {span}, 0"))
+
+    def one():
+        pointer = _pointer(t, number, offset)
+        return [t.splat(t.new(f"load i{bits}, ptr {pointer}, align {bits // 8}"), f"i{bits}")]
+
+    def others():
+        if not can_index(bits):
+            return [gather(t, pointers(), bits)]
+
+        def far():
+            return [gather(t, pointers(), bits)]
+
+        near_by = functools.partial(_gather_near, t, number, index, span, bits, offset)
+        return either(t, near, [far, near_by], ALL.int(bits), 1)
+
+    return either(t, same, [others, one], ALL.int(bits), 1)[0]
+
+
+def _nearness(t, vector):
+    """Return whether all lanes are near each other, the least, how far each is behind that, and the most."""
+    int_, narrow = ALL.int(64), ALL.int(32)
+    vector = t.new(f"freeze {int_} {vector}")
+    first = t.new(f"extractelement {int_} {vector}, i64 0")
+    apart = t.new(f"sub {int_} {vector}, {t.splat(first, 'i64')}")
+    ahead = t.new(f"add {int_} {apart}, splat (i64 {_NEAR})")
+    within = t.new(f"icmp ult {int_} {ahead}, splat (i64 {2 * _NEAR})")
+    near = t.new(f"icmp eq i32 {t.new(f'bitcast <{WARP} x i1> {within} to i32')}, -1")
+    apart = t.new(f"trunc {int_} {apart} to {narrow}")
+    least = _reduced(t, "smin", apart)
+    index = t.new(f"sub {narrow} {apart}, {t.splat(least, 'i32')}")
+    first = t.new(f"add i64 {first}, {t.new(f'sext i32 {least} to i64')}")
+    return near, first, index, _reduced(t, "umax", index)
+
+
+def _reduced(t, word, vector):
+    name = f"llvm.vector.reduce.{word}.v{WARP}i32"
+    t.module.declare(f"i32 @{name}({ALL.int(32)})")
+    return t.new(f"call i32 @{name}({ALL.int(32)} {vector})")
+
+
+def _gather_near(t, number, index, span, bits, offset):
+    """Load from addresses that are so far behind a number, from several at once where these are few."""
+
+    def apart():
+        return [_gather_indexed(t, _pointer(t, number, offset), index, 1, bits)]
+
+    if bits != 32:
+        return apart()
+    low = t.new(f"and i32 {_reduced(t, 'or', index)}, 3")
+    whole = t.new(f"icmp eq i32 {low}, 0")
+    few = t.all_of(whole, t.new(f"icmp ult i32 {span}, {4 * _WINDOW}"))
+    pieces = [apart, lambda: [_load_window(t, _pointer(t, number, offset), index)]]
+    return either(t, few, pieces, ALL.int(32), 1)
+
+
+def _wanted(t, index):
+    """Return which numbers of a window any lane that is on reads, as 64 bits."""
+    wide, flags = ALL.int(64), ALL.int(1)
+    bit = t.new(f"shl {wide} splat (i64 1), {t.new(f'zext {ALL.int(32)} {index} to {wide}')}")
+    name = f"llvm.vector.reduce.or.v{WARP}i64"
+    t.module.declare(f"i64 @{name}({wide})")
+
+    def of(bits):
+        return t.new(f"call i64 @{name}({wide} {bits})")
+
+    def of_some():
+        return [of(t.new(f"select {flags} {t.mask_vector()}, {wide} {bit}, {wide} zeroinitializer"))]
+
+    if not t.masked:
+        return of(bit)
+    # Of all lanes it stays the same while a loop runs.
+    return either(t, t.new(f"icmp eq i32 {t.mask}, -1"), [of_some, lambda: [of(bit)]], "i64", 1)[0]
+
+
+def _load_window(t, pointer, index):
+    """Load what lanes ask for out of a window of neighbouring numbers; each picks its own."""
+    index = t.new(f"lshr {ALL.int(32)} {index}, splat (i32 2)")
+    on = t.new(f"bitcast i64 {_wanted(t, index)} to <{_WINDOW} x i1>")
+    loaded = []
+    for at in range(0, _WINDOW, 16):
+        part = t.shuffle(on, None, "i1", _WINDOW, range(at, at + 16))
+        loaded.append(load_next(t, t.new(f"getelementptr i8, ptr {pointer}, i64 {4 * at}"), 32, part, 16))
+    pick, half = "llvm.x86.avx512.vpermi2var.d.512", Shape(16).int(32)
+    t.module.declare(f"{half} @{pick}({half}, {half}, {half})")
+    found = []
+    for places in _parts(t, index, "i32", 16):
+        low, high = (
+            t.new(f"call {half} @{pick}({half} {loaded[i]}, {half} {places}, {half} {loaded[i + 1]})")
+            for i in (0, 2)
+        )
+        far = t.new(f"icmp ugt {half} {places}, splat (i32 31)")
+        found.append(t.new(f"select <16 x i1> {far}, {half} {high}, {half} {low}"))
+    return t.shuffle(*found, "i32", 16, range(WARP))
