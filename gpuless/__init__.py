@@ -9,6 +9,7 @@
 - `set_limits` says when a launch that does not end is stopped.
 - `count` counts what a launch would have a GPU do, at full size: instructions, sectors, wavefronts, barriers.
   `counting` does so for all launches within a block.
+- `profile` says how long a launch would take on a GPU that is not here, and what bounds it: modelled.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
@@ -19,6 +20,9 @@
 from typing import TYPE_CHECKING
 
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
+
+# At once: a package of that name, imported later, would take its place.
+from gpuless.profile import profile
 from gpuless.selection import Selection, select
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ __all__ = [
     "counting",
     "explore_access",
     "plot_access",
+    "profile",
     "record",
     "sanitize",
     "select",

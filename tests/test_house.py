@@ -24,6 +24,7 @@ GPULESS = {
     "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
+    "profile": "inspector compiler frontends emulator positions wrapping",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits wrapping",
     "inspector": "compiler frontends source wrapping limits",

@@ -44,7 +44,8 @@ class Job(NamedTuple):
     options: tuple = tuple((name, None) for name in OPTIONS)
     """Pairs of name and value; None is what the kernel's decorator says."""
     listing: str = "PTX"
-    """The instructions that are wanted: "SASS" (PTX where there is no disassembler), "PTX" or none, ""."""
+    """The instructions that are wanted: "SASS" or "control codes", which are SASS with what tells the machine
+    when to go on (both PTX where there is no disassembler), "PTX" or none, ""."""
 
 
 # What the worker found, for as long as this process lives.

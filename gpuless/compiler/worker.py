@@ -27,6 +27,16 @@ _USAGE = {
 }
 
 
+#: What a listing of machine code is made with, and what reads it.
+_MACHINE_CODE = {
+    "SASS": (["--emit-json", "--print-line-info", "--print-code", "--no-dataflow"], json.loads),
+    "control codes": (
+        ["--print-instruction-encoding", "--print-code", "--print-line-info-inline"],
+        bytes.decode,
+    ),
+}
+
+
 def main():
     """Serve one request."""
     results = os.fdopen(os.dup(1), "w")
@@ -45,7 +55,9 @@ def _serve(jobs):
 
     compiling.prepare()
     nvdisasm = (
-        find_nvidia_binary_utility("nvdisasm") if any(job["listing"] == "SASS" for job in jobs) else None
+        find_nvidia_binary_utility("nvdisasm")
+        if any(job["listing"] in _MACHINE_CODE for job in jobs)
+        else None
     )
     with ThreadPoolExecutor(1) as disassembler:
         return [_finish(result) for result in [_attempt(job, nvdisasm, disassembler) for job in jobs]]
@@ -97,8 +109,8 @@ def _compile(job, nvdisasm, disassembler):
         raise _too_much_shared(result["shared"])
     result["arguments"] = [compiling.as_written(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
-    if job["listing"] == "SASS" and nvdisasm:
-        result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin)
+    if job["listing"] in _MACHINE_CODE and nvdisasm:
+        result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin, job["listing"])
     elif not job["listing"]:
         result["ptx"] = ""
     else:
@@ -112,7 +124,9 @@ def _kernel(job):
     for pickled in filter(None, (job["kernel"], job["copy"])):
         try:
             return _unpickled(pickled)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a module may end the program, or a test be skipped, without a GPU
             reason = error
     raise ValueError(f"a module that it uses cannot be imported: {type(reason).__name__}: {reason}")
 
@@ -162,12 +176,13 @@ def _text(linker, get_size, get_text):
     return text.decode(errors="replace").rstrip("\0")
 
 
-def _disassemble(nvdisasm, cubin):
+def _disassemble(nvdisasm, cubin, listing):
+    options, read = _MACHINE_CODE[listing]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        command = [nvdisasm, "--emit-json", "--print-line-info", "--print-code", "--no-dataflow", str(path)]
-        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        run = subprocess.run([nvdisasm, *options, str(path)], capture_output=True, check=True)
+        return read(run.stdout)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,11 @@ def occupancy(
     >>> found.blocks, found.fraction, found.limited_by
     (4, 0.5, ('registers',))
     """
-    sm = ARCHITECTURES[capability(cc)]
+    return occupancy_on(ARCHITECTURES[capability(cc)], threads_per_block, registers, shared)
+
+
+def occupancy_on(sm: Architecture, threads_per_block: int, registers: int, shared: int = 0) -> Occupancy:
+    """Compute how many blocks an SM holds at once, of an architecture that need not be in the table."""
     if not 1 <= threads_per_block <= THREADS_LIMIT:
         raise ValueError(f"threads_per_block must be 1 to {THREADS_LIMIT}, got {threads_per_block}")
     warps = _round_up(threads_per_block, WARP) // WARP

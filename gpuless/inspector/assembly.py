@@ -30,13 +30,13 @@ class Instruction(NamedTuple):
         return f"{self.predicate} {self.opcode} {self.operands}".strip()
 
 
-def _file(path):
+def source_file(path):
     """Return a source file as Python knows it: what is none, such as "<stdin>", was given a folder."""
     name = posixpath.basename(path)
     return name if name.startswith("<") else os.path.normpath(path)
 
 
-def _is_numbas(file):
+def is_numbas(file):
     """Return whether code came with numba, such as float16 arithmetic, and is put down to what calls it."""
     named = posixpath.basename(file.replace("\\", "/")) in ("<unnamed-cu>", "reshape_funcs")  # CUDA C++
     return named or "/numba/cuda/" in file.replace("\\", "/")
@@ -49,7 +49,7 @@ def read_sass(document):
     """
     _, functions, sources = document
     folders = sources.get("directories", [])
-    files = [_file(posixpath.join(folders[f["dir-idx"]], f["file"])) for f in sources.get("files", [])]
+    files = [source_file(posixpath.join(folders[f["dir-idx"]], f["file"])) for f in sources.get("files", [])]
     instructions = []
     for function in functions:
         entries = function["sass-instructions"]
@@ -58,7 +58,7 @@ def read_sass(document):
         file, line = "", 0
         for entry in entries:
             # Only where it changes.
-            if "source-line" in entry and not _is_numbas(files[entry["source-file-id"]]):
+            if "source-line" in entry and not is_numbas(files[entry["source-file-id"]]):
                 file, line = files[entry["source-file-id"]], entry["source-line"]
             opcode, operands = entry["opcode"], entry.get("operands", "")
             if opcode == "NOP":  # padding after the end
@@ -130,7 +130,7 @@ def read_ptx(text: str) -> list[Instruction]:
     ['add.f32 %f1, %f1, %f2', 'ret']
     """
     named = re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M)
-    files = {number: _file(path) for number, path in named}
+    files = {number: source_file(path) for number, path in named}
     instructions, statement, where = [], "", ("", 0)
     body = text[text.find(".entry") :].partition("{")[2]
     for row in body.splitlines():
@@ -148,7 +148,7 @@ def _ptx_location(row, files):
     """Return (file, line) of the innermost function that is the author's, None if there is none."""
     for number, line in re.findall(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", row):
         file = files.get(number, "")
-        if line != "0" and not _is_numbas(file):
+        if line != "0" and not is_numbas(file):
             return file, int(line)
     return None
 

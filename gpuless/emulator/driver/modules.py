@@ -17,7 +17,7 @@ from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.options import Options, check_library_options
 from gpuless.emulator.driver.streams import enqueue
 from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
-from gpuless.emulator.run import counting, host
+from gpuless.emulator.run import counting, host, recording
 from gpuless.emulator.run.launch import Kernel
 from gpuless.limits import LOCAL_LIMIT, THREADS_LIMIT, LaunchError, check_launch
 
@@ -308,7 +308,8 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
         refuse_if(grid[0] * grid[1] * grid[2] > resident, Result.COOPERATIVE_LAUNCH_TOO_LARGE)
     arguments = _arguments(kernel, pointers, extra)
     try:
-        kernel.code(block, arguments, counting.asked() is not None)
+        if not recording.asked():
+            kernel.code(block, arguments, counting.compiled if counting.asked() is not None else None)
     except ptx.PtxError as error:
         raise DriverError(Result.INVALID_PTX, str(error)) from None
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
@@ -342,6 +343,9 @@ def _parameters(handle, grid, block, shared, arguments, kept):
 
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
+    if take := recording.asked():
+        take(recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared))
+        return
     try:
         failed = device().workers.launch(
             kernel, grid, block, arguments, shared, cooperative, counting.asked()

@@ -75,11 +75,11 @@ class Tally:
 
     `parts`: these and the following when the launch is over; `passed`: barriers, by blocks; `read`,
     `written`: sectors that were read at least once, and those that were written; `arrays`: the same of each
-    array that the kernel was given, by the name of the argument.
+    array that the kernel was given, by the name of the argument. It is added to `found` then.
     """
 
-    def __init__(self, code, launched):
-        self.code, self.launched = code, launched
+    def __init__(self, code, launched, found):
+        self.code, self.launched, self._found = code, launched, found
         start, end = launched.arena.extent()
         self._first = (start - launched.arena.base) // SECTOR
         self._last = -(-(end - launched.arena.base) // SECTOR) - self._first
@@ -105,6 +105,7 @@ class Tally:
         self.read, self.written = (int(np.count_nonzero(map_[: self._last])) for map_ in self._maps)
         self.arrays = {self._names[i]: self._touched(array) for i, array in self._given.items()}
         del self._maps, self._numbers
+        self._found.append(self)
 
     def _touched(self, array):
         """Return how many sectors of an allocation were read, and how many were written."""

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import ctypes
+import math
 import struct
 import threading
 import time
@@ -19,6 +20,7 @@ from gpuless.emulator.translate import layout, processor
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.limits import RUNNING, SHARED_LIMIT
 
+_WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch that have 64 bits
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
 _KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
@@ -43,20 +45,26 @@ class Kernel:
         self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
         self.local_size = local_size(source, self.function)
         self.attributes = {}  # that the program has set, by their numbers
+        self.with_lines = None  # the same kernel, compiled such that its lines are known
 
-    def code(self, block, arguments, counted=False):
-        """Return the `Compiled` for a shape of a block, or the `CountingCode`.
+    def again(self, module):
+        """Return the same kernel, of a module that it has been compiled to once more."""
+        name = next(function.name for function in module.functions.values() if function.kernel)
+        return Kernel(module, name, self.globals_address)
+
+    def code(self, block, arguments, compiler=None):
+        """Return the `Compiled` for a shape of a block, or what another compiler than the usual one makes.
 
         Arrays begin where their elements want it, so addresses need not be looked at one by one. For
         arguments that are of another kind there is other code.
         """
         aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
         with self._lock:
-            key = block, aligned, counted
+            key = block, aligned, compiler
             if key not in self._codes:
                 alignments = self.alignments if aligned else {}
-                if counted:
-                    self._codes[key] = counting.compiled(self.source, self.name, block, alignments)
+                if compiler:
+                    self._codes[key] = compiler(self.source, self.name, block, alignments)
                 else:
                     self._codes[key] = self._compiled(block, alignments)
             return self._codes[key]
@@ -94,17 +102,14 @@ class Workers:
 
         `arguments`: as they lie in a kernel's parameter buffer; `shared`: bytes of dynamic shared memory;
         `together`: whether all blocks run at once, so that they can wait for each other; `counted`: to which
-        a `counting.Tally` of the launch is to be added. Returns a list of str, which assertions have failed.
-        Raises Fault.
+        a `counting.Tally` of the launch is to be added, or a `recording.Recording`, whose blocks alone are
+        run. Returns a list of str, which assertions have failed. Raises Fault.
         """
         shared_size = -(-kernel.static_shared // 16) * 16 + shared
         launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
-        compiled, tally = kernel.code(block, arguments, counted is not None), None
-        if counted is not None:
-            tally = counting.Tally(compiled, launched)
-            compiled = compiled.compiled
+        compiled, tally, (first, end) = _tallying(launched, counted)
         work = partial(self._work, tally=tally)
-        blocks = grid[0] * grid[1] * grid[2]
+        blocks = end - first
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
         launch.buffer = buffer  # lives as long as there is a worker that has the launch
@@ -112,11 +117,11 @@ class Workers:
         wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
         if together:
             wanted = blocks
-        fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "blocks": blocks}
+        fields = {"params": ctypes.addressof(buffer), "globals": kernel.globals_address, "next": first}
         fields |= {"nctaid.x": grid[0], "nctaid.y": grid[1], "nctaid.z": grid[2], "dynamic_smem_size": shared}
-        fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted)))}
+        fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted))), "blocks": end}
         for name, value in fields.items():
-            _put(launch, layout.LAUNCH[name], value, name in ("params", "globals", "blocks", "chunk"))
+            _put(launch, layout.LAUNCH[name], value, name in _WIDE)
         parameters = ctypes.addressof(buffer)
         with self._one_at_a_time(together), host.heard(parameters) as asserted:
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
@@ -130,7 +135,6 @@ class Workers:
         if stopped is None and not failures:
             if tally:
                 tally.finish()
-                counted.append(tally)
             return []
         if stopped is not None:
             absent = [failed for failed in failures if failed.record not in stopped.waiting]
@@ -348,6 +352,21 @@ class _Record:
             at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
             self.arena.provide(at, size)
             self.local = size
+
+
+def _tallying(launched, counted):
+    """Return the `Compiled` of a launch, what it counts with, None if it does not, and the blocks it runs.
+
+    These are the number of the first one and of the one behind the last.
+    """
+    kernel, block, arguments = launched.kernel, launched.block, launched.arguments
+    every = 0, math.prod(launched.grid)
+    if counted is None:
+        return kernel.code(block, arguments), None, every
+    if not isinstance(counted, list):
+        return counted.code.compiled, counted, counted.window
+    code = kernel.code(block, arguments, counting.compiled)
+    return code.compiled, counting.Tally(code, launched, counted), every
 
 
 def _failure(worker):

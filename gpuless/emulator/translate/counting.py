@@ -68,7 +68,7 @@ class Part(NamedTuple):
 GENERIC = ("requests", "lanes", "sectors", "requests", "lanes", "wavefronts", "least", "requests", "lanes")
 
 
-class _Counting(Translator):
+class Counting(Translator):
     """Translates a function such that it counts."""
 
     def __init__(self, module, function, name):
@@ -204,7 +204,7 @@ class _Counting(Translator):
 
     def _count_sectors(self, operation, address, known, number):
         counts, maps = self.counts(), _MAPS[operation]
-        piece = _piece(known) if known else None
+        piece = piece_of(known) if known else None
 
         def each():
             name = self._define("count.sectors", maps, counters.sectors)
@@ -305,7 +305,7 @@ def _is_barrier(instruction):
     }
 
 
-def _piece(distances):
+def piece_of(distances):
     """Return where lanes begin and how far the last is behind the first, None if they skip a sector."""
     places = sorted(set(distances))
     near = all(after - before <= SECTOR for before, after in itertools.pairwise(places))
@@ -337,7 +337,7 @@ def wavefronts(distances, unit, apart=False):
 class CountingModule(ModuleTranslator):
     """Translate a kernel such that it counts; parameters as for any."""
 
-    translator = _Counting
+    translator = Counting
     passed = f"""
   %at.counts = getelementptr i8, ptr %ctx, i64 {OFFSET["counts"]}
   %counts = load ptr, ptr %at.counts

@@ -1,0 +1,1 @@
+"""Modelled times held against published ones."""

@@ -1,0 +1,93 @@
+"""Convolutions in one dimension whose times have been published, written anew."""
+
+import numpy as np
+from numba import cuda, float32, float64, uint32
+
+from benchmarks.modelled.kernels import ONE, ZERO, index, thread
+
+#: As long as the longest mask that is published; constant memory is filled when a kernel is compiled.
+MASK = np.zeros(121, np.float32)
+
+
+@cuda.jit(device=True, inline="always")
+def _clamped(value):
+    """Clamp to 0 ... 1 in float64, as published."""
+    return float32(min(max(float64(value), 0.0), 1.0))
+
+
+@cuda.jit(device=True, inline="always")
+def _within(i, n):
+    """Return whether an index that may have gone below zero is inside an array."""
+    return i < n
+
+
+@cuda.jit
+def convolve(x, mask, out, width, n):
+    """Multiply by a mask that is in global memory."""
+    i = index()
+    if i >= n:
+        return
+    total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
+    while j < width:
+        at = uint32(first + j)
+        if _within(at, n):
+            total += x[at] * mask[j]
+        j = uint32(j + ONE)
+    out[i] = _clamped(total)
+
+
+@cuda.jit
+def convolve_constant(x, out, width, n):
+    """Multiply by a mask in constant memory."""
+    weights = cuda.const.array_like(MASK)
+    i = index()
+    total, j, first = float32(0), ZERO, uint32(i - (width >> ONE))
+    while j < width:
+        at = uint32(first + j)
+        if _within(at, n):
+            total += x[at] * weights[j]
+        j = uint32(j + ONE)
+    out[i] = _clamped(total)
+
+
+@cuda.jit
+def convolve_tiled(x, out, width, n):
+    """Share what a block multiplies, and what lies beside it."""
+    weights = cuda.const.array_like(MASK)
+    tile = cuda.shared.array(0, float32)
+    t, i, block, half = thread(), index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
+    left = uint32(i - block)
+    if t >= uint32(block - half):
+        tile[uint32(t - (block - half))] = x[left] if left < n else float32(0)
+    tile[uint32(half + t)] = x[i]
+    right = uint32(i + block)
+    if t < half:
+        tile[uint32(half + block + t)] = x[right] if right < n else float32(0)
+    cuda.syncthreads()
+    total, j = float32(0), ZERO
+    while j < width:
+        total += tile[uint32(t + j)] * weights[j]
+        j = uint32(j + ONE)
+    out[i] = _clamped(total)
+
+
+@cuda.jit
+def convolve_cached(x, out, width, n):
+    """Share what a block multiplies; leave what lies beside it to caches."""
+    weights = cuda.const.array_like(MASK)
+    tile = cuda.shared.array(0, float32)
+    t, i, block, half = thread(), index(), uint32(cuda.blockDim.x), uint32(width >> ONE)
+    tile[t] = x[i]
+    cuda.syncthreads()
+    begin = uint32(cuda.blockIdx.x * block)
+    end = uint32(begin + block)
+    total, j, first = float32(0), ZERO, uint32(i - half)
+    while j < width:
+        at = uint32(first + j)
+        if at < n:
+            if at >= begin and at < end:
+                total += tile[uint32(at - begin)] * weights[j]
+            else:
+                total += x[at] * weights[j]
+        j = uint32(j + ONE)
+    out[i] = _clamped(total)

@@ -1,0 +1,206 @@
+"""The published rows that there are kernels for, and how each is launched."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.modelled import convolutions, kernels, matrices
+
+N26 = 1 << 26
+
+
+class Row(NamedTuple):
+    """A published time: of which GPU and family, in microseconds, and a launch that is the same."""
+
+    gpu: str
+    family: str
+    name: str
+    microseconds: float
+    launch: Callable
+    """Returns kernel, grid, block, bytes of dynamic shared memory, arguments."""
+
+
+def published():
+    """Return the `Row` of each published time that a kernel was written for."""
+    with open(Path(__file__).with_name("published.csv"), newline="") as file:
+        found = [_row(line) for line in csv.DictReader(file)]
+    return [row for row in found if row is not None]
+
+
+def _row(line):
+    title, gpu = line["kernel"], line["gpu"].removeprefix("Tesla ").replace("RTX A6000", "A6000")
+    for pattern, family, make in _FAMILIES:
+        if match := re.match(pattern, title):
+            size = line["problem_size"] + ";" + line["launch_config"]
+            numbers = dict(re.findall(r"([A-Z][\w /]*?)=(?:2\^\d+ = )?(\d+)", size))
+            launch = make(match[1] if match.groups() else "", {k.strip(): int(v) for k, v in numbers.items()})
+            if launch is None:
+                return None
+            scale = {"us": 1.0, "ms": 1e3}.get(line["unit"])
+            figure = float(line["figure"])
+            time = figure * scale if scale else launch_flops(line) / figure / 1e3
+            return Row(gpu, family, f"{title} {size}", time, launch)
+    return None
+
+
+def launch_flops(line):
+    """Return the floating point operations of a product of float32 matrices."""
+    n = int(re.match(r"(\d+)x", line["problem_size"])[1])
+    return 2 * n**3
+
+
+_arrays = {}
+
+
+def array(name, size, type_=np.uint32):
+    """Return an array on the device, of zeros; the same one for the same name and size."""
+    from numba import cuda
+
+    key = name, size, np.dtype(type_)
+    if key not in _arrays:
+        _arrays.clear() if sum(a.nbytes for a in _arrays.values()) > 1 << 30 else None
+        _arrays[key] = cuda.to_device(np.zeros(size, type_))
+    return _arrays[key]
+
+
+def _reduction(title, numbers):
+    kernel, loads = {
+        "Simple Reduction": (kernels.reduce_interleaved, 1),
+        "Reduction - Adjacent Threads": (kernels.reduce_adjacent, 1),
+        "Reduction - Sequential Addressing": (kernels.reduce_sequential, 1),
+        "Reduction - Two Loads per Thread": (kernels.reduce_two_loads, 2),
+        "Reduction - Unroll Last Warp": (kernels.reduce_last_warp, 2),
+        "Reduction - Completely Unrolled": (kernels.reduce_unrolled, 2),
+        "Reduction - Multiple Loads": (kernels.reduce_many_loads, 2),
+    }[title]
+    n, threads = numbers["Array Size"], numbers["Num Threads"]
+    blocks = -(-n // (threads * loads))
+    return lambda: (kernel, blocks, threads, 4 * threads, (array("x", n), np.uint32(n), array("y", blocks)))
+
+
+def _add(title, numbers):
+    kernel = {"Not Coalesced": kernels.add_columns, "Coalesced": kernels.add_rows}[title]
+    n = numbers["Axis Size"]
+    grid = n // 16, n // 16
+    return lambda: (
+        kernel, grid, (16, 16), 0, (*(array(x, n * n) for x in "xyz"), np.uint32(n), np.uint32(n))
+    )  # fmt: skip
+
+
+def _grey(title, numbers):
+    n, side = numbers["Axis Size"], numbers["Num Threads"]
+    return lambda: (
+        kernels.to_grey, (n // side, n // side), (side, side), 0,
+        (array("x", 3 * n * n, np.uint8), array("y", n * n, np.uint8), np.uint32(n), np.uint32(n)),
+    )  # fmt: skip
+
+
+def _product(title, numbers):
+    kernel, per_thread, tiles = {
+        "Simple Matrix Matrix Multiplication": (kernels.multiply, 1, 0),
+        "Matrix Matrix Multiplication with Tiles": (kernels.multiply_tiled, 1, 2),
+        # Its grid is four times as wide as it would have to be.
+        "Matrix Matrix Multiplication with Rectangular Tiles": (kernels.multiply_two_columns, 0.5, 3),
+    }[title]
+    n, side = numbers["Num Rows 1"], numbers["Num Threads"]
+    grid = int(n / per_thread) // side, n // side
+    size = np.uint32(n)
+    return lambda: (
+        kernel, grid, (side, side), 4 * tiles * side * side, (*(array(x, n * n) for x in "xyz"), *[size] * 3)
+    )  # fmt: skip
+
+
+def _vector(title, numbers):
+    kernel, tiled = {
+        "Simple Matrix Vector Multiplication": (kernels.multiply_vector, 0),
+        "Matrix Vector Multiplication with Shared Memory": (kernels.multiply_vector_tiled, 1),
+    }[title]
+    m, n, threads = numbers["Num Rows"], numbers["Num Cols"], numbers["Num Threads"]
+    return lambda: (
+        kernel, -(-m // threads), threads, 4 * threads * tiled,
+        (array("z", m), array("x", m * n), array("y", n), np.uint32(m), np.uint32(n)),
+    )  # fmt: skip
+
+
+def _histogram(title, numbers):
+    shared = title == "Histogram Shared Bins"
+    kernel = kernels.count_in_shared if shared else kernels.count_in_memory
+    n, bins, threads = numbers["Array Size"], numbers["Num Bins"], numbers["Num Threads"]
+    return lambda: (
+        kernel, -(-n // threads), threads, 4 * bins * shared,
+        (array("x", n), array("bins", bins), np.uint32(n), np.uint32(bins)),
+    )  # fmt: skip
+
+
+def _convolution(title, numbers):
+    if title is None or title.startswith("2D"):
+        return None
+    n, width, threads = numbers["Array size"], numbers["Mask width"], numbers["Block dim"]
+    sizes = np.uint32(width), np.uint32(n)
+
+    def launch():
+        x, y = array("x", n, np.float32), array("y", n, np.float32)
+        if title == "1D Basic":
+            mask = array("m", width, np.float32)
+            return convolutions.convolve, n // threads, threads, 0, (x, mask, y, *sizes)
+        kernel, shared = {
+            "1D Constant Memory": (convolutions.convolve_constant, 0),
+            "1D Tiled": (convolutions.convolve_tiled, 4 * (threads + width - 1)),
+            "1D Tiled and Caching": (convolutions.convolve_cached, 4 * threads),
+        }[title]
+        return kernel, n // threads, threads, shared, (x, y, *sizes)
+
+    return launch
+
+
+def _elementwise(title, numbers):
+    kernel, inputs = (kernels.add, 2) if title == "ADD" else (kernels.relu, 1)
+    n = 1 << 25
+    arrays = "xyz"[: inputs + 1]
+    return lambda: (kernel, n // 256, 256, 0, tuple(array(x, n, np.float32) for x in arrays))
+
+
+def _ladder(title, numbers):
+    kernel, side, block = {
+        "1": (matrices.product_naive, 32, (32, 32)),
+        "2": (matrices.product_coalesced, 32, 1024),
+        "3": (matrices.product_shared, 32, 1024),
+        "4": (matrices.product_column, 64, 512),
+        "5": (matrices.product_square, 128, 256),
+    }[title]
+    n = 4096
+    factors = np.float32(0.5), np.float32(3.0)
+    return lambda: (
+        kernel, (n // side, n // side), block, 0,
+        (*(array(x, n * n, np.float32) for x in "xyz"), np.uint32(n), *factors),
+    )  # fmt: skip
+
+
+def _transpose(title, numbers):
+    kernel = {
+        "v0": matrices.transpose_reading,
+        "v1": matrices.transpose_writing,
+        "v3": matrices.transpose_shared,
+        "v4": matrices.transpose_padded,
+    }[title]
+    n = 4096
+    arrays = array("x", n * n, np.float32), array("y", n * n, np.float32)
+    return lambda: (kernel, (n // 32, n // 32), (32, 32), 0, (*arrays, np.uint32(n)))
+
+
+_FAMILIES = (
+    (r"PMPP reduction: (.*?) \(", "reduction", _reduction),
+    (r"PMPP array_add: (.*?) \(", "elementwise", _add),
+    (r"PMPP image_to_grayscale", "elementwise", _grey),
+    (r"PMPP mat_mat_mul: (.*?) \(", "product", _product),
+    (r"PMPP mat_vec_mul: (.*?) \(", "matrix and vector", _vector),
+    (r"PMPP histogram: (.*?) \(", "histogram", _histogram),
+    (r"PMPP convolution: Convolution (.*?) \(", "convolution", _convolution),
+    (r"(?:elementwise )?(ADD|RELU) float4", "elementwise", _elementwise),
+    (r"SGEMM ([1-5]):", "product of float32", _ladder),
+    (r"transpose (v[0134])", "transpose", _transpose),
+)

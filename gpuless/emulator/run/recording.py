@@ -1,0 +1,199 @@
+"""Record what a window of a launch's blocks asks of memory, without the launch taking place.
+
+A function of the caller's gets each launch instead of the device. It may have blocks of it run, as often as
+it likes: each time memory is as it was before, and afterwards too.
+"""
+
+import contextlib
+import ctypes
+import functools
+import json
+import re
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.ptx.instructions import readable
+from gpuless.emulator.run import cache, explanations, lines, machine
+from gpuless.emulator.translate import processor
+from gpuless.emulator.translate.counting import Part, Site
+from gpuless.emulator.translate.recorders import BUFFER, LONGEST, ROOM, STRIDE, USED, WIDTHS
+from gpuless.emulator.translate.recording import Listed, RecordedSite, RecordingModule
+
+_ROOM = 1 << 29  # words of a thread's buffer; memory is there once it is written to
+_LOOKED_AT = 32  # blocks whose shared memory is looked at
+LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
+
+
+class RecordingCode(NamedTuple):
+    """The machine code of a kernel that records, and what its numbers and sites mean.
+
+    `size`: how many numbers there are; `listings`: the instructions of each part; `nests`: the numbers of the
+    loops that each is in, the outermost first.
+    """
+
+    compiled: object
+    parts: list
+    size: int
+    sites: list
+    listings: list
+    nests: list
+
+
+def compiled(source, name, block, alignments):
+    """Return the `RecordingCode` of a kernel for a shape of a block, from disk if it is there."""
+    key = cache.key(
+        source.text, "recording", name, block, alignments, LINES.findall(source.text), *processor.target()
+    )
+    kept = cache.read(key)
+    if kept is None:
+        translator = RecordingModule(source, name, block, alignments)
+        object_file = machine.compile_object(translator.translate())
+        about = [translator.lane_stack, translator.spins, translator.size, translator.parts]
+        about = json.dumps([*about, translator.recorded, translator.listings, translator.nests]).encode()
+        kept = len(about).to_bytes(8, "little") + about + object_file
+        cache.write(key, kept)
+    end = 8 + int.from_bytes(kept[:8], "little")
+    lane_stack, spins, size, parts, sites, listings, nests = json.loads(kept[8:end])
+    code = machine.Compiled(machine.Code(kept[end:]), block, lane_stack, spins)
+    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in parts]
+    sites = [RecordedSite(*site) for site in sites]
+    listings = [[Listed(*one) for one in part] for part in listings]
+    return RecordingCode(code, parts, size, sites, listings, nests)
+
+
+# --- Launches -----------------------------------------------------------------------------------------------
+
+_asked = threading.local()
+
+
+@contextlib.contextmanager
+def taken_launches(take):
+    """Give what this thread launches to a function, a `TakenLaunch` each, instead of doing it.
+
+    What the launch is given lives until the function returns, which must not raise.
+    """
+    before, _asked.take = getattr(_asked, "take", None), take
+    try:
+        yield
+    finally:
+        _asked.take = before
+
+
+def asked():
+    """Return the function that takes the launches of this thread, None if there is none."""
+    return getattr(_asked, "take", None)
+
+
+class NoLines(RuntimeError):
+    """It is not known which lines of the source a kernel's instructions come from."""
+
+
+class TakenLaunch:
+    """A launch that does not take place.
+
+    `source`: what its compiler knows of the kernel, as `lines.Source` has it.
+    """
+
+    def __init__(self, workers, kernel, grid, block, arguments, shared):
+        self.workers, self.plain = workers, kernel
+        self.grid, self.block, self.arguments, self.shared = grid, block, arguments, shared
+        self.source = lines.source_of(kernel.source)
+        self.blocks = grid[0] * grid[1] * grid[2]
+        self.warps = -(-(block[0] * block[1] * block[2]) // WARP)
+        self.launched = explanations.Launched(
+            kernel, grid, block, arguments, kernel.static_shared + shared, workers.arena
+        )
+
+    @functools.cached_property
+    def kernel(self):
+        """The kernel with the lines of its source; raises `NoLines` where there are none."""
+        return _with_lines(self.plain)
+
+    def record(self, first, count):
+        """Run so many blocks from a first one; return the `Recording`. Memory is as before then."""
+        code = self.kernel.code(self.block, self.arguments, compiled)
+        recording = Recording(code, self, first, count)
+        arena = self.workers.arena
+        kept = [(array, ctypes.string_at(array.address, array.size)) for array in self._written(code)]
+        try:
+            self.workers.launch(
+                self.kernel, self.grid, self.block, self.arguments, self.shared, counted=recording
+            )
+        finally:
+            for array, content in kept:
+                arena.prepare(array.address, array.size)
+                ctypes.memmove(array.address, content, array.size)
+        return recording
+
+    def _written(self, code):
+        """Return the allocations that the kernel may write to."""
+        given = self.launched.given()
+        writers = [site for site in code.sites if site.operation != "load" and site.space == "global"]
+        if all(set(site.parameters) & given.keys() for site in writers):
+            given = {i: given[i] for site in writers for i in site.parameters if i in given}
+        return set(given.values())
+
+
+def _with_lines(kernel):
+    if kernel.with_lines is None:
+        module = lines.Origin(kernel.source).module
+        if not module.files:
+            raise NoLines(
+                f"the lines of {readable(kernel.name)} are not known, and without them its machine "
+                "code cannot be counted: compile it with @cuda.jit(lineinfo=True)"
+            )
+        kernel.with_lines = kernel if module is kernel.source else kernel.again(module)
+    return kernel.with_lines
+
+
+class Recording:
+    """What blocks of a launch did: how often each part of the code ran, and the requests of each warp.
+
+    `executed`: how often warps ran each part; `entered`: how often they came into the loops around it, the
+    outermost first; `sites`: as the code has them; `words`, `starts`: the
+    requests one behind the other, and where those of each warp begin: first all warps of the first block;
+    `delivered`: of each site of shared memory, what delivering a request takes, for each of
+    `WIDTHS`, and None for other sites.
+    """
+
+    def __init__(self, code, taken, first, count):
+        self.code, self.first, self.count, self.warps = code, first, count, taken.warps
+        self.window = first, first + count
+        self.sites, self.listings = code.sites, code.listings
+        self.blocks, self.arrays = taken.blocks, taken.launched.given()
+        self.base = taken.workers.arena.base
+        self._numbers, self._buffers, self._lock = [], [], threading.Lock()
+
+    def numbers(self):
+        """Return the address of numbers for a thread that runs blocks."""
+        own, buffer = np.zeros(self.code.size, np.int64), np.empty(_ROOM, np.uint32)
+        own[[BUFFER, ROOM]] = buffer.ctypes.data, _ROOM
+        own[STRIDE] = max(1, self.count // _LOOKED_AT)
+        with self._lock:
+            self._numbers.append(own)
+            self._buffers.append(buffer)
+        return own.ctypes.data
+
+    def finish(self):
+        """Sum up, when the blocks have been run."""
+        used = [int(own[USED]) for own in self._numbers]
+        if max(used) > _ROOM - LONGEST:
+            raise MemoryError(f"{self.count} blocks make more requests than can be recorded")
+        pieces = [buffer[:length] for buffer, length in zip(self._buffers, used, strict=True)]
+        self.words, self._buffers = np.concatenate(pieces), None
+        totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
+        self.executed = [totals[part.warps] for part in self.code.parts]
+        self.entered = [[totals[number] for number in nest] for nest in self.code.nests]
+        self.delivered = [_delivered(site, totals) for site in self.sites]
+
+
+def _delivered(site, totals):
+    if site.space != "shared":
+        return None
+    if site.always:
+        return tuple(map(float, site.always))
+    requests, *sums = totals[site.number : site.number + 1 + len(WIDTHS)]
+    return tuple(total / requests for total in sums) if requests else (1.0,) * len(WIDTHS)

@@ -1,0 +1,222 @@
+"""Translate a kernel such that it records the sectors that its warps ask global memory for, in order.
+
+What `counting` counts of blocks of code is counted here too. A request of global memory becomes a few words
+of 32 bits in a buffer of the thread that runs the block, and one of shared memory is counted by what it takes
+to deliver it, whichever width the machine code gives it in the end.
+"""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from gpuless.emulator.analysis.alignment import access_size
+from gpuless.emulator.translate import counters, recorders
+from gpuless.emulator.translate.counting import Counting, CountingModule, piece_of
+from gpuless.emulator.translate.layout import ARENA_SPAN, PRIVATE_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.recorders import WIDTHS
+from gpuless.emulator.translate.typed import Integers
+from gpuless.emulator.translate.values import ALL
+
+
+class RecordedSite(NamedTuple):
+    """An access to memory: what it does, in how many bytes of a lane, and where in the source.
+
+    `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those
+    of the kernel that the address is computed from; `number`: of shared memory the first of the numbers:
+    requests that were looked at and what delivering them takes for each of `WIDTHS`, or -1; `always`: that,
+    where it is known beforehand.
+    """
+
+    space: str
+    operation: str
+    size: int
+    file: str
+    line: int
+    cached: bool
+    parameters: list
+    number: int = -1
+    always: tuple = ()
+
+
+class Listed(NamedTuple):
+    """An instruction of PTX, as it is looked for in machine code."""
+
+    opcode: str
+    file: str
+    line: int
+    size: int
+    guarded: bool
+
+
+_UNCACHED = {"volatile", "cg", "cv", "relaxed", "acquire"}
+_LIBRARY = re.compile(r"[/\\]numba[/\\]cuda[/\\]|<unnamed-cu>|reshape_funcs|libdevice")
+
+
+def place_of(module, location):
+    """Return file and line of the innermost function that is the author's, ("", 0) if there is none."""
+    while location is not None:
+        file = module.files.get(location[0], "")
+        if location[1] and not _LIBRARY.search(file):
+            return file, location[1]
+        location = location[2] if len(location) > 2 else None
+    return "", 0
+
+
+class _Recording(Counting):
+    """Translates a function such that it records."""
+
+    def _instruction(self, instruction):
+        self.place = place_of(self.module.source, instruction.location)
+        super()._instruction(instruction)
+
+    def _end(self, block):
+        self.module.nests.append(self._nest(block.index))
+        instructions = [*block.body, *([block.last] if block.last is not None else [])]
+        self.module.listings.append(
+            [
+                Listed(
+                    ".".join(one.opcode),
+                    *place_of(self.module.source, one.location),
+                    access_size(one),
+                    bool(one.guard),
+                )
+                for one in instructions
+            ]
+        )
+        super()._end(block)
+
+    def _wait(self, at, target, mask):
+        """Go from block to block; count how often a warp comes into a loop."""
+        for first, last in self.analysis.flow.loop_ends.items():
+            if target is not None and first <= target <= last and not first <= at <= last:
+                some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
+                self.add(self.counts(), self._loop(first), some)
+        super()._wait(at, target, mask)
+
+    def _loop(self, first):
+        """Return the number that says how often warps came into a loop."""
+        loops = self.module.loops
+        if (self.name, first) not in loops:
+            loops[self.name, first] = self.module.numbers(1)
+        return loops[self.name, first]
+
+    def _nest(self, at):
+        """Return the numbers of the loops that a block is in, the outermost first."""
+        around = [
+            (last - first, first)
+            for first, last in self.analysis.flow.loop_ends.items()
+            if first <= at <= last
+        ]
+        return [self._loop(first) for _, first in sorted(around, reverse=True)]
+
+    def _site(self, space, operation, size, address, number=-1, always=()):
+        """Note a site; return its number."""
+        sites = self.module.recorded
+        parameters = sorted(self._parameters(address))
+        cached = _UNCACHED.isdisjoint(self.instruction.opcode)
+        sites.append(RecordedSite(space, operation, size, *self.place, cached, parameters, number, always))
+        return len(sites) - 1
+
+    def _count(self, space, operation, size, address):
+        if space == "global":
+            self._record(self._site(space, operation, size, address), address)
+        elif space == "shared":
+            self._shared(operation, size, address)
+        elif space == "generic":
+            self._generic(operation, size, address)
+
+    def _count_rows(self, instruction, address):
+        self._shared("load" if instruction.opcode[0] == "ldmatrix" else "store", 16, address)
+
+    # --- Global memory -------------------------------------------------------------------------------------
+
+    def _record(self, site, address):
+        known = self._known(address)
+        piece = piece_of(known) if known else None
+
+        def each():
+            self._record_lanes(site, self._addresses(address), self.mask)
+
+        def whole():
+            low, span = piece
+            self._define_recorder("record.piece", recorders.PIECE)
+            lanes_ = self.new(f"trunc i64 {self._how_many(self.mask)} to i32")
+            given = f"i64 {self._first(address, low)}, i64 {span}, i32 {site}, i32 {lanes_}"
+            self.line(f"call void @record.piece(ptr %ctx, ptr {self.counts()}, i32 %warp, {given})")
+
+        if piece is None:
+            each()
+        elif not self.masked or piece[1] == 0:
+            whole()
+        else:
+            self._where_all_are_on(whole, each)
+
+    def _record_lanes(self, site, vector, mask):
+        self._define_recorder("record.lanes", recorders.LANES)
+        given = f"{ALL.int(64)} {vector}, i32 {mask}, i32 {site}"
+        self.line(f"call void @record.lanes(ptr %ctx, ptr {self.counts()}, i32 %warp, {given})")
+
+    def _define_recorder(self, name, text):
+        self._declare_lanes()
+        self.module.declare("i32 @llvm.ctpop.i32(i32)")
+        self.module.define("block.number", recorders.NUMBER)
+        self.module.define(name, text.replace("{warps}", str(self.module.warps)))
+
+    def _generic(self, operation, size, address):
+        """Record what turns out to be global memory, and count what turns out to be shared."""
+        vector = self._addresses(address)
+        shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
+        i = Integers(self, ALL, 64)
+        in_shared = i("icmp ult", i("sub", vector, shared), SHARED_SPAN)
+        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
+        there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
+        private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
+        elsewhere = self.new(f"xor i32 {private}, {self.mask}")
+        self._record_lanes(self._site("global", operation, size, address), vector, elsewhere)
+        number = self.module.numbers(1 + len(WIDTHS))
+        self._site("shared", operation, size, address, number)
+        self._count_widths(vector, there, number)
+
+    # --- Shared memory -------------------------------------------------------------------------------------
+
+    def _shared(self, operation, size, address):
+        known = self._known(address)
+        if known and not self.masked:
+            always = tuple(deliveries(known, width) for width in WIDTHS)
+            self._site("shared", operation, size, address, always=always)
+            return
+        number = self.module.numbers(1 + len(WIDTHS))
+        self._site("shared", operation, size, address, number)
+        self._count_widths(self._addresses(address), self.mask, number)
+
+    def _count_widths(self, vector, mask, number):
+        self._define_recorder("count.widths", recorders.WIDTHS_COUNTED)
+        for width in WIDTHS:
+            self.module.define(f"deliveries.{width}", recorders.deliveries_counted(width))
+        given = f"{ALL.int(64)} {vector}, i32 {mask}, i64 {number}"
+        self.line(f"call void @count.widths(ptr %ctx, ptr {self.counts()}, {given})")
+
+
+def deliveries(distances, width):
+    """Return how often shared memory delivers for lanes so far apart, each of which takes so many bytes.
+
+    Two lanes that ask for the same are served together, whichever part of the warp they are in.
+
+    >>> deliveries([4 * lane for lane in range(32)], 4), deliveries([128 * lane for lane in range(32)], 4)
+    (1, 32)
+    >>> deliveries([16 * lane for lane in range(32)], 16), deliveries([0] * 32, 16)
+    (4, 1)
+    """
+    pieces = {distance // width for distance in distances}
+    groups = counters.BANKS * counters.WORD // width
+    return max(Counter(piece % groups for piece in pieces).values())
+
+
+class RecordingModule(CountingModule):
+    """Translate a kernel such that it records; parameters as for any."""
+
+    translator = _Recording
+
+    def __init__(self, source, kernel, block, alignments=None):
+        super().__init__(source, kernel, block, alignments)
+        self.recorded, self.listings, self.nests, self.loops = [], [], [], {}

@@ -1,0 +1,94 @@
+"""How long a launch would take on a GPU that is not here: modelled, with what bounds it and what would help.
+
+The emulated GPU runs a window of the launch's blocks and records what each warp executes and which sectors of
+memory it asks for (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code, whose
+instructions are counted such that both fit (`sass_counts`). Caches are simulated (`caches`), warps queue for
+the units of an SM and for memory (`model`), and what comes out is a time with a range (`report`).
+
+Nothing here is measured. Published times of kernels lie between 0.85 and 1.5 times the modelled ones four
+times out of five, and of two kernels that differ by more than a quarter the faster one is nearly always the
+one that is modelled to be: see `benchmarks/modelled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuless.profile.devices import Device
+    from gpuless.profile.launches import Profiled
+
+__all__ = ["profile"]
+
+
+class Profile:
+    """What `gpuless.profile` is: it can be called, and knows the GPUs."""
+
+    __name__ = "profile"
+
+    def __call__(self, launch: Any, gpu: str | Device | Iterable[str | Device]) -> Profiled:
+        """Return a launch that, called with its arguments, says how long it would take on a GPU.
+
+        It needs the emulated GPU, NVIDIA's compiler and disassembler (``gpuless[cu13]`` or ``gpuless[cu12]``)
+        and SciPy (``gpuless[profile]``). The arguments keep what they hold: the launch does not take place.
+
+        Parameters
+        ----------
+        launch : kernel[grid, block]
+            A kernel made by `cuda.jit` with its launch configuration. A stream and the bytes of dynamic
+            shared memory may follow the block, as in any launch.
+        gpu : str, Device or several of these
+            Names such as "T4", "RTX 3090", "A100", "H100"; `device` returns GPUs that differ from these.
+
+        Returns
+        -------
+        Profiled
+            ``profile(kernel[grid, block], gpu)(*arguments)`` returns a `gpuless.profile.report.Report`, or a
+            `gpuless.profile.report.Comparison` if several GPUs are named.
+
+        Raises
+        ------
+        ValueError
+            If a GPU is not known, or has no room for a block.
+        TypeError
+            If `launch` is no kernel with its launch configuration.
+        RuntimeError
+            Where kernels do not run on the emulated GPU, or the lines of the kernel are not known.
+
+        Examples
+        --------
+        >>> import gpuless
+        >>> selection = gpuless.select()  # before numba.cuda is imported
+        >>> import numpy as np
+        >>> from numba import cuda
+        >>> @cuda.jit
+        ... def double(x):
+        ...     i = cuda.grid(1)
+        ...     if i < x.size:
+        ...         x[i] *= 2
+        >>> x = cuda.to_device(np.ones(1 << 20, np.float32))
+        >>> report = gpuless.profile(double[4096, 256], gpu="T4")(x)  # doctest: +SKIP
+        >>> report.limiter  # doctest: +SKIP
+        'DRAM: 8.4 MB, most of it for line 5'
+        """
+        from gpuless.profile.launches import Profiled
+
+        several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
+        return Profiled(launch, list(gpu) if several else [gpu], several)
+
+    def device(self, name: str | Device, /, **changes: Any) -> Device:
+        """Return a GPU that is modelled, or one that differs from it: `gpuless.profile.devices.device`."""
+        from gpuless.profile.devices import device
+
+        return device(name, **changes)
+
+    def devices(self) -> list[str]:
+        """Return the names of the GPUs that are modelled."""
+        from gpuless.profile.devices import DEVICES
+
+        return list(DEVICES)
+
+
+#: The one there is. It has the name of the package, whose files are imported by their own names.
+profile = Profile()

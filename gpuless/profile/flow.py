@@ -1,0 +1,73 @@
+"""Basic blocks of machine code, and where each leads."""
+
+import re
+from typing import NamedTuple
+
+from gpuless.inspector.control import MachineCode, Step
+
+_LABEL = re.compile(r"\((\.L_x_\d+)\)")
+_ENDS = {"BRA", "EXIT", "RET", "BRX", "JMP", "CALL", "BAR"}
+
+
+class Block(NamedTuple):
+    """Instructions that run one after the other: the first and the one behind the last, and what may follow.
+
+    `leaves`: whether warps may end there.
+    """
+
+    first: int
+    last: int
+    targets: tuple
+    leaves: bool
+
+
+def blocks_of(code: MachineCode) -> list[Block]:
+    """Return the basic blocks of machine code, in program order."""
+    leaders = {0, *code.labels.values()}
+    leaders |= {at + 1 for at, step in enumerate(code.steps) if step.base in _ENDS}
+    leaders = sorted(at for at in leaders if at < len(code.steps))
+    numbers = {at: number for number, at in enumerate(leaders)}
+    ends = [*leaders[1:], len(code.steps)]
+    found = []
+    for number, (first, last) in enumerate(zip(leaders, ends, strict=True)):
+        targets, leaves = _targets(code, code.steps[last - 1], numbers, number + 1)
+        found.append(Block(first, last, tuple(t for t in targets if t < len(leaders)), leaves))
+    return found
+
+
+def _targets(code, step, numbers, following):
+    """Return which blocks may come after an instruction, and whether a warp may end there."""
+    match = _LABEL.search(step.operands)
+    jump = [numbers[code.labels[match[1]]]] if match and match[1] in code.labels else []
+    if step.base == "EXIT":
+        return [following] if _conditional(step) else [], True
+    if step.base == "RET":
+        return [], True
+    if step.base in ("BRA", "JMP"):
+        return jump + ([following] if _conditional(step) else []), False
+    if step.base == "CALL" and jump and ".NOINC" in step.opcode:  # a jump to a subroutine, which jumps back
+        return [*jump, following], False
+    return [following], False
+
+
+def _conditional(step: Step) -> bool:
+    """Return whether an instruction that jumps may not do so."""
+    if step.opcode.startswith(("BRA.DIV", "BRA.CONV")):
+        return True
+    return step.predicate not in ("", "@PT", "@UPT") or bool(re.match(r"!?U?P\d", step.operands))
+
+
+def loops_of(blocks: list[Block]) -> list[tuple[int, int]]:
+    """Return the first and the last block of each loop: what lies between a jump back and its target."""
+    ends: dict[int, int] = {}
+    for number, block in enumerate(blocks):
+        for target in block.targets:
+            if target <= number:
+                ends[target] = max(ends.get(target, number), number)
+    return sorted(ends.items())
+
+
+def nest_of(loops: list[tuple[int, int]], number: int) -> list[tuple[int, int]]:
+    """Return the loops that a block is in, the outermost first."""
+    around = [(first, last) for first, last in loops if first <= number <= last]
+    return sorted(around, key=lambda loop: loop[0] - loop[1])

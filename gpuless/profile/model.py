@@ -1,0 +1,221 @@
+"""From counts to time: warps are customers, the units of an SM and the memory behind them are stations.
+
+A warp alone takes as long as its control codes and the latencies of its loads say. Several warps overlap,
+until a unit is busy all the time. In between they queue, which *mean value analysis* describes: what a
+customer finds at a station is what is there on average with one customer less. Where a block has barriers its
+warps first queue with each other, phase by phase, and then blocks do.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from gpuless.inspector.control import NO_SCOREBOARD, SCOREBOARDS
+from gpuless.profile import caches
+from gpuless.profile.flow import loops_of, nest_of
+from gpuless.profile.units import SHARED_UNITS, UNITS, Costs
+
+_PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
+_FILL = 64  # bytes that L1 takes from L2 in a cycle: W
+_OPERANDS_READ = 20  # cycles until a request has read its operands
+
+
+class Shape(NamedTuple):
+    """A launch, as far as time depends on it."""
+
+    blocks: int
+    warps: int  # of a block
+    resident: int  # blocks that an SM has room for
+
+
+class Prediction(NamedTuple):
+    """What the model says of a launch.
+
+    `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a
+    block that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work
+    all the time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at
+    each.
+    """
+
+    microseconds: float
+    busy: dict
+    bound: str
+    alone: float
+    needed: float
+    costs: Costs
+    chain: np.ndarray
+
+
+def throughput(customers, demands, elsewhere):
+    """Return how many customers are served in a cycle, by mean value analysis.
+
+    `demands`: cycles that one takes of each station; `elsewhere`: cycles that it spends at none.
+
+    >>> throughput(1, [2.0], 8.0), throughput(100, [2.0], 8.0)
+    (0.1, 0.5)
+    """
+    demands = np.asarray(demands, float)
+    queues, served = np.zeros(len(demands)), 0.0
+    for n in range(1, max(1, int(customers)) + 1):
+        times = demands * (1 + queues)
+        served = n / (elsewhere + times.sum())
+        queues = served * times
+    return float(served)
+
+
+def predict(device, counts, traffic, shape):
+    """Return the `Prediction` of a launch: `counts` and `traffic` are those of the blocks recorded."""
+    costs = Costs(device, counts, traffic)
+    per_warp = counts.executed / traffic.warps
+    phases = _phases(counts, costs, per_warp, shape)
+    memory = _memory_demands(device, traffic, shape)
+    totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
+    totals = {unit: float(cycles) for unit, cycles in totals.items() if cycles > 0}
+    own = {unit: cycles for unit, cycles in totals.items() if unit in UNITS or unit == "fill"}
+    whole = math.ceil(shape.blocks / device.sms)
+    rate, alone = _rate(phases, totals, memory, counts, device, shape)
+    bound = max(totals, key=totals.get)
+    # The busiest SM ends last. Where SMs wait for what they share, one that has less to do waits less.
+    count = whole if bound in own else shape.blocks / min(device.sms, shape.blocks)
+    cycles = max(count / rate, alone)
+    if bound not in own:
+        cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
+    busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
+    chain = np.zeros(len(counts.steps))
+    for phase in phases:
+        chain[phase.at] += phase.chains
+    needed = alone / totals[bound]
+    return Prediction(cycles / device.clock / 1e3 + device.launch, busy, bound, alone, needed, costs, chain)
+
+
+def _rate(phases, demands, memory, counts, device, shape):
+    """Return how many blocks an SM ends in a cycle, and how long one takes that has it for itself.
+
+    `demands`: by unit, cycles that a warp takes of it; `memory`: those of units that all SMs share.
+    """
+    at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
+    if any(step.base == "BAR" for step in counts.steps):
+        alone = device.block_start + _block_alone(phases, memory, shape.warps)
+        most = max(demands.values()) * shape.warps
+        return throughput(at_once, [most], max(0.0, alone - most)), alone
+    alone = device.block_start + sum(phase.chain for phase in phases)
+    elsewhere = max(0.0, alone - sum(c for unit, c in demands.items() if unit not in memory))
+    return throughput(at_once * shape.warps, list(demands.values()), elsewhere) / shape.warps, alone
+
+
+# --- Phases between barriers --------------------------------------------------------------------------------
+
+
+class _Phase(NamedTuple):
+    """What a warp does between two barriers.
+
+    `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at
+    each instruction, the slowest of its block; `together`: cycles of the block's units if its warps run
+    through each piece of code at the same time; `loads`: how often global memory is accessed.
+    """
+
+    at: np.ndarray
+    demands: np.ndarray
+    chains: np.ndarray
+    together: float
+    loads: float
+
+    @property
+    def chain(self):
+        """Cycles of a warp alone."""
+        return float(self.chains.sum())
+
+
+def _phases(counts, costs, per_warp, shape):
+    loops = loops_of(counts.blocks)
+    pieces, current = [], []
+    for number, block in enumerate(counts.blocks):
+        if per_warp[block.first] <= 0:
+            continue
+        current.append((block, bool(nest_of(loops, number))))
+        if counts.steps[block.last - 1].base == "BAR":
+            pieces.append(current)
+            current = []
+    pieces += [current] if current else []
+    barriers = any(step.base == "BAR" for step in counts.steps)
+    return [_phase(piece, counts, costs, per_warp, shape, barriers) for piece in pieces]
+
+
+def _phase(piece, counts, costs, per_warp, shape, barriers):
+    blocks = [block for block, _ in piece]
+    at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
+    often, demands = per_warp[at], costs.demands[at]
+    once, again = _alone([counts.steps[i] for i in at], costs.latencies[at])
+    slowest = often
+    if barriers:  # the block goes on when its last warp has come
+        ends = [i for i in at if counts.steps[i].base == "BAR"]
+        passes = max((per_warp[i] for i in ends), default=0.0) or 1.0
+        times = np.concatenate(
+            [np.full(block.last - block.first, passes if loop else 1.0) for block, loop in piece]
+        )
+        slowest = np.maximum(often, np.minimum(times, often * shape.warps))
+    mean = np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
+    together = sum(
+        (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
+        for block in blocks
+    )
+    accesses = [i for i in at if counts.steps[i].base in ("LDG", "LD", "STG", "RED", "ATOMG")]
+    loads = len(accesses) * float(often.max())
+    return _Phase(at, often @ demands, slowest * mean, float(together), loads)
+
+
+def _alone(steps, latencies):
+    """Return the cycles each instruction takes a warp that is alone: the first time, and in a loop."""
+    costs = _replay([*steps, *steps], [*latencies, *latencies])
+    return costs[: len(steps)], costs[len(steps) :]
+
+
+def _replay(steps, latencies):
+    """Return how many cycles go by at each instruction, by its control codes."""
+    now, ready, costs = 0.0, [0.0] * SCOREBOARDS, []
+    for step, latency in zip(steps, latencies, strict=True):
+        begin = now
+        for board in range(SCOREBOARDS):
+            if step.waits >> board & 1:
+                now = max(now, ready[board])
+        if step.sets < SCOREBOARDS:
+            ready[step.sets] = now + latency
+        if step.frees != NO_SCOREBOARD and step.frees < SCOREBOARDS:
+            ready[step.frees] = now + min(latency, _OPERANDS_READ)
+        now += max(1, step.stall)
+        costs.append(now - begin)
+    return np.array(costs)
+
+
+def _block_alone(phases, memory, warps):
+    """Return how many cycles a block takes whose warps wait for each other, with an SM for itself."""
+    loads = sum(phase.loads for phase in phases) or 1.0
+    most, cycles = max(memory.values(), default=0.0), 0.0
+    for phase in phases:
+        demand = max(phase.together, most * phase.loads / loads)
+        cycles += warps / throughput(warps, [demand], max(0.0, phase.chain - demand))
+    return cycles
+
+
+# --- What SMs share -----------------------------------------------------------------------------------------
+
+
+def _memory_demands(device, traffic, shape):
+    """Return how many cycles of an SM one warp takes of each of `SHARED_UNITS`.
+
+    As many SMs as are at work share these, so a byte of one keeps it busy as long as a byte of each.
+    """
+    active, totals = min(device.sms, shape.blocks), traffic.totals
+    whole = totals[caches.L2_LOADS] + totals[caches.STORED] - traffic.partial
+    slices = device.slices * device.slice_bytes
+    sector = caches.SECTOR
+    l2 = whole * sector / (slices * device.l2_share) + traffic.partial * _PARTIAL * sector / slices
+    dram = traffic.dram_sectors * sector / (device.dram * device.dram_share / device.clock)
+    found = dict.fromkeys(SHARED_UNITS, 0.0)
+    found |= {"L2": l2 * active, "DRAM": dram * active}
+    found["fill"] = (totals[caches.L2_LOADS] - totals[caches.ATOMIC_SECTORS]) * sector / _FILL
+    if totals[caches.ATOMIC_LANES]:
+        at_once = min(device.slices, max(1, traffic.places))
+        found["atomics"] = totals[caches.ATOMIC_LANES] / at_once * active
+    return {unit: cycles / traffic.warps for unit, cycles in found.items() if cycles}
