@@ -136,7 +136,7 @@ def _count(network, outputs, gradients):
         if isinstance(step, ConvChain):
             found = stages_of(step, gradients[name])
             stages += found
-            times |= time_stages(found)
+            times |= time_stages(step, found)
             flops = {stage.name: stage.flops() for stage in found}
             flops[name] = tuple(map(sum, zip(*flops.values(), strict=True)))
         elif isinstance(step, (Conv2d, Linear)):

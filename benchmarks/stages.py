@@ -2,13 +2,17 @@
 
 import statistics
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cnn_numba.ops.fused import cpu
 from cnn_numba.ops.fused.checks import Convolution
-from cnn_numba.ops.fused.cpu_stage import Stage as Plan
+from cnn_numba.ops.fused.cpu_backward import backward_stage
+from cnn_numba.ops.fused.cpu_forward import forward_stage
+from cnn_numba.ops.fused.cpu_stage import Stage as Plan, stage_at
+from cnn_numba.ops.shared.jit import serial_jit
 
 SECONDS_EACH, FEWEST, MOST = 0.5, 3, 100  # of a call: seconds in all, and samples
 
@@ -84,21 +88,27 @@ def calls_of(stages: list[Stage], winograd: bool = True):
     return forward, backward
 
 
-def time_stages(stages: list[Stage]) -> dict[tuple[str, str], float]:
-    """Return the median processor time of each stage within its chain, by name and direction.
+@serial_jit
+def _run_stage(memory, plan, index, batch, back, needs_input):
+    for n in range(batch):
+        stage = stage_at(plan, 0, index)
+        if back:
+            backward_stage(memory, stage, n, needs_input)
+        else:
+            forward_stage(memory, stage, n)
 
-    A stage costs what the chain up to it takes longer than the chain without it; they run in turn.
+
+def time_stages(chain, stages: list[Stage]) -> dict[tuple[str, str], float]:
+    """Return the median processor time of each stage in the memory of its chain, by name and direction.
+
+    The chain has just run. Without what packs and unpacks images and weights.
     """
-    pairs = [calls_of(stages[: index + 1]) for index in range(len(stages))]
-    samples = np.zeros((MOST, len(stages), 2))
-    for sample, index, direction in np.ndindex(samples.shape):
-        begun = time.process_time()
-        pairs[index][direction]()
-        samples[sample, index, direction] = time.process_time() - begun
-    seconds = np.diff(np.median(samples, 0), axis=0, prepend=0)
-    found = {}
-    for stage, (forward, backward) in zip(stages, seconds.tolist(), strict=True):
-        found |= {(stage.name, "forward"): forward, (stage.name, "backward"): backward}
+    memory, plan, found = chain.scratch.memory, chain.scratch.plan, {}
+    for index, stage in enumerate(stages):
+        for direction in ("forward", "backward"):
+            how = direction == "backward", stage.needs_input
+            call = partial(_run_stage, memory, plan, index, len(stage.x), *how)
+            found[stage.name, direction] = median_seconds(call)
     return found
 
 

@@ -150,6 +150,18 @@ def _backward_few(memory, stage, n):
 
 
 @inner_jit
+def backward_stage(memory, stage, n, needs_input):
+    """Take the gradient of image n back through a stage, from where the following one has left it."""
+    if stage.few:
+        _backward_few(memory, stage, n)
+    elif stage.dense:
+        backward_dense(memory, stage, n, needs_input)
+    else:
+        clear(memory.floats, stage.gradient, stage.plane)
+        _backward_sparse(memory, stage, n, needs_input)
+
+
+@inner_jit
 def _backward_image(memory, plan, thread, n, grad_output, grad_input):
     """Take the gradient of image n back through all stages; that of its pixels goes to `grad_input`."""
     stages = plan.shape[1]
@@ -158,14 +170,7 @@ def _backward_image(memory, plan, thread, n, grad_output, grad_input):
     pack_image(grad_output, n, memory.floats, first, stage.out_w * WIDTH, WIDTH, stage.target_block)
     for index in range(stages - 1, -1, -1):
         stage = stage_at(plan, thread, index)
-        needs_input = index > 0 or grad_input.size > 0
-        if stage.few:
-            _backward_few(memory, stage, n)
-        elif stage.dense:
-            backward_dense(memory, stage, n, needs_input)
-        else:
-            clear(memory.floats, stage.gradient, stage.plane)
-            _backward_sparse(memory, stage, n, needs_input)
+        backward_stage(memory, stage, n, index > 0 or grad_input.size > 0)
     if grad_input.size:
         first = stage.gradient + stage.padding
         unpack_image(grad_input, n, memory.floats, first, stage.pitch, stage.block)

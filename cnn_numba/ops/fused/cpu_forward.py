@@ -29,7 +29,7 @@ def _find_starts(integers, stage, image, position):
 
 @inner_jit
 def _convolve_image(memory, stage, n):
-    """Take image n through a stage."""
+    """Convolve image n tile by tile."""
     row, image, sums = stage.kernel_w * stage.pixel, stage.images + n * stage.plane, vectors(SUMS)
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
     kernel_h, pitch, blocks, block = stage.kernel_h, stage.pitch, stage.blocks, stage.block
@@ -49,17 +49,23 @@ def _convolve_image(memory, stage, n):
 
 
 @inner_jit
+def forward_stage(memory, stage, n):
+    """Take image n through a stage, where the one before has left it."""
+    if stage.winograd:
+        winograd_image(memory, stage, n)
+    else:
+        _convolve_image(memory, stage, n)
+
+
+@inner_jit
 def _forward_image(memory, plan, thread, n, x, out):
     """Take image n of `x` through all stages; what leaves the last goes to `out`."""
     stage = stage_at(plan, thread, 0)
     first = stage.images + n * stage.plane + stage.padding
     pack_image(x, n, memory.floats, first, stage.pitch, stage.pixel, stage.block)
     for index in range(plan.shape[1]):
-        stage = stage_at(plan, thread, index)
-        if stage.winograd:
-            winograd_image(memory, stage, n)
-        else:
-            _convolve_image(memory, stage, n)
+        forward_stage(memory, stage_at(plan, thread, index), n)
+    stage = stage_at(plan, thread, plan.shape[1] - 1)
     first = stage.target + n * stage.target_step
     unpack_image(out, n, memory.floats, first, stage.out_w * WIDTH, stage.target_block)
 
