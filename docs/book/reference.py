@@ -18,7 +18,7 @@ COMMANDS = "cnn_numba.cli", "cnn_numba.__main__", "gpuless.__main__"
 BACKENDS = "reference", "cpu", "gpu"
 
 _NAPOLEON = Config(napoleon_numpy_docstring=True, napoleon_use_rtype=False)
-_CONSTANT = re.compile(r"((?:^#: .*\n)+)(?P<name>[A-Z]\w*)(?:: [^=\n]+)? = ", re.MULTILINE)
+_CONSTANT = re.compile(r"((?:^#: .*\n)+)(?P<name>[A-Za-z]\w*)(?:: [^=\n]+)? = ", re.MULTILINE)
 
 
 class Module(NamedTuple):
@@ -61,7 +61,8 @@ def _definitions(tree):
     """Yield the public functions and classes of a module or class that say what they are."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            if not node.name.startswith("_") and ast.get_docstring(node) and not _is_setter(node):
+            public = not node.name.startswith("_") or node.name == "__call__"
+            if public and ast.get_docstring(node) and not _is_setter(node):
                 yield node
 
 

@@ -90,5 +90,5 @@ class Profile:
         return list(DEVICES)
 
 
-#: The one there is. It has the name of the package, whose files are imported by their own names.
+#: What programs call, the only `Profile`. It has the name of the package, whose files keep their own names.
 profile = Profile()

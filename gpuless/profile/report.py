@@ -177,7 +177,7 @@ def _limiter(device, modelled):
 
 
 _NAMES = {
-    "issue": "instructions: one in four cycles and partition is the most that is issued",
+    "issue": "instructions: a partition issues one in a cycle",
     "fma": "float32 arithmetic",
     "multiply": "integer multiplication",
     "alu": "integer arithmetic, comparisons and logic",
@@ -189,7 +189,6 @@ _NAMES = {
     "fill": "what L1 takes from L2",
     "atomics": "atomic operations, which L2 does one after the other",
 }
-_NAMES["issue"] = "instructions: a partition issues one in a cycle"
 
 
 def _most(steps, amounts):
