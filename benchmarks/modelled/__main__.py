@@ -11,13 +11,9 @@ from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
+
 import gpuless
-
-gpuless.select()
-
-import numpy as np  # noqa: E402
-
-from benchmarks.modelled.rows import published  # noqa: E402
 
 _FACTOR = 1.5
 _APART = 1.25  # rows that differ by less have no order
@@ -30,10 +26,15 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--record", action="store_true", help="write record.json")
     chosen = parser.parse_args()
+    gpuless.select()  # before `rows` imports numba.cuda
+    from benchmarks.modelled.rows import published
+
     groups = defaultdict(list)
     for row in published():
         if all(word in f"{row.gpu} {row.family} {row.name}" for word in chosen.words):
             groups[row.name].append(row)
+    if not groups:
+        parser.error(f"no row has all of {' '.join(chosen.words)}")
     found = [each for rows in groups.values() for each in _predicted(rows)]
     summary = summarised(found)
     for name, numbers in summary.items():

@@ -57,7 +57,7 @@ def read_control(text: str) -> MachineCode:
     Examples
     --------
     >>> text = '''.text.kernel:
-    ... 	//## File "/tmp/a.py", line 7
+    ... 	//## File "a.py", line 7
     ...         /*0000*/   LDG.E R6, [R6] ;     /* 0x0000000006067381 */
     ...                                         /* 0x000ea8000c1e1900 */
     ...         /*0010*/   @!P0 FADD R5, R6, R6 ;   /* 0x0000000606058221 */

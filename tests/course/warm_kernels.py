@@ -158,7 +158,7 @@ class Forge:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            start_new_session=True,  # Ctrl-C is for whoever runs the tests
+            start_new_session=True,  # Ctrl-C is for the tests
         )
 
     def ask(self, *request):

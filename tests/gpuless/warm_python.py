@@ -102,7 +102,7 @@ class WarmPython:
             stdout=subprocess.PIPE,
             text=True,
             bufsize=1,
-            start_new_session=True,  # Ctrl-C is for whoever runs the tests
+            start_new_session=True,  # Ctrl-C is for the tests
         )
 
     def run(self, program, environment, given=b"", timeout=300):

@@ -217,6 +217,10 @@ class Counting(Translator):
             given = f"i64 {self._first(address, low)}, i64 {span}, i64 {number}"
             self.line(f"call void @{name}(ptr {counts}, {given})")
 
+        self._by_piece(piece, whole, each)
+
+    def _by_piece(self, piece, whole, each):
+        """Write what counts a request as one piece of memory where it is one, else what counts its lanes."""
         if piece is None:
             each()
         elif not self.masked or piece[1] == 0:

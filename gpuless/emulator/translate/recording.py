@@ -144,12 +144,7 @@ class _Recording(Counting):
             given = f"i64 {self._first(address, low)}, i64 {span}, i32 {site}, i32 {lanes_}"
             self.line(f"call void @record.piece(ptr %ctx, ptr {self.counts()}, i32 %warp, {given})")
 
-        if piece is None:
-            each()
-        elif not self.masked or piece[1] == 0:
-            whole()
-        else:
-            self._where_all_are_on(whole, each)
+        self._by_piece(piece, whole, each)
 
     def _record_lanes(self, site, vector, mask):
         self._define_recorder("record.lanes", recorders.LANES)
