@@ -21,9 +21,11 @@ _ENGINE = "workbook notebooks export glossary standalone ladders ledger launch_l
 _PICTURES_OF_ALL = "plots explorer access progress".split()
 # What had another name, and what belongs to one chapter.
 _TOPICS = {
+    "dense_is_matmul": "matrix_product",
     "make_it_fast": "launches_and_graphs",
     "debugging_gpu_code": "debugging",
     "cifar10_convnet": "colour_images",
+    "pooling_and_reductions": "reductions",
 }
 _CHAPTERS = {
     "attention": "text_training",
@@ -44,7 +46,7 @@ _PICTURES = {
     "frameworks": "frameworks_and_engines",
     "gradients": "backprop_by_hand",
     "machine": "the_machine",
-    "matmul": "dense_is_matmul",
+    "matmul": "matrix_product",
     "parts": "other_parts",
     "roads": "other_roads",
     "speed": "launches_and_graphs",
@@ -58,8 +60,8 @@ _OTHERS = {
     "mixed_precision": "chapters.mixed_precision.trainings",
     "own_room": "chapters.mnist_cnn.own_backend",
     "pictures.films": "chapters.shared_memory_and_tiling.films",
-    "pictures.pooling": "chapters.pooling_and_reductions.pooling_pictures",
-    "pictures.reductions": "chapters.pooling_and_reductions.reduction_pictures",
+    "pictures.pooling": "chapters.pooling_and_softmax.pictures",
+    "pictures.reductions": "chapters.reductions.pictures",
     **{name: f"engine.{name}" for name in _ENGINE},
     **{f"pictures.{name}": f"engine.{name}" for name in _PICTURES_OF_ALL},
     **{f"pictures.{name}": f"chapters.{topic}.pictures" for name, topic in _PICTURES.items()},

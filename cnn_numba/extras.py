@@ -1,4 +1,4 @@
-"""What is installed on request: training needs neither PyTorch nor what notebooks 15 and 15b compare with."""
+"""What is installed on request: training needs neither PyTorch nor what notebooks 25 and 26 compare with."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -15,11 +15,14 @@ class Notebook(NamedTuple):
     topic : str
         Names its file, ``NUMBER_TOPIC.ipynb``, and its folder in ``cnn_course/chapters``.
     title : str
-    part : {"kernels", "training", "beyond"}
+    part : str
+        A key of `PARTS`.
     minutes : int
         As `notebooks.minutes` counts them.
     exercises : tuple of str
         In their order.
+    earlier : tuple of str
+        Its numbers in the first edition, under which older workbooks keep the answers.
     """
 
     number: str
@@ -28,6 +31,7 @@ class Notebook(NamedTuple):
     part: str
     minutes: int
     exercises: tuple
+    earlier: tuple
 
     @property
     def stem(self) -> str:
@@ -35,30 +39,40 @@ class Notebook(NamedTuple):
         return f"{self.number}_{self.topic}"
 
 
+#: The parts of the course and their titles.
+PARTS = {
+    "your_network": "Part I: your network",
+    "make_it_fast": "Part II: make it fast",
+    "further": "Part III: further",
+}
+
 NOTEBOOKS = (
-    Notebook("00", "start_here", "Start here", "kernels", 30, ("brighten_kernel", "count_kernel")),
+    Notebook(
+        "00", "start_here", "Start here", "your_network", 30, ("brighten_kernel", "count_kernel"), ("00",)
+    ),
     Notebook(
         "01",
         "convolution_on_the_cpu",
         "Convolution on the CPU",
-        "kernels",
+        "your_network",
         65,
         ("conv_by_hand", "convolve", "conv_same", "autocorrelation", "conv_fft"),
+        ("01",),
     ),
     Notebook(
         "02",
         "first_cuda_kernels",
         "First CUDA kernels",
-        "kernels",
+        "your_network",
         75,
         ("axpy_kernel", "relu_on_gpu", "autocorrelation_kernel", "relu_stride_kernel", "mirror_kernel"),
+        ("02",),
     ),
-    Notebook("02b", "the_machine", "The machine", "kernels", 35, ("warps_needed", "warp_sums_kernel")),
     Notebook(
         "03",
         "convolution_on_the_gpu",
         "Convolution on the GPU",
-        "kernels",
+        "your_network",
         85,
         (
             "conv_valid_kernel",
@@ -67,52 +81,43 @@ NOTEBOOKS = (
             "bias_relu_kernel",
             "conv_nhwc_kernel",
         ),
+        ("03",),
     ),
     Notebook(
         "04",
-        "shared_memory_and_tiling",
-        "Shared memory and tiling",
-        "kernels",
-        80,
-        ("smooth_kernel", "conv_channels_kernel", "conv_strided_kernel", "turn_kernel"),
+        "debugging",
+        "Debugging GPU code",
+        "your_network",
+        75,
+        ("edges_kernel", "block_max_kernel", "histogram_kernel"),
+        ("11",),
     ),
     Notebook(
         "05",
-        "pooling_and_reductions",
-        "Pooling and reductions",
-        "kernels",
-        90,
-        ("max_pool_kernel", "block_sums_kernel", "row_max_kernel", "histogram_kernel", "softmax_kernel"),
+        "pooling_and_softmax",
+        "Pooling and softmax",
+        "your_network",
+        35,
+        ("max_pool_kernel", "softmax_kernel"),
+        ("05",),
     ),
     Notebook(
-        "06",
-        "dense_is_matmul",
-        "Dense is matmul",
-        "kernels",
-        70,
-        ("matmul_kernel", "matmul_tiled_kernel", "matmul_2x2_kernel", "dense_kernel"),
-    ),
-    Notebook(
-        "06b",
-        "convolution_as_matmul",
-        "Convolution as matmul",
-        "kernels",
-        55,
-        ("split_kernel", "im2col_kernel", "conv_implicit_kernel"),
+        "06", "dense_layers", "Dense layers", "your_network", 20, ("matmul_kernel", "dense_kernel"), ("06",)
     ),
     Notebook(
         "07",
         "backprop_by_hand",
         "Backprop by hand",
-        "training",
+        "your_network",
         75,
         ("linear_backward", "conv_backward_weight", "cross_entropy_gradient", "name_the_bug"),
+        ("07",),
     ),
     Notebook(
-        "07b",
+        "08",
         "backward_kernels",
         "Backward kernels",
-        "training",
+        "your_network",
         85,
         (
             "cross_entropy_kernel",
@@ -124,110 +129,154 @@ NOTEBOOKS = (
             "conv2d_backward_weight_kernel",
             "conv2d_backward_input_kernel",
         ),
-    ),
-    Notebook(
-        "08",
-        "mnist_cnn",
-        "The MNIST CNN",
-        "training",
-        85,
-        ("receptive_field", "momentum_kernel", "adam_step", "adam_kernel", "confusion_matrix"),
-    ),
-    Notebook(
-        "08b",
-        "other_parts",
-        "Other parts",
-        "training",
-        45,
-        ("sigmoid_backward_kernel", "squared_error_backward_kernel", "channel_statistics_kernel"),
+        ("07b",),
     ),
     Notebook(
         "09",
-        "launches_and_graphs",
-        "Make it fast",
-        "training",
+        "mnist_cnn",
+        "The MNIST CNN",
+        "your_network",
         85,
-        ("bus_bytes", "add_in_streams", "blocks_per_sm", "scale_shift_relu_kernel", "capturable_step"),
+        ("receptive_field", "momentum_kernel", "adam_step", "adam_kernel", "confusion_matrix"),
+        ("08",),
     ),
     Notebook(
-        "10",
-        "mixed_precision",
-        "Mixed precision",
-        "training",
-        70,
-        ("decode_float16", "sum_rows_kernel", "stochastic_kernel", "unscale_kernel", "next_scale"),
-    ),
-    Notebook(
-        "10b",
-        "tensor_cores",
-        "Tensor Cores",
-        "training",
-        50,
-        ("held_by", "warp_product_kernel", "split_tf32", "turns"),
+        "10", "the_machine", "The machine", "make_it_fast", 35, ("warps_needed", "warp_sums_kernel"), ("02b",)
     ),
     Notebook(
         "11",
-        "debugging",
-        "Debugging GPU code",
-        "training",
-        75,
-        ("edges_kernel", "block_max_kernel", "histogram_kernel"),
-    ),
-    Notebook(
-        "11b",
-        "repairing_a_program",
-        "Repairing a program",
-        "training",
-        60,
-        ("pool_maps_kernel", "softmax_kernel", "edge_maps", "is_softmax"),
+        "shared_memory_and_tiling",
+        "Shared memory and tiling",
+        "make_it_fast",
+        80,
+        ("smooth_kernel", "conv_channels_kernel", "conv_strided_kernel", "turn_kernel"),
+        ("04",),
     ),
     Notebook(
         "12",
-        "colour_images",
-        "A ConvNet for colour images",
-        "beyond",
-        45,
-        ("decayed_step_kernel", "crop_and_flip_kernel", "folded_convolution_kernel"),
+        "reductions",
+        "Reductions",
+        "make_it_fast",
+        65,
+        ("block_sums_kernel", "row_max_kernel", "histogram_kernel", "warp_softmax_kernel"),
+        ("05", "11"),
     ),
     Notebook(
         "13",
-        "sequences",
-        "Sequences",
-        "beyond",
-        60,
-        ("lstm_cell_kernel", "last_states", "lstm_cell_backward_kernel", "backward_through_time"),
-    ),
-    Notebook(
-        "13b",
-        "attention",
-        "Attention",
-        "beyond",
-        55,
-        ("causal_softmax_kernel", "online_step", "tiled_attention_kernel", "softmax_backward_kernel"),
+        "matrix_product",
+        "The matrix product",
+        "make_it_fast",
+        50,
+        ("matmul_tiled_kernel", "matmul_2x2_kernel"),
+        ("06",),
     ),
     Notebook(
         "14",
-        "many_gpus",
-        "Many GPUs",
-        "beyond",
-        65,
-        ("share_of", "combined_gradient", "ring_all_reduce", "ring_seconds"),
+        "convolution_as_matmul",
+        "Convolution as matmul",
+        "make_it_fast",
+        55,
+        ("split_kernel", "im2col_kernel", "conv_implicit_kernel"),
+        ("06b",),
     ),
     Notebook(
         "15",
-        "other_roads",
-        "Other roads",
-        "beyond",
-        75,
-        ("block_sums_source", "standardise_rows", "pooling_program", "tune"),
+        "launches_and_graphs",
+        "Launches and graphs",
+        "make_it_fast",
+        85,
+        ("bus_bytes", "add_in_streams", "blocks_per_sm", "scale_shift_relu_kernel", "capturable_step"),
+        ("09",),
     ),
     Notebook(
-        "15b",
+        "16",
+        "mixed_precision",
+        "Mixed precision",
+        "make_it_fast",
+        70,
+        ("decode_float16", "sum_rows_kernel", "stochastic_kernel", "unscale_kernel", "next_scale"),
+        ("10",),
+    ),
+    Notebook(
+        "17",
+        "tensor_cores",
+        "Tensor Cores",
+        "make_it_fast",
+        50,
+        ("held_by", "warp_product_kernel", "split_tf32", "turns"),
+        ("10b",),
+    ),
+    Notebook(
+        "19",
+        "repairing_a_program",
+        "Repairing a program",
+        "further",
+        60,
+        ("pool_maps_kernel", "softmax_kernel", "edge_maps", "is_softmax"),
+        ("11b",),
+    ),
+    Notebook(
+        "20",
+        "other_parts",
+        "Other parts",
+        "further",
+        45,
+        ("sigmoid_backward_kernel", "squared_error_backward_kernel", "channel_statistics_kernel"),
+        ("08b",),
+    ),
+    Notebook(
+        "21",
+        "colour_images",
+        "A ConvNet for colour images",
+        "further",
+        45,
+        ("decayed_step_kernel", "crop_and_flip_kernel", "folded_convolution_kernel"),
+        ("12",),
+    ),
+    Notebook(
+        "22",
+        "sequences",
+        "Sequences",
+        "further",
+        60,
+        ("lstm_cell_kernel", "last_states", "lstm_cell_backward_kernel", "backward_through_time"),
+        ("13",),
+    ),
+    Notebook(
+        "23",
+        "attention",
+        "Attention",
+        "further",
+        55,
+        ("causal_softmax_kernel", "online_step", "tiled_attention_kernel", "softmax_backward_kernel"),
+        ("13b",),
+    ),
+    Notebook(
+        "24",
+        "many_gpus",
+        "Many GPUs",
+        "further",
+        65,
+        ("share_of", "combined_gradient", "ring_all_reduce", "ring_seconds"),
+        ("14",),
+    ),
+    Notebook(
+        "25",
+        "other_roads",
+        "Other roads",
+        "further",
+        75,
+        ("block_sums_source", "standardise_rows", "pooling_program", "tune"),
+        ("15",),
+    ),
+    Notebook(
+        "26",
         "frameworks_and_engines",
         "Frameworks and engines",
-        "beyond",
+        "further",
         80,
         ("for_keras", "traffic", "fold_batch_norm", "int8_dense"),
+        ("15b",),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Pictures of what a reader has done: the progress through the course, and the certificate of notebook 08."""
+"""Pictures of what a reader has done: the progress through the course, and the certificate of notebook 09."""
 
 import textwrap
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The reader's workbook: every answer that a check has found right, each in a Python file.
 
 A check that turns green keeps the answer: its source, and what that uses of its notebook (imports, constants,
-functions beside it). So the kernels of one notebook can be called from a later one, and notebook 08 builds a
+functions beside it). So the kernels of one notebook can be called from a later one, and notebook 09 builds a
 network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python
 was started), or what ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
 
@@ -66,7 +66,7 @@ def keep(exercise, attempt) -> str:
     notebook, function = place_of(exercise), getattr(attempt, "py_func", attempt)
     if notebook is None or getattr(function, "__module__", None) != "__main__":
         return ""
-    path = folder() / f"{notebook.number}_{exercise.name}.py"
+    path = folder() / f"{notebook.topic}_{exercise.name}.py"
     head = f'"""`{exercise.name}` of notebook {notebook.number}, found right on {datetime.date.today()}."""\n'
     try:
         text, told = f"{head}\n{standalone(function)}", "Kept in your workbook."
@@ -94,7 +94,7 @@ def told_of_earlier(exercise, attempt) -> str:
 
 def is_solved(notebook, name: str) -> bool:
     """Return whether the workbook says that an exercise of a notebook (of `outline`) is solved."""
-    return (folder() / f"{notebook.number}_{name}.py").is_file()
+    return _path(notebook.topic, name).is_file()
 
 
 def has_source(topic: str, name: str) -> bool:
@@ -107,7 +107,9 @@ def has_source(topic: str, name: str) -> bool:
 
 
 def _path(topic, name):
-    return folder() / f"{notebook_on(topic).number}_{name}.py"
+    """Return where an answer is: under its topic or, kept by the first edition, under its number there."""
+    places = [folder() / f"{key}_{name}.py" for key in (topic, *notebook_on(topic).earlier)]
+    return next((path for path in places if path.is_file()), places[0])
 
 
 def answer(topic: str, name: str, otherwise: object = None) -> object:

@@ -126,9 +126,9 @@ def _torchvision():
 
 
 def _roads():
-    """Look for what notebooks 15 and 15b compare with; importing it all would take seconds."""
+    """Look for what notebooks 25 and 26 compare with; importing it all would take seconds."""
     if missing := [name for name in extras.ROADS if not extras.present(name)]:
-        text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 15 and 15b)"
+        text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 25 and 26)"
         return Finding("roads", True, text, extras.command(missing[0]))
     return Finding("roads", True, f"{', '.join(extras.ROADS)} are installed")
 

@@ -24,7 +24,7 @@ LOOKED_AT = [
     "index.html",
     "draw.html",
     "notebooks/00_start_here.html",
-    "notebooks/05_pooling_and_reductions.html",
+    "notebooks/05_pooling_and_softmax.html",
     "notebooks/README.html",
     "docs/teaching.html",
     "api/operations.html",
@@ -81,7 +81,7 @@ def test_every_picture_is_described():
 
 
 def test_terms_explain_themselves_where_the_pointer_rests():
-    text = (SITE / "notebooks" / "04_shared_memory_and_tiling.html").read_text(encoding="utf-8")
+    text = (SITE / "notebooks" / "11_shared_memory_and_tiling.html").read_text(encoding="utf-8")
     links = re.findall(r"<a [^>]*README.html#[^>]*>", text)
     assert len(links) > 10
     assert all("title=" in link for link in links)
@@ -244,7 +244,7 @@ def test_what_scrolls_is_reached_by_keys(chrome):
       && /auto|scroll/.test(getComputedStyle(each).overflowX)
       && !each.querySelector("a, button, [tabindex='0']")
     ).map((each) => each.outerHTML.slice(0, 100))"""
-    for name in ("notebooks/05_pooling_and_reductions.html", "docs/emulated-gpu.html", "api/operations.html"):
+    for name in ("notebooks/05_pooling_and_softmax.html", "docs/emulated-gpu.html", "api/operations.html"):
         page = show(chrome, name)
         until(page, lambda page: page.execute_script("return document.readyState") == "complete")
         until(page, lambda page: not page.execute_script(unreached))
@@ -256,7 +256,7 @@ def test_hints_open_and_close_by_keys_also_without_javascript(chrome):
 
     chrome[0].execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        page = show_plainly(chrome, "notebooks/02b_the_machine.html")
+        page = show_plainly(chrome, "notebooks/10_the_machine.html")
         hint = next(e for e in page.find_elements("css selector", "summary") if e.text == "Hint 1")
         details = hint.find_element("xpath", "..")
         for key in (Keys.ENTER, Keys.SPACE):

@@ -15,7 +15,7 @@ PLACE = f"https://github.com/{notebooks.REPOSITORY}/blob/main/"
 
 
 @pytest.mark.exhaustive_unless(lambda stem: stem.startswith("11b"), "a short page")
-@pytest.mark.parametrize("stem", ["05_pooling_and_reductions", "11b_repairing_a_program"])
+@pytest.mark.parametrize("stem", ["05_pooling_and_softmax", "19_repairing_a_program"])
 def test_exported_links_lead_to_files_of_the_repository(stem):
     exporter = HTMLExporter(preprocessors=["cnn_course.engine.export.RepositoryLinks"])
     page, _ = exporter.from_notebook_node(notebooks.read(ROOT / "notebooks" / f"{stem}.ipynb"))

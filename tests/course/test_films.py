@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cnn_course.chapters.pooling_and_reductions import reduction_pictures as reductions
+from cnn_course.chapters.reductions import pictures as reductions
 from cnn_course.chapters.shared_memory_and_tiling import films
 from cnn_course.engine import plots
 

@@ -9,7 +9,7 @@ from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_course.engine import notebooks
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-# What of notebook 08 leads to the certificate.
+# What of notebook 09 leads to the certificate.
 KEPT = ("colab", "setup", "sizes", "own-network", "own-gradients", "training", "certificate")
 
 
@@ -49,7 +49,7 @@ def test_from_the_first_kernel_to_a_certificate(desk):
     imports = "from numba import cuda, float32\n\n\n"
     (desk / "workbook" / f"02_{relu.name}.py").write_text(f"{imports}{relu.solution}\n")
 
-    end = notebooks.read(FOLDER / "08_mnist_cnn.ipynb")
+    end = notebooks.read(FOLDER / "09_mnist_cnn.ipynb")
     end.cells = [found for found in end.cells if found.id in KEPT]
     place = {found.id: index for index, found in enumerate(end.cells)}
     with lab_of(end, desk / "last") as chrome:

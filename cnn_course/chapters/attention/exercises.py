@@ -1,4 +1,4 @@
-"""The checks of notebook 13b, ``13b_attention``."""
+"""The checks of notebook 23, ``23_attention``."""
 
 import numpy as np
 

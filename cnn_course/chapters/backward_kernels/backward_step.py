@@ -1,4 +1,4 @@
-"""The eight kernels of notebook 07b at work: the reader's where they are written, the package's in the gaps.
+"""The eight kernels of notebook 08 at work: the reader's where they are written, the package's in the gaps.
 
 `Kernels` calls them by name, each with the arguments of its exercise and on the grid that the exercise
 promises. `at_full_size` runs them on the numbers of a batch of `mnist_cnn`, beside the CPU. `Step` has what

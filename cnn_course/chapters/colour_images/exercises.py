@@ -1,4 +1,4 @@
-"""The checks of notebook 12, ``12_colour_images``."""
+"""The checks of notebook 21, ``21_colour_images``."""
 
 import numpy as np
 

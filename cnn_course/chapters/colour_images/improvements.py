@@ -1,4 +1,4 @@
-"""What each improvement of the ConvNet adds on the made pictures, as notebook 12 shows it.
+"""What each improvement of the ConvNet adds on the made pictures, as notebook 21 shows it.
 
 `python -m cnn_course.chapters.colour_images.improvements` trains the network of every step of `STEPS` and
 writes ``improvements.json``, which the notebook reads: a quarter of an hour of processor time. With

@@ -1,4 +1,4 @@
-"""Pictures of colour images and of the networks that read them, for notebook 12."""
+"""Pictures of colour images and of the networks that read them, for notebook 21."""
 
 import numpy as np
 

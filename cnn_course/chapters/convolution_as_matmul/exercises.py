@@ -1,8 +1,9 @@
-"""The checks of notebook 06b, ``06b_convolution_as_matmul``."""
+"""The checks of notebook 14, ``14_convolution_as_matmul``."""
 
 import numpy as np
 
-from cnn_course.chapters.dense_is_matmul.exercises import TILE, product, with_stale_tail
+from cnn_course.chapters.dense_layers.exercises import product
+from cnn_course.chapters.matrix_product.exercises import TILE, with_stale_tail
 from cnn_course.engine.checks.contest import Contest
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
 from cnn_course.engine.checks.mimics import within

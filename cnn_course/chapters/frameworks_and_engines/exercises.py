@@ -1,4 +1,4 @@
-"""Checks for notebook 15b: weights in another layout, bytes of fused kernels, a folded batch norm, 8 bits."""
+"""Checks for notebook 26: weights in another layout, bytes of fused kernels, a folded batch norm, 8 bits."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What notebook 15b asks of other frameworks: whether they are there, what they compute, how they say it."""
+"""What notebook 26 asks of other frameworks: whether they are there, what they compute, how they say it."""
 
 import importlib
 import json

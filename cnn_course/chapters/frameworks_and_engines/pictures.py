@@ -1,4 +1,4 @@
-"""Pictures of notebook 15b: two layouts in memory, bytes by kind of kernel, graphs, a calibration."""
+"""Pictures of notebook 26: two layouts in memory, bytes by kind of kernel, graphs, a calibration."""
 
 import numpy as np
 from matplotlib.patches import FancyBboxPatch, Rectangle

@@ -1,1 +1,1 @@
-"""The chapter "Make it fast"."""
+"""The chapter "Launches and graphs"."""

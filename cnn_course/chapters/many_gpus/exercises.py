@@ -1,4 +1,4 @@
-"""The checks of notebook 14, ``14_many_gpus``."""
+"""The checks of notebook 24, ``24_many_gpus``."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Workers in a ring, for notebook 14: each sends to its right neighbour and receives from its left one.
+"""Workers in a ring, for notebook 24: each sends to its right neighbour and receives from its left one.
 
 What a worker does is a function ``program(rank, size, array, send, receive)``. ``send(chunk)`` waits until
 the right neighbour has taken the chunk; ``receive()`` waits for one from the left, and returns it.

@@ -1,4 +1,4 @@
-"""How training scales, for notebook 14: what an all-reduce takes by formula, and the steps a batch needs.
+"""How training scales, for notebook 24: what an all-reduce takes by formula, and the steps a batch needs.
 
 The times are simulated: arithmetic on published figures (`LINKS`). The steps were taken:
 ``python -m cnn_course.chapters.many_gpus.scaling`` trains `mnist_cnn` with batches of many sizes, each until

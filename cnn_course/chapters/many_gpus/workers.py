@@ -1,4 +1,4 @@
-"""Trainings with one worker and with several, as notebook 14 starts them: in processes, on a few digits."""
+"""Trainings with one worker and with several, as notebook 24 starts them: in processes, on a few digits."""
 
 import atexit
 import importlib.util

@@ -1,4 +1,4 @@
-"""The checks of notebook 10, ``10_mixed_precision``."""
+"""The checks of notebook 16, ``16_mixed_precision``."""
 
 import numpy as np
 

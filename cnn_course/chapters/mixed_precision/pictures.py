@@ -168,7 +168,7 @@ def trainings_picture(recorded) -> plots.Picture:
     ends = "; ".join(f"{training_name(e)} {e['history'][-1]['test_accuracy']:.2%}" for e in recorded)
     return plots.picture(
         fig,
-        "The network of notebook 08, its default recipe, recorded: three epochs on all 60,000 digits.",
+        "The network of notebook 09, its default recipe, recorded: three epochs on all 60,000 digits.",
         f"Falling lines over three epochs. Read right in the end: {ends}.",
     )
 

@@ -1,4 +1,4 @@
-"""The trainings of notebook 10: `mnist_cnn` in each precision, recorded, and what a rounding loses in one.
+"""The trainings of notebook 16: `mnist_cnn` in each precision, recorded, and what a rounding loses in one.
 
 ``python -m cnn_course.chapters.mixed_precision.trainings gpu float16`` trains the default recipe there and in
 that precision, and writes what came of it into `RECORD`; ``unscaled`` after it trains without loss scaling.

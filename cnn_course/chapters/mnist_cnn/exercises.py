@@ -1,4 +1,4 @@
-"""The checks of notebook 08, ``08_mnist_cnn``."""
+"""The checks of notebook 09, ``09_mnist_cnn``."""
 
 import math
 from functools import partial

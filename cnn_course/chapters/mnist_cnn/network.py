@@ -1,4 +1,4 @@
-"""The network of notebook 08: `mnist_cnn` on the reader's own kernels, trained and certified."""
+"""The network of notebook 09: `mnist_cnn` on the reader's own kernels, trained and certified."""
 
 import dataclasses
 import datetime

@@ -1,4 +1,4 @@
-"""The checks of notebook 08b, ``08b_other_parts``."""
+"""The checks of notebook 20, ``20_other_parts``."""
 
 import numpy as np
 

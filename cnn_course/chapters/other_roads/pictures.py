@@ -1,4 +1,4 @@
-"""Pictures of notebook 15: languages side by side, threads and programs, differences, a tuner's model."""
+"""Pictures of notebook 25: languages side by side, threads and programs, differences, a tuner's model."""
 
 import html
 import re

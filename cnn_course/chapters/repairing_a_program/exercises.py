@@ -1,4 +1,4 @@
-"""The checks of notebook 11b, ``11b_repairing_a_program``: a broken program's kernels, and a test.
+"""The checks of notebook 19, ``19_repairing_a_program``: a broken program's kernels, and a test.
 
 Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
 not solved yet.

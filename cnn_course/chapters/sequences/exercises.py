@@ -1,4 +1,4 @@
-"""The checks of notebook 13, ``13_sequences``."""
+"""The checks of notebook 22, ``22_sequences``."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 04, ``04_shared_memory_and_tiling``."""
+"""The checks of notebook 11, ``11_shared_memory_and_tiling``."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What notebook 04 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
+"""What notebook 11 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
 
 import json
 import textwrap

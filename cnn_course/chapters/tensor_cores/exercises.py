@@ -1,4 +1,4 @@
-"""The checks of notebook 10b, ``10b_tensor_cores``."""
+"""The checks of notebook 17, ``17_tensor_cores``."""
 
 import numpy as np
 

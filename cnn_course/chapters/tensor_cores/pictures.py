@@ -1,4 +1,4 @@
-"""Pictures of notebook 10b: fragments lane by lane, banks under `ldmatrix`, errors of the formats."""
+"""Pictures of notebook 17: fragments lane by lane, banks under `ldmatrix`, errors of the formats."""
 
 import numpy as np
 from matplotlib.colors import ListedColormap

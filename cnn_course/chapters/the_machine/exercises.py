@@ -1,4 +1,4 @@
-"""The checks of notebook 02b, ``02b_the_machine``."""
+"""The checks of notebook 10, ``10_the_machine``."""
 
 from functools import partial
 from math import ceil, floor

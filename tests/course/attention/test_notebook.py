@@ -1,4 +1,4 @@
-"""What notebook 13b says of its outputs, of the recorded training, and what its pictures show."""
+"""What notebook 23 says of its outputs, of the recorded training, and what its pictures show."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from cnn_numba.data import load
 from cnn_numba.pretrained import text_transformer
 from cnn_numba.train.loop import evaluate
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13b_attention.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "23_attention.ipynb"
 
 
 def shown(cell_id):

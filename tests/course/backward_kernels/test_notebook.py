@@ -1,4 +1,4 @@
-"""What notebook 07b looks at: the launches of its checks, its kernels at work, its pictures."""
+"""What notebook 08 looks at: the launches of its checks, its kernels at work, its pictures."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What notebook 12 shows: the record of what each step adds, the network that comes with it, and pictures."""
+"""What notebook 21 shows: the record of what each step adds, the network that comes with it, and pictures."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from cnn_numba.ops.conv.reference import conv2d_forward
 from cnn_numba.ops.gather.reference import _places, gather_augmented
 from cnn_numba.ops.update.reference import sgd_update
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "12_colour_images.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "21_colour_images.ipynb"
 
 
 def said(cell_id):

@@ -1,4 +1,4 @@
-"""What notebook 06b draws, and what its open problem measures and refuses."""
+"""What notebook 14 draws, and what its open problem measures and refuses."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from numba import cuda, float32
 from benchmarks.cases import CASES
 from cnn_course.chapters.convolution_as_matmul import exercises as convolution_as_matmul
 from cnn_course.chapters.convolution_as_matmul.exercises import beat_conv2d_forward
-from cnn_course.chapters.dense_is_matmul import pictures as matmul_pictures
-from cnn_course.chapters.dense_is_matmul.pictures import (
+from cnn_course.chapters.matrix_product import pictures as matmul_pictures
+from cnn_course.chapters.matrix_product.pictures import (
     busy_picture,
     im2col_picture,
     implicit_picture,
@@ -23,7 +23,7 @@ from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
 from cnn_numba.train.graphs import record
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "06b_convolution_as_matmul.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "14_convolution_as_matmul.ipynb"
 
 
 @pytest.fixture

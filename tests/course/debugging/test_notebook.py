@@ -1,4 +1,4 @@
-"""Notebooks 11 and 11b keep broken kernels beside their repairs: one fails as the text says, one is right."""
+"""Notebooks 04 and 19 keep broken kernels beside their repairs: one fails as the text says, one is right."""
 
 import ast
 import linecache
@@ -20,7 +20,7 @@ from cnn_numba.ops.conv.reference import conv_cpu
 FOLDER = Path(__file__).parents[3] / "notebooks"
 SHELVES = [
     {cell.id: cell for cell in notebooks.read(FOLDER / name).cells if cell.cell_type == "code"}
-    for name in ("11_debugging.ipynb", "11b_repairing_a_program.ipynb")
+    for name in ("04_debugging.ipynb", "19_repairing_a_program.ipynb")
 ]
 THREADS = 64
 
@@ -202,7 +202,7 @@ def test_pictures_mark_what_they_are_about():
 
 @pytest.mark.slow
 def test_the_tests_to_copy_pass():
-    """Notebook 11b runs them, and what they print is not compared."""
+    """Notebook 19 runs them, and what they print is not compared."""
     run = run_pytest("-q", "-p", "gpuless", "examples/test_smooth.py", cwd=FOLDER.parent)
     assert run.returncode == 0, run.stdout
     assert "9 passed" in run.stdout

@@ -1,4 +1,4 @@
-"""What notebook 15b shows: its text and the stored outputs, the readers of programs, folding and rounding."""
+"""What notebook 26 shows: its text and the stored outputs, the readers of programs, folding and rounding."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
 
 FOLDER = Path(__file__).parents[3] / "notebooks"
-CELLS = {cell.id: cell for cell in notebooks.read(FOLDER / "15b_frameworks_and_engines.ipynb").cells}
+CELLS = {cell.id: cell for cell in notebooks.read(FOLDER / "26_frameworks_and_engines.ipynb").cells}
 
 
 def shown(cell_id):
@@ -61,7 +61,7 @@ def test_xla_fuses_and_moves_more():
 
 def test_the_figures_of_notebook_09():
     (cell,) = (
-        c for c in notebooks.read(FOLDER / "09_launches_and_graphs.ipynb").cells if c.id == "list-real"
+        c for c in notebooks.read(FOLDER / "15_launches_and_graphs.ipynb").cells if c.id == "list-real"
     )
     in_all = re.search(r"in all +(\d+) .* (\d+)\.\d MB\n", cell.outputs[1].data["text/plain"])
     assert in_all.groups() == ("28", "78")

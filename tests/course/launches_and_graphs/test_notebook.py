@@ -1,4 +1,4 @@
-"""What notebook 09 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
+"""What notebook 15 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
 
 import json
 from types import SimpleNamespace
@@ -325,7 +325,7 @@ def test_roofs_picture_tells_both_intensities():
 def test_the_answer_says_what_the_model_gives():
     cells = {
         cell.id: cell
-        for cell in notebooks.read(CHECKOUT / "notebooks" / "09_launches_and_graphs.ipynb").cells
+        for cell in notebooks.read(CHECKOUT / "notebooks" / "15_launches_and_graphs.ipynb").cells
     }
     known = {}
     exec(cells["model"].source, known)

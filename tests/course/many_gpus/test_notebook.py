@@ -1,4 +1,4 @@
-"""What notebook 14 says of its outputs, of its records, and what its pictures show."""
+"""What notebook 24 says of its outputs, of its records, and what its pictures show."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
 ROOT = Path(__file__).parents[3]
-NOTEBOOK = ROOT / "notebooks" / "14_many_gpus.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "24_many_gpus.ipynb"
 RECORD = json.loads((ROOT / "benchmarks" / "workers.json").read_text())
 
 

@@ -1,4 +1,4 @@
-"""What notebook 10 shows: what its text says of the stored outputs, the record, roundings and pictures."""
+"""What notebook 16 shows: what its text says of the stored outputs, the record, roundings and pictures."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from cnn_course.engine import notebooks
 from cnn_numba.nn import models
 from cnn_numba.ops._reference import rounded
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "10_mixed_precision.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "16_mixed_precision.ipynb"
 
 
 # --- what the text says of the stored outputs --------------------------------------------------------------

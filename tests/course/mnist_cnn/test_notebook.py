@@ -1,4 +1,4 @@
-"""What notebook 08 defines and draws: updates, the live curve, pictures, and the pad without a browser."""
+"""What notebook 09 defines and draws: updates, the live curve, pictures, and the pad without a browser."""
 
 import io
 
@@ -16,7 +16,7 @@ from cnn_numba.nn import models
 from cnn_numba.ops.update import reference
 from cnn_numba.train import loop as training, optim
 
-STEM = "08_mnist_cnn"
+STEM = "09_mnist_cnn"
 
 
 def test_the_loss_falls_though_a_gradient_has_the_wrong_sign():

@@ -1,4 +1,4 @@
-"""What notebook 08b shows: what its trainings came to, pictures, and the training that learns nothing."""
+"""What notebook 20 shows: what its trainings came to, pictures, and the training that learns nothing."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from cnn_course.engine.outline import notebook_on
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.train.optim import SGD
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "08b_other_parts.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "20_other_parts.ipynb"
 
 
 # --- what the text says of the stored outputs --------------------------------------------------------------

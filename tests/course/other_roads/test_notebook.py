@@ -1,4 +1,4 @@
-"""What notebook 15 claims: every road's numbers, its stored outputs, and that the yardstick can fail."""
+"""What notebook 25 claims: every road's numbers, its stored outputs, and that the yardstick can fail."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_numba import device
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "15_other_roads.ipynb"
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "25_other_roads.ipynb"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What notebook 13 shows: what its text says of the stored outputs, and its pictures."""
+"""What notebook 22 shows: what its text says of the stored outputs, and its pictures."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from cnn_course.chapters.sequences import pictures
 from cnn_course.engine import notebooks
 
 ROOT = Path(__file__).parents[3]
-NOTEBOOK = ROOT / "notebooks" / "13_sequences.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "22_sequences.ipynb"
 
 
 def shown(cell_id):

@@ -1,4 +1,4 @@
-"""Notebook 04: its kernels against the package's, its race, its pictures, the sizes that its checks use."""
+"""Notebook 11: its kernels against the package's, its race, its pictures, the sizes that its checks use."""
 
 import json
 
@@ -13,7 +13,7 @@ from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled, shared_bytes
 from gpuless import access_map, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels
 
-STEM = "04_shared_memory_and_tiling"
+STEM = "11_shared_memory_and_tiling"
 NOTEBOOK = notebooks.read(ROOT / "notebooks" / f"{STEM}.ipynb")
 EXERCISES = ("smooth_kernel", "conv_channels_kernel", "conv_strided_kernel", "turn_kernel")
 

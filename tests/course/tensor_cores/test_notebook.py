@@ -1,4 +1,4 @@
-"""What notebook 10b draws and claims: who holds what, banks, errors, and how the text counts."""
+"""What notebook 17 draws and claims: who holds what, banks, errors, and how the text counts."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from gpuless.simulator import judge
 
-NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10b_tensor_cores.ipynb")
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "17_tensor_cores.ipynb")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What notebook 02b draws and claims: the machine, its figures, waves, waiting, and kernels that wait."""
+"""What notebook 10 draws and claims: the machine, its figures, waves, waiting, and kernels that wait."""
 
 import re
 
@@ -10,7 +10,7 @@ from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from gpuless.inspector import architectures
 
-NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "02b_the_machine.ipynb")
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10_the_machine.ipynb")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The checks of notebook 07b, ``07b_backward_kernels``: a file for each exercise."""
+"""The checks of notebook 08, ``08_backward_kernels``: a file for each exercise."""
 
 from cnn_course.chapters.backward_kernels.exercises.bias_gradient_kernel import bias_gradient_kernel
 from cnn_course.chapters.backward_kernels.exercises.conv2d_backward_input_kernel import (

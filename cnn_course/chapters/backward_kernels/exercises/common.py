@@ -1,4 +1,4 @@
-"""What several exercises of notebook 07b share: launches, and the same mistakes."""
+"""What several exercises of notebook 08 share: launches, and the same mistakes."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 09, ``09_launches_and_graphs``: a file for each exercise."""
+"""The checks of notebook 15, ``15_launches_and_graphs``: a file for each exercise."""
 
 from cnn_course.chapters.launches_and_graphs.exercises.add_in_streams import add_in_streams
 from cnn_course.chapters.launches_and_graphs.exercises.blocks_per_sm import blocks_per_sm

@@ -1,4 +1,4 @@
-"""What several exercises of notebook 09 share."""
+"""What several exercises of notebook 15 share."""
 
 import dis
 

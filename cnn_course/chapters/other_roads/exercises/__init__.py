@@ -1,4 +1,4 @@
-"""The checks of notebook 15, ``15_other_roads``: a file for each exercise."""
+"""The checks of notebook 25, ``25_other_roads``: a file for each exercise."""
 
 from cnn_course.chapters.other_roads.exercises.block_sums_source import block_sums_source
 from cnn_course.chapters.other_roads.exercises.pooling_program import pooling_program

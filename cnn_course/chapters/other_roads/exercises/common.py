@@ -1,4 +1,4 @@
-"""What several exercises of notebook 15 share: programs in other languages, compiled and launched."""
+"""What several exercises of notebook 25 share: programs in other languages, compiled and launched."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Other roads to the same numbers: notebook 15's kernels in three languages, and their yardstick.
+"""Other roads to the same numbers: notebook 25's kernels in three languages, and their yardstick.
 
 - `yardstick`: what every road has to compute, what ours computes, and how far apart two results are.
 - `opencl` with kernels.cl, `cuda_cpp` with kernels.cu, `blocks` with triton_kernels: a road each, the same

@@ -1,4 +1,4 @@
-"""The yardstick of notebook 15 in Triton: images of one channel, kernels of 3 x 3, float32 throughout.
+"""The yardstick of notebook 25 in Triton: images of one channel, kernels of 3 x 3, float32 throughout.
 
 A program handles a block of elements at once. What it is written in are whole blocks, their addresses and
 their masks; which thread does what is for the compiler to decide. Whether a kernel is interpreted or

@@ -1,1 +1,0 @@
-"""The chapter "Dense is matmul"."""

@@ -1,0 +1,261 @@
+"""The checks of notebook 13, ``13_matrix_product``."""
+
+import numpy as np
+
+from cnn_course.chapters.dense_layers.exercises import multiplications, product
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, uses
+from gpuless import access_map
+from gpuless.access import READ, WRITE
+
+# As in the notebook: threads along either axis of a block, and results with four of them a thread.
+TILE = 8
+WIDE = 2 * TILE
+
+
+def _in_tiles(matrix, side):
+    """Return a matrix as (rows of tiles, columns of tiles, side, side), zeros where it ends."""
+    rows, columns = (-(-n // side) for n in matrix.shape)
+    padded = np.zeros((rows * side, columns * side))
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    return padded.reshape(rows, side, columns, side).transpose(0, 2, 1, 3)
+
+
+def _from_tiles(tiles, shape):
+    rows, columns, side, _ = tiles.shape
+    matrix = tiles.transpose(0, 2, 1, 3).reshape(rows * side, columns * side)
+    return matrix[: shape[0], : shape[1]]
+
+
+# --- Tiles with tails --------------------------------------------------------------------------------------
+
+
+def with_stale_tail(a, b):
+    """Multiply, the last tiles along k still holding what the tiles before them left; NaN if none did."""
+    depth = a.shape[1]
+    tail = depth % TILE
+    if not tail:
+        return product(a, b)
+    if depth < TILE:
+        return np.full((a.shape[0], b.shape[1]), np.nan)
+    stale = slice(depth - TILE, depth - tail)
+    return product(a, b) + product(a[:, stale], b[stale])
+
+
+def _copied_by_threads_with_results(a, b):
+    """Multiply, with zeros for what a thread without a result would have copied."""
+    rows, columns = np.indices((len(a), b.shape[1]))
+    k = np.arange(a.shape[1])[:, None, None] % TILE
+    in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
+    return np.einsum("mk,kn,kmn->mn", np.float64(a), b, in_a & in_b)
+
+
+def _with_turned_tiles(a, b):
+    return product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
+
+
+def _of_whole_tiles(a, b):
+    whole = a.shape[1] // TILE * TILE
+    return product(a[:, :whole], b[:whole])
+
+
+def _of_first_tile(a, b):
+    return product(a[:, :TILE], b[:TILE])
+
+
+def _loads_each_number_once(wide):
+    """Return a property: a block reads each number once from global memory, and then from its tiles."""
+
+    def holds(attempt):
+        sides = [(2 * wide, 2 * TILE, wide)]
+        (case,) = multiplications(np.random.default_rng(0), (TILE, TILE), (wide, wide), sides)
+        access = access_map(examine(attempt, case).report.trace)
+        for place, name in enumerate("ab"):
+            most = max(int(access.reads(place, block=block).max()) for block in range(2))
+            if most > 1:
+                raise Wrong(
+                    "not from the tile",
+                    f"The numbers are right, but a block reads a number of `{name}` {most} times from global "
+                    "memory. Load it into the tile once, and read the tile in the loop over `k`.",
+                )
+
+    return holds
+
+
+matmul_tiled_kernel = KernelExercise(
+    "matmul_tiled_kernel",
+    reference=product,
+    cases=lambda rng: multiplications(
+        rng, (TILE, TILE), (TILE, TILE), [(3, 2, 5), (8, 19, 6), (7, 16, 13), (10, 13, 4), (17, 9, 9)]
+    ),
+    large=lambda rng: multiplications(rng, (TILE, TILE), (TILE, TILE), [(67, 300, 91)]),
+    other_blocks=False,
+    float32=True,
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(TILE)),
+    mistakes={
+        "tail not zeroed": (
+            "Past the end of a matrix your tile keeps old numbers. Write a zero where there is none.",
+            with_stale_tail,
+            [
+                (
+                    "a_tile[y, x] = a[row, start + x] if in_a else float32(0)",
+                    "if in_a:\n    a_tile[y, x] = a[row, start + x]",
+                ),
+                (
+                    "b_tile[y, x] = b[start + y, column] if in_b else float32(0)",
+                    "if in_b:\n    b_tile[y, x] = b[start + y, column]",
+                ),
+            ],
+            (
+                "b_tile[y, x] = b[start + y, column] if in_b else float32(0)",
+                "if in_b:\n    b_tile[y, x] = b[start + y, column]",
+            ),
+        ),
+        "copies for itself only": (
+            "A thread without a result copies zeros, but others need what it should have copied: `row` and "
+            "`start + x` decide whether `{a}` has a number, `start + y` and `column` whether `{b}` has one.",
+            _copied_by_threads_with_results,
+            [
+                ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
+                ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),
+            ],
+        ),
+        "tail left out": (
+            "You leave out the last, narrower tiles. Round the steps up: `range(0, {a}.shape[1], TILE)`.",
+            _of_whole_tiles,
+            ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
+        ),
+        "first tile only": (
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+            ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
+        ),
+        "tile turned": (
+            "You read the tile of `{b}` transposed. It is `[k, column]`: read `b_tile[k, x]`.",
+            _with_turned_tiles,
+            ("b_tile[k, x]", "b_tile[x, k]"),
+        ),
+        "last step only": (
+            "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
+            lambda a, b: product(
+                a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
+            ),
+            [("total = float32(0)", ""), ("for k in range", "total = float32(0)\nfor k in range")],
+        ),
+    },
+)
+
+
+# --- Four results a thread ---------------------------------------------------------------------------------
+
+
+def _quarters(a, b):
+    """Return the product in blocks of WIDE x WIDE, (rows, columns, 2, TILE, 2, TILE), and its shape."""
+    whole = product(a, b)
+    tiles = _in_tiles(whole, WIDE)
+    return tiles.reshape(*tiles.shape[:2], 2, TILE, 2, TILE).copy(), whole.shape
+
+
+def _rearranged(change):
+    def function(a, b):
+        quarters, shape = _quarters(a, b)
+        change(quarters)
+        return _from_tiles(quarters.reshape(*quarters.shape[:2], WIDE, WIDE), shape)
+
+    return function
+
+
+@_rearranged
+def _exchanged(quarters):
+    upper, lower = quarters[:, :, 0, :, 1].copy(), quarters[:, :, 1, :, 0].copy()
+    quarters[:, :, 0, :, 1], quarters[:, :, 1, :, 0] = lower, upper
+
+
+@_rearranged
+def _row_repeated(quarters):
+    quarters[:, :, 1] = quarters[:, :, 0]
+
+
+@_rearranged
+def _column_repeated(quarters):
+    quarters[:, :, :, :, 1] = quarters[:, :, :, :, 0]
+
+
+def _trace_of_a_block(attempt):
+    """Return the trace of a block with all its results, and one tile along k."""
+    (case,) = multiplications(np.random.default_rng(0), (TILE, TILE), (WIDE, WIDE), [(WIDE, TILE, WIDE)])
+    return examine(attempt, case).report.trace
+
+
+def _each_number_is_read_once(attempt):
+    """Demand two numbers of each tile for four products, in shared memory."""
+    trace = _trace_of_a_block(attempt)
+    shared = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
+    reads = int(((trace.kind == READ) & np.isin(trace.array, shared)).sum())
+    products = WIDE * WIDE * TILE
+    if reads > products:
+        raise Wrong(
+            "read for each product",
+            f"The numbers are right, but {reads / products:.3g} numbers are read from shared memory for each "
+            "multiply-add, and the point is to get along with 1. Read two numbers of each tile into "
+            "variables, and let each of the four products take its two from there.",
+        )
+
+
+def _results_are_apart(attempt):
+    """Demand the results that the exercise gives to a thread: `TILE` rows and columns apart."""
+    trace = _trace_of_a_block(attempt)
+    in_global = np.array([info.space == "global" for info in trace.arrays])[trace.array]
+    x, y = 1, 2
+    mine = (trace.kind == WRITE) & in_global & (trace.thread == y * TILE + x)
+    rows, columns = map(np.unique, np.divmod(trace.element[mine], WIDE))
+    wanted = [y, y + TILE], [x, x + TILE]
+    if (rows.tolist(), columns.tolist()) != wanted:
+        raise Wrong(
+            "results not apart",
+            "The numbers are right, but a thread should compute rows `y` and `y + TILE`, columns `x` and "
+            "`x + TILE`, so that neighbouring threads read and write neighbouring numbers.",
+            f"With `x` = {x} and `y` = {y} yours has {_listed('row', rows)} and {_listed('column', columns)} "
+            f"of the block's results; it should have rows {y} and {y + TILE} and columns {x} and {x + TILE}.",
+        )
+
+
+def _listed(word, numbers):
+    return f"{word}{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+
+
+matmul_2x2_kernel = KernelExercise(
+    "matmul_2x2_kernel",
+    reference=product,
+    cases=lambda rng: multiplications(
+        rng, (TILE, TILE), (WIDE, WIDE), [(3, 2, 5), (16, 9, 12), (11, 8, 18), (19, 10, 21), (9, 17, 10)]
+    ),
+    large=lambda rng: multiplications(rng, (TILE, TILE), (WIDE, WIDE), [(67, 300, 91)]),
+    other_blocks=False,
+    float32=True,
+    once=True,
+    properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
+    mistakes={
+        "sums exchanged": (
+            "Two of the four results are exchanged: row 0, column 1 and row 1, column 0 of the square.",
+            _exchanged,
+            [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
+        ),
+        "row repeated": (
+            "The second row repeats the first: it needs another number of `{a}`, `a_tile[y + TILE, k]`.",
+            _row_repeated,
+            ("a1 *", "a0 *", 2),
+        ),
+        "column repeated": (
+            "The second column repeats the first: it needs another number of `{b}`, `b_tile[k, x + TILE]`.",
+            _column_repeated,
+            ("* b1", "* b0", 2),
+        ),
+        "first tile only": (
+            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            _of_first_tile,
+            ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
+        ),
+    },
+)

@@ -1,1 +1,0 @@
-"""The chapter "Pooling and reductions"."""

@@ -1,0 +1,302 @@
+"""The checks of notebook 05, ``05_pooling_and_softmax``."""
+
+import numpy as np
+
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_numba.ops.pool import reference
+
+# --- max_pool_kernel ---------------------------------------------------------------------------------------
+
+
+def _planes(rng):
+    """Draw planes of few different values, so that there are ties, and two of numbers far below 0."""
+    for blocks, shape, kernel, stride in [
+        (1, (1, 2, 3), 2, 1),
+        (2, (5, 6, 4), 2, 2),
+        (2, (3, 7, 5), 3, 2),
+        (2, (2, 5, 12), 2, 3),
+        (6, (2, 9, 8), 3, 1),
+        (1, (2, 11, 7), 4, 3),
+    ]:
+        x = rng.integers(-9, 5, shape).astype(np.float32)
+        if kernel == 4:
+            x = 1e6 * (x - 5)
+        planes, h, w = shape
+        pooled = planes, (h - kernel) // stride + 1, (w - kernel) // stride + 1
+        yield launch(blocks, 16, x, kernel, stride, output(pooled), output(pooled, np.int32))
+
+
+def _pooled(x, kernel, stride):
+    out, argmax = reference.max_pool2d_forward(x[None], kernel, stride)
+    return out[0], argmax[0]
+
+
+def _windows(x, kernel, stride):
+    """Return every window as a row of pixels: shape (planes, H_out, W_out, kernel * kernel)."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride]
+    return windows.reshape(*windows.shape[:3], -1)
+
+
+def _in_plane(x, kernel, stride, where):
+    """Turn positions in the windows, as `_windows` has them, into positions in the plane."""
+    _, oh, ow = np.indices(where.shape)
+    return ((oh * stride + where // kernel) * x.shape[2] + ow * stride + where % kernel).astype(np.int32)
+
+
+def _last_of_equals(x, kernel, stride):
+    windows = _windows(x, kernel, stride)
+    last = windows.shape[-1] - 1 - windows[..., ::-1].argmax(axis=-1)
+    return windows.max(axis=-1), _in_plane(x, kernel, stride, last)
+
+
+def _first_down_the_columns(x, kernel, stride):
+    windows = _windows(x, kernel, stride)
+    turned = windows.reshape(*windows.shape[:-1], kernel, kernel).swapaxes(-1, -2).reshape(windows.shape)
+    w, h = np.divmod(turned.argmax(axis=-1), kernel)
+    return windows.max(axis=-1), _in_plane(x, kernel, stride, h * kernel + w)
+
+
+def _from_zero(x, kernel, stride, where=None):
+    """Pool with 0 as the value to beat; `where` stays if none does."""
+    out, argmax = _pooled(x, kernel, stride)
+    if where is None:
+        where = _in_plane(x, kernel, stride, np.zeros(out.shape, int))
+    return np.maximum(out, 0), np.where(out > 0, argmax, where).astype(np.int32)
+
+
+def _with_argmax(change):
+    """Return a mistake's function that changes the positions only, given planes, window and rows, columns."""
+
+    def function(x, kernel, stride):
+        out, argmax = _pooled(x, kernel, stride)
+        changed = change(x, kernel, stride, *np.divmod(argmax, x.shape[2]))
+        return out, changed.astype(np.int32)
+
+    return function
+
+
+def _from_place_zero(x, kernel, stride, h, w):
+    """Return 0 in the place of each position that is the first of its window."""
+    _, oh, ow = np.indices(h.shape)
+    return np.where((h == oh * stride) & (w == ow * stride), 0, h * x.shape[2] + w)
+
+
+def _in_the_window(x, kernel, stride, h, w):
+    _, oh, ow = np.indices(h.shape)
+    return (h - stride * oh) * kernel + w - stride * ow
+
+
+def _of_the_first_plane(x, kernel, stride):
+    """Pool the first plane, and write that to every output."""
+    return tuple(np.repeat(first[:1], len(x), axis=0) for first in _pooled(x, kernel, stride))
+
+
+def _at_every_pixel(x, kernel, stride):
+    _, h, w = _pooled(x, kernel, stride)[0].shape
+    return tuple(every[:, :h, :w] for every in _pooled(x, kernel, 1))
+
+
+def _short_windows(x, kernel, stride):
+    """Pool with windows that lack their last row and column."""
+    short = kernel - 1
+    _, h, w = _pooled(x, kernel, stride)[0].shape
+    windows = _windows(x, short, stride)[:, :h, :w]
+    return windows.max(axis=-1), _in_plane(x, short, stride, windows.argmax(axis=-1))
+
+
+_FROM_ZERO = (
+    "Where all pixels of a window are negative you give 0, which is not among them. Start the search from "
+    "the window's first pixel, or from `float32(-math.inf)`, and compare with nothing but its pixels."
+)
+
+max_pool_kernel = KernelExercise(
+    "max_pool_kernel",
+    reference=_pooled,
+    cases=_planes,
+    once=True,
+    mistakes={
+        "tie goes to the last": (
+            "The maxima are right. Of equal pixels keep the first: compare with `>`, not `>=`.",
+            _last_of_equals,
+            ("x[plane, h, w] > best", "x[plane, h, w] >= best"),
+            [
+                ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), 0"),
+                ("range(top, top + kernel)", "range(top + kernel - 1, top - 1, -1)"),
+                ("range(left, left + kernel)", "range(left + kernel - 1, left - 1, -1)"),
+            ],
+        ),
+        "tie goes down the columns": (
+            "The maxima are right. Of equal pixels take the first row by row: rows in the outer loop.",
+            _first_down_the_columns,
+            (
+                "for h in range(top, top + kernel):\n    for w in range(left, left + kernel):",
+                "for w in range(left, left + kernel):\n    for h in range(top, top + kernel):",
+            ),
+        ),
+        "starts from 0": (
+            _FROM_ZERO,
+            _from_zero,
+            lambda x, kernel, stride: _from_zero(x, kernel, stride, 0),
+            ("x[plane, top, left], top * x.shape[2] + left", "float32(0), 0"),
+            ("x[plane, top, left]", "float32(0)"),
+        ),
+        "place starts from 0": (
+            "The maxima are right. Where the first pixel of a window is the largest, nothing beats it, and "
+            "`argmax` is the 0 that you began with. Begin with that pixel's place.",
+            _with_argmax(_from_place_zero),
+            ("top * x.shape[2] + left", "0"),
+        ),
+        "place of the output": (
+            "The maxima are right. Store the pixel's place in its plane: `row * {x}.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: np.arange(h.size).reshape(h.shape)),
+            ("argmax[plane, oh, ow] = where", "argmax[plane, oh, ow] = i"),
+        ),
+        "position in the window": (
+            "Your positions count within the window. Count in the plane: `row * width + column`.",
+            _with_argmax(_in_the_window),
+            [("top * x.shape[2] + left", "0"), ("h * x.shape[2] + w", "(h - top) * kernel + w - left")],
+        ),
+        "place in all planes": (
+            "The maxima are right. Positions start from 0 in each plane: `row * {x}.shape[2] + column`.",
+            _with_argmax(
+                lambda x, kernel, stride, h, w: (np.indices(h.shape)[0] * x.shape[1] + h) * x.shape[2] + w
+            ),
+            ("[plane, oh, ow] = where", "[plane, oh, ow] = where + plane * x.shape[1] * x.shape[2]"),
+        ),
+        "first plane": (
+            "Every plane of your output is that of the first: read `{x}[plane, h, w]`, not `{x}[0, h, w]`.",
+            _of_the_first_plane,
+            ("x[plane, ", "x[0, ", 3),
+        ),
+        "width of the output": (
+            "The maxima are right. Count with the width of the input: `row * {x}.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * _pooled(x, kernel, stride)[0].shape[2] + w),
+            ("x.shape[2]", "out.shape[2]", 2),
+        ),
+        "height for width": (
+            "The maxima are right, and the positions are `row * height + column`, or `column * height + "
+            "row`. A row has as many pixels as the plane is wide: `row * {x}.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: h * x.shape[1] + w),
+            ("x.shape[2]", "x.shape[1]", 2),
+        ),
+        "down the columns": (
+            "The maxima are right. Count the positions row by row: `row * {x}.shape[2] + column`.",
+            _with_argmax(lambda x, kernel, stride, h, w: w * x.shape[1] + h),
+            [
+                ("top * x.shape[2] + left", "left * x.shape[1] + top"),
+                ("h * x.shape[2] + w", "w * x.shape[1] + h"),
+            ],
+        ),
+        "stride left out": (
+            "Your windows are one pixel apart: window `(oh, ow)` begins at `oh * {stride}`, `ow * {stride}`.",
+            _at_every_pixel,
+            ("oh * stride, ow * stride", "oh, ow"),
+        ),
+        "window one short": (
+            "Each window lacks its last row and column: `range({kernel})` already ends at `{kernel} - 1`.",
+            _short_windows,
+            [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
+        ),
+    },
+)
+
+
+# --- softmax_kernel ----------------------------------------------------------------------------------------
+
+
+def _logits(rng):
+    """Draw rows of logits as they come, and some far from 0 or far apart."""
+    for rows, classes, scale, offset in [
+        (1, 1, 1, 0),
+        (3, 10, 3, 0),
+        (9, 4, 1, 0),
+        (2, 10, 1, 1000),
+        (6, 7, 1, -1000),
+        (3, 12, 90, 0),
+    ]:
+        x = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
+        yield launch(-(-rows // 4), 4, x, output((rows, classes)))
+
+
+def softmax(x, shift=None, axis=1):
+    """Compute in the type of `x`, so that what overflows in float32 overflows here."""
+    shift = x.max(axis=axis, keepdims=True) if shift is None else shift
+    exponentials = np.exp(x - np.asarray(shift, np.float32))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def _sum_carried_on(x):
+    """Divide by a sum over columns that stops where the element stands."""
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return exponentials / exponentials.cumsum(axis=1)
+
+
+def _sum_one_short(x):
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return exponentials / exponentials[:, :-1].sum(axis=1, keepdims=True)
+
+
+#: What goes wrong in the formula, however the threads share the work.
+SOFTMAX_MISTAKES = {
+    "no shift": (
+        "It is right for small logits. `exp` of a large one is infinite, and inf / inf is NaN; with "
+        "large negative ones it is 0 / 0. Subtract the row's maximum from each logit first.",
+        lambda x: softmax(x, 0),
+        (" - largest", "", 2),
+    ),
+    "sum not shifted": (
+        "The exponentials above the line are shifted by the maximum, those in the sum are not.",
+        lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
+        ("total += math.exp(logits[row, k] - largest)", "total += math.exp(logits[row, k])"),
+    ),
+    "not divided": (
+        "A row's probabilities do not add up to 1: divide by the sum.",
+        lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
+        (" / total", ""),
+    ),
+    "logarithm": (
+        "You give the logarithms of the probabilities.",
+        lambda x: np.log(softmax(x.astype(np.float64))),
+        ("math.exp(logits[row, k] - largest) / total", "logits[row, k] - largest - math.log(total)"),
+    ),
+}
+
+softmax_kernel = KernelExercise(
+    "softmax_kernel",
+    reference=lambda x: softmax(x.astype(np.float64)),
+    cases=_logits,
+    large=lambda rng: [launch(20, 4, normal(rng, (77, 100)), output((77, 100)))],
+    float32=True,
+    mistakes={
+        **SOFTMAX_MISTAKES,
+        "shifted by at least 0": (
+            "In a row of large negative logits you subtract more than any of them: every `exp` is 0, and "
+            "0 / 0 is NaN. Start the search for the maximum from `{logits}[row, 0]`.",
+            lambda x: softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
+            ("largest, total = logits[row, 0]", "largest, total = float32(0)"),
+        ),
+        "shifted by the first": (
+            "You subtract the first logit. Where another is larger by 90, `exp` overflows: take the largest.",
+            lambda x: softmax(x, x[:, :1]),
+            ("largest = max(largest, logits[row, k])", "pass"),
+        ),
+        "divided by a part of the sum": (
+            "You divide before the sum is complete. The sum needs a loop of its own, before the one that "
+            "writes.",
+            _sum_carried_on,
+            (
+                "total += math.exp(logits[row, k] - largest)\n    for k in range(logits.shape[1]):\n",
+                "total += math.exp(logits[row, k] - largest)\n",
+            ),
+        ),
+        "sum one short": (
+            "The last class is missing from your sum: `range(n)` ends at `n - 1` by itself.",
+            _sum_one_short,
+            (
+                "for k in range(logits.shape[1]):\n        total",
+                "for k in range(logits.shape[1] - 1):\n        total",
+            ),
+        ),
+    },
+)

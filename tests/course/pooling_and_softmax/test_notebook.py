@@ -1,0 +1,30 @@
+"""What notebook 05 draws, and what its checks launch."""
+
+import numpy as np
+import pytest
+
+from cnn_course.chapters.pooling_and_softmax import exercises as checks, pictures as pooling
+
+
+def test_windows_picture_counts_outputs():
+    caption = pooling.windows_picture(np.eye(12, 9, dtype=int), 3, 2).caption
+    assert caption == (
+        "Windows of 3 x 3, stride 2, on 12 x 9 pixels: 5 x 4 outputs. A pixel lies in 0 to 1 windows."
+    )
+
+
+@pytest.mark.parametrize("name", ["max_pool_kernel", "softmax_kernel"])
+def test_the_checks_launch_few_threads(name):
+    cases = getattr(checks, name).inputs()
+    assert sum(int(np.prod(case.grid) * np.prod(case.block)) for case in cases) < 5000
+
+
+def test_the_checks_reach_what_they_are_about():
+    """Ties, windows of negative pixels, logits that overflow and that underflow."""
+    windows = [checks._windows(*case.args) for case in checks.max_pool_kernel.inputs()]
+    tied = [np.sum(w == w.max(axis=-1, keepdims=True), axis=-1).max() for w in windows]
+    assert max(tied) > 1
+    assert any((w.max(axis=-1) < 0).any() for w in windows)
+    largest = [case.args[0].max(axis=1) for case in checks.softmax_kernel.inputs()]
+    assert max(map(np.max, largest)) > 89
+    assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32
