@@ -113,13 +113,14 @@ def relu_stride_kernel(x, out):
 """
 
 
-SEEN = """
-def receptive_field(layers):
-    field, distance = 1, 1
-    for kernel_size, stride in layers:
-        field += (kernel_size - 1) * distance
-        distance *= stride
-    return field
+ADAM = """
+import numpy as np
+
+def adam_step(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    m = beta1 * m + (1 - beta1) * gradients
+    v = beta2 * v + (1 - beta2) * gradients**2
+    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+    return parameters - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
 """
 
 
@@ -146,20 +147,20 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
 
 
 def test_what_no_notebook_defines_is_not_kept(folder):
-    attempt = mnist_cnn.receptive_field.reference
-    assert mnist_cnn.receptive_field(attempt).status == "solved"
+    attempt = mnist_cnn.adam_step.reference
+    assert mnist_cnn.adam_step(attempt).status == "solved"
     assert not folder.exists()
 
 
 def test_an_answer_without_its_source_counts_as_solved(folder):
-    source = "class One:\n    is_it = 1\n\n" + SEEN.replace("1, 1", "One.is_it, One.is_it")
-    attempt = in_a_notebook(source, "odd")["receptive_field"]
-    told = mnist_cnn.receptive_field(attempt).details[-1]
+    source = "class One:\n    is_it = 1\n\n" + ADAM.replace("(1 - beta1) *", "(One.is_it - beta1) *")
+    attempt = in_a_notebook(source, "odd")["adam_step"]
+    told = mnist_cnn.adam_step(attempt).details[-1]
     assert told == (
         "Noted in your workbook as solved, without its source: it uses `One`, a type of its notebook."
     )
-    assert sum(chapter.solved.get("receptive_field", False) for chapter in course.progress().chapters) == 1
-    assert workbook.answer("mnist_cnn", "receptive_field", otherwise=7) == 7
+    assert sum(chapter.solved.get("adam_step", False) for chapter in course.progress().chapters) == 1
+    assert workbook.answer("mnist_cnn", "adam_step", otherwise=7) == 7
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
@@ -174,7 +175,8 @@ def test_a_file_that_does_not_run_names_itself(folder):
     folder.mkdir()
     (folder / "convolution_on_the_gpu_conv2d_kernel.py").write_text("conv2d_kernel = 1 / 0\n")
     with pytest.raises(
-        ValueError, match=r"convolution_on_the_gpu_conv2d_kernel\.py of your workbook does not run .*division by zero"
+        ValueError,
+        match=r"conv2d_kernel\.py of your workbook does not run .*division by zero",
     ):
         workbook.answer("convolution_on_the_gpu", "conv2d_kernel")
 
