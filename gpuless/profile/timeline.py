@@ -157,7 +157,7 @@ class Timeline:
 
 
 def tracks(events: list[Event]) -> dict[str, list[Event]]:
-    """Return the events of each stream, the host first; where some overlap, as in graphs, in several tracks."""
+    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
     found: dict[str, list[Event]] = {HOST: []}
     for event in events:
         name, number = event.stream, 1
