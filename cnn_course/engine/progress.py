@@ -157,6 +157,10 @@ class Step(NamedTuple):
     slowest: str
     share: float
 
+    def __str__(self):
+        times = f"{self.microseconds / 1000:.2g} ms modelled, {self.low / 1000:.2g} to {self.high / 1000:.2g}"
+        return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
+
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
@@ -213,11 +217,7 @@ class Certificate:
             f"  {'✔ yours      ' if own else '○ the package'}  {title:30}{name}"
             for title, name, own in self.kernels
         ]
-        steps = [
-            f"  {step.gpu:10}{step.microseconds / 1000:5.2g} ms modelled, {step.low / 1000:.2g} to "
-            f"{step.high / 1000:.2g}; {step.share:.0%} of the GPU's time in {step.slowest}"
-            for step in self.steps
-        ]
+        steps = [f"  {step}" for step in self.steps]
         return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels, *steps])
 
     def _repr_html_(self):

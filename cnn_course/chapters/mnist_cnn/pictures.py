@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from cnn_course.engine import plots
+from cnn_course.engine import plots, progress
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
 RECORDED_TRAINING = Path(__file__).with_name("own_training.json")
+RECORDED_STEPS = Path(__file__).with_name("own_steps.json")
 # What tells lines apart beside their colours: a mark and a way of drawing for each.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
@@ -165,6 +166,12 @@ def recorded_curve() -> plots.Picture:
         caption=f"{picture.caption} Recorded on {record['date']}: after each epoch {ends} of the 10,000 test "
         f"images right.",
     )
+
+
+def recorded_steps() -> str:
+    """Return how long a training step on the kernels of the notebooks' solutions would take: modelled."""
+    steps = [progress.Step(**step) for step in json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))]
+    return "\n".join(map(str, steps))
 
 
 def _plain_ticks(ax, values):

@@ -11,11 +11,13 @@ from solutions import run, solution_of
 from cnn_course.chapters.mnist_cnn import pictures as training
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
+from cnn_course.chapters.mnist_cnn.pictures import RECORDED_STEPS
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import SGD, Adam
+from gpuless import frontends
 
 pytestmark = pytest.mark.gpu
 
@@ -243,6 +245,14 @@ def relu_stride_kernel(x, out):
         run(source.format(limit=limit), limit, namespace)
         prints.add(_fingerprint({"relu_stride_kernel": namespace["relu_stride_kernel"]}))
     assert len(prints) == 2
+
+
+@pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
+def test_a_step_of_the_solutions_takes_what_the_notebook_says(solutions):
+    (recorded, *others) = json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))
+    assert [step["gpu"] for step in (recorded, *others)] == ["T4", "A100 SXM", "H100 SXM"]
+    (step,) = OwnNetwork(64, solutions).steps(data.load("mnist"), ["T4"])
+    assert step._asdict() == pytest.approx(recorded, rel=0.01)
 
 
 def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
