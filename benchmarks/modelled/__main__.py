@@ -46,12 +46,13 @@ def main() -> None:
 
 
 def _predicted(rows):
-    """Return each row of one launch on several GPUs with its modelled microseconds."""
-    kernel, grid, block, shared, arguments = rows[0].launch()
-    begin = time.process_time()
-    reports = gpuless.profile(kernel[grid, block, 0, shared], [row.gpu for row in rows])(*arguments)
+    """Return each row of the same launches on several GPUs with its modelled microseconds."""
+    begin, gpus, sums = time.process_time(), [row.gpu for row in rows], np.zeros(len(rows))
+    for kernel, grid, block, shared, arguments in rows[0].launches():
+        reports = gpuless.profile(kernel[grid, block, 0, shared], gpus)(*arguments)
+        sums += [report.microseconds for report in reports]
     seconds = time.process_time() - begin
-    found = [(row, report.microseconds) for row, report in zip(rows, reports, strict=True)]
+    found = list(zip(rows, sums.tolist(), strict=True))
     for row, us in found:
         times = f"{row.microseconds:11.1f} us published {us:11.1f} modelled {us / row.microseconds:5.2f}"
         print(f"{row.gpu:11}{times}  {seconds:5.1f} s  {row.name[:60]}", flush=True)

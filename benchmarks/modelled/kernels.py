@@ -214,22 +214,6 @@ def to_grey(image, out, width, height):
     out[at] = uint8(float32(0.21) * float32(r) + float32(0.71) * float32(g) + float32(0.07) * float32(b))
 
 
-@cuda.jit
-def add(x, y, out):
-    """Add two vectors."""
-    i = index()
-    if i < uint32(out.size):
-        out[i] = x[i] + y[i]
-
-
-@cuda.jit
-def relu(x, out):
-    """Replace what is negative by 0."""
-    i = index()
-    if i < uint32(out.size):
-        out[i] = max(x[i], float32(0))
-
-
 # --- Products -----------------------------------------------------------------------------------------------
 
 

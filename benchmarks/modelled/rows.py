@@ -8,20 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.modelled import convolutions, kernels, matrices
+from benchmarks.modelled import convolutions, kernels, matrices, rungs, scans, tiles
 
-N26 = 1 << 26
+#: Published rows that no kernel can be written for, and why.
+UNWRITTEN = {"SGEMM 0: cuBLAS": "its source is not public"}
 
 
 class Row(NamedTuple):
-    """A published time: of which GPU and family, in microseconds, and a launch that is the same."""
+    """A published time: of which GPU and family, in microseconds, and launches that are the same."""
 
     gpu: str
     family: str
     name: str
     microseconds: float
-    launch: Callable
-    """Returns kernel, grid, block, bytes of dynamic shared memory, arguments."""
+    launches: Callable
+    """Returns a list of kernel, grid, block, bytes of dynamic shared memory, arguments."""
 
 
 def published():
@@ -38,13 +39,23 @@ def _row(line):
             size = line["problem_size"] + ";" + line["launch_config"]
             numbers = dict(re.findall(r"([A-Z][\w /]*?)=(?:2\^\d+ = )?(\d+)", size))
             launch = make(match[1] if match.groups() else "", {k.strip(): int(v) for k, v in numbers.items()})
-            if launch is None:
-                return None
             scale = {"us": 1.0, "ms": 1e3}.get(line["unit"])
             figure = float(line["figure"])
             time = figure * scale if scale else launch_flops(line) / figure / 1e3
-            return Row(gpu, family, f"{title} {size}", time, launch)
-    return None
+            return Row(gpu, family, f"{title} {size}", time, _all_of(launch))
+    if title in UNWRITTEN:
+        return None
+    raise ValueError(f"{title!r} has no kernel, and nothing says why")
+
+
+def _all_of(launch):
+    """Return a function that returns launches as a list, if there is but one as well."""
+
+    def launches():
+        found = launch()
+        return found if isinstance(found, list) else [found]
+
+    return launches
 
 
 def launch_flops(line):
@@ -137,8 +148,6 @@ def _histogram(title, numbers):
 
 
 def _convolution(title, numbers):
-    if title is None or title.startswith("2D"):
-        return None
     n, width, threads = numbers["Array size"], numbers["Mask width"], numbers["Block dim"]
     sizes = np.uint32(width), np.uint32(n)
 
@@ -157,35 +166,92 @@ def _convolution(title, numbers):
     return launch
 
 
+def _scan(title, numbers):
+    kernel, size, shared = {
+        "Kogge-Stone": (scans.scan_kogge_stone, 512, 1024),
+        "Brent-Kung": (scans.scan_brent_kung, 1024, 2048),
+        "Three-Phase": (scans.scan_three_phases, 4096, 4096),
+    }[title]
+    n = 1 << 26  # of those that were measured, the one whose time this is
+
+    def launch():
+        sums = [array(f"sums{level}", -(-n // size**level)) for level in (1, 2, 3)]
+        return scans.launches(kernel, array("x", n), array("y", n), sums, size, 4 * shared)
+
+    return launch
+
+
+_N25 = 1 << 25
+
+
 def _elementwise(title, numbers):
-    kernel, inputs = (kernels.add, 2) if title == "ADD" else (kernels.relu, 1)
-    n = 1 << 25
-    arrays = "xyz"[: inputs + 1]
-    return lambda: (kernel, n // 256, 256, 0, tuple(array(x, n, np.float32) for x in arrays))
+    kernel, arrays = {
+        "ADD": (rungs.add_four, "xyz"),
+        "RELU": (rungs.relu_four, "xy"),
+        "SIGMOID": (rungs.sigmoid_four, "xy"),
+    }[title]
+    return lambda: (kernel, _N25 // 1024, 256, 0, tuple(array(x, _N25, np.float32) for x in arrays))
+
+
+def _sum(title, numbers):
+    kernel, shared, per_thread = {
+        "v2": (rungs.sum_shared, 1024, 1),
+        "v3": (rungs.sum_atomic, 1024, 1),
+        "v4": (rungs.sum_shuffled, 0, 1),
+        "v5": (rungs.sum_four, 0, 4),
+    }[title]
+    blocks = _N25 // (256 * per_thread)
+    return lambda: (
+        kernel, blocks, 256, shared,
+        (array("x", _N25, np.float32), np.uint32(_N25), array("y", blocks, np.float32)),
+    )  # fmt: skip
+
+
+def _softmax(title, numbers):
+    m, n = 4096, 1024
+    kernel, blocks, threads, sizes = {
+        "row, shared": (rungs.softmax_rows_shared, m, n, (n,)),
+        "row, shfl_xor": (rungs.softmax_rows, m, n, (m, n)),
+        "column": (rungs.softmax_columns, n, 256, (m, n)),
+    }[title]
+    return lambda: (
+        kernel, blocks, threads, 0,
+        (*(array(x, m * n, np.float32) for x in "xy"), *(np.uint32(size) for size in sizes)),
+    )  # fmt: skip
 
 
 def _ladder(title, numbers):
-    kernel, side, block = {
-        "1": (matrices.product_naive, 32, (32, 32)),
-        "2": (matrices.product_coalesced, 32, 1024),
-        "3": (matrices.product_shared, 32, 1024),
-        "4": (matrices.product_column, 64, 512),
-        "5": (matrices.product_square, 128, 256),
+    kernel, rows, columns, block = {
+        "1": (matrices.product_naive, 32, 32, (32, 32)),
+        "2": (matrices.product_coalesced, 32, 32, 1024),
+        "3": (matrices.product_shared, 32, 32, 1024),
+        "4": (matrices.product_column, 64, 64, 512),
+        "5": (matrices.product_square, 128, 128, 256),
+        "6": (tiles.product_vector, 128, 128, 256),
+        "7": (tiles.product_linear, 128, 128, 256),
+        "8": (tiles.product_padded, 128, 128, 256),
+        "9": (tiles.product_deep, 128, 128, 256),
+        "10": (tiles.product_warps, 128, 128, 128),
+        "11": (tiles.product_buffers, 128, 256, 256),
     }[title]
     n = 4096
     factors = np.float32(0.5), np.float32(3.0)
     return lambda: (
-        kernel, (n // side, n // side), block, 0,
+        kernel, (n // columns, n // rows), block, 0,
         (*(array(x, n * n, np.float32) for x in "xyz"), np.uint32(n), *factors),
     )  # fmt: skip
 
 
 def _transpose(title, numbers):
+    # Whatever their names say: v0 writes neighbours, and v1 and v2 read them. Numba has no __ldg, which on a
+    # T4 loads through the same cache.
     kernel = {
-        "v0": matrices.transpose_reading,
-        "v1": matrices.transpose_writing,
+        "v0": matrices.transpose_writing,
+        "v1": matrices.transpose_reading,
+        "v2": matrices.transpose_reading,
         "v3": matrices.transpose_shared,
         "v4": matrices.transpose_padded,
+        "v5": matrices.transpose_swizzled,
     }[title]
     n = 4096
     arrays = array("x", n * n, np.float32), array("y", n * n, np.float32)
@@ -200,7 +266,10 @@ _FAMILIES = (
     (r"PMPP mat_vec_mul: (.*?) \(", "matrix and vector", _vector),
     (r"PMPP histogram: (.*?) \(", "histogram", _histogram),
     (r"PMPP convolution: Convolution (.*?) \(", "convolution", _convolution),
-    (r"(?:elementwise )?(ADD|RELU) float4", "elementwise", _elementwise),
-    (r"SGEMM ([1-5]):", "product of float32", _ladder),
-    (r"transpose (v[0134])", "transpose", _transpose),
+    (r"PMPP scan: Hierarchical Scan (.*?) \(", "scan", _scan),
+    (r"(?:elementwise )?(ADD|RELU|SIGMOID) float4", "elementwise", _elementwise),
+    (r"sum (v[2-5])", "reduction", _sum),
+    (r"softmax (.*)", "softmax", _softmax),
+    (r"SGEMM ([1-9]|1[01]):", "product of float32", _ladder),
+    (r"transpose (v[0-5])", "transpose", _transpose),
 )
