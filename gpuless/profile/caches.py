@@ -2,8 +2,8 @@
 
 Both keep lines of 128 bytes in four sectors that are fetched one by one, and replace what was used longest
 ago among 16 lines. Loads go through L1; stores and atomic operations go to L2, which fetches from memory in
-pairs of sectors and writes back what it replaces. The warps that are resident on an SM take turns, a request
-each.
+pairs of sectors and writes back what it replaces. Memory has a page of 2 KB open in each bank. The warps that
+are resident on an SM take turns, a request each.
 """
 
 import numpy as np
@@ -24,14 +24,17 @@ COLUMNS = (
     "dram",  # sectors that L2 fetches
     "stored",  # sectors that stores send to L2
     "atomic_sectors",
-    "atomic_lanes",
+    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take one turn a sector
+    "missed",  # requests of which L1 has not all
+    "fetched",  # requests of which L2 has not all
+    "pages",  # of DRAM that are opened for loads and atomic operations
     "all_requests",  # with those before caches were warm
 )
-REQUESTS, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, STORED, ATOMIC_SECTORS, ATOMIC_LANES, ALL = range(
-    len(COLUMNS)
-)
+REQUESTS, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, STORED, ATOMIC_SECTORS, ATOMIC_TURNS = range(10)
+MISSED, FETCHED, PAGES, ALL = range(10, len(COLUMNS))
 _NOTHING = np.uint32(0xFFFFFFFF)
 _PAIR, _OTHER_PAIR = 3, 12
+_PAGE = 6  # 2 KB, by sectors: a power of two
 
 
 @njit(cache=True, nogil=True)
@@ -99,14 +102,25 @@ def _in_l1(cache, sector, clock):
 
 
 @njit(cache=True, nogil=True)
+def _open_page(dram, sector, clock):
+    """Open the page of DRAM that has a sector; return whether it was closed."""
+    tags, used, _ = dram
+    page = sector >> _PAGE
+    way, there = _way_of(page, tags, used)
+    tags[way], used[way] = page, clock
+    return not there
+
+
+@njit(cache=True, nogil=True)
 def _ask_l2(cache, sector, kind, clock, row, counting):
     """Load, store or update a sector in L2; return how many sectors it writes to memory to have room."""
-    tags, used, valid, dirty = cache
+    tags, used, valid, dirty, dram = cache
     line, bit = sector >> 2, 1 << (sector & 3)
     way, there = _way_of(line, tags, used)
     written = 0
     if not there:
         written = _bits(dirty[way])
+        dram[2][0] += written > 0 and _open_page(dram, tags[way] << 2, 2 * clock)
         tags[way], valid[way], dirty[way] = line, 0, 0
     used[way] = clock
     if kind != LOAD:
@@ -122,6 +136,7 @@ def _ask_l2(cache, sector, kind, clock, row, counting):
         return written
     fetched = bit if kind == ATOMIC else _PAIR if bit & _PAIR else _OTHER_PAIR
     row[DRAM] += counting * _bits(fetched & ~valid[way])
+    row[PAGES] += counting * _open_page(dram, sector, 2 * clock + 1)
     valid[way] |= fetched
     return written
 
@@ -185,7 +200,7 @@ def _next_warp(turn, left, cursors, ends, warps):
 @njit(cache=True, nogil=True)
 def _serve(sectors, l1, l2, kind, through_l1, clock, row, counting):
     """Count a request, sector by sector; return how many sectors are written to memory."""
-    written = 0
+    written = missed = fetched = 0
     row[ALL] += 1
     row[REQUESTS] += counting
     row[LINES] += counting * _lines_of(sectors)
@@ -194,19 +209,30 @@ def _serve(sectors, l1, l2, kind, through_l1, clock, row, counting):
         if through_l1 and _in_l1(l1, sectors[i], clock + i + 1):
             row[L1_HITS] += counting
         else:
+            missed, before = 1, row[DRAM]
             written += _ask_l2(l2, sectors[i], kind, clock + i + 1, row, counting)
+            fetched |= row[DRAM] > before
+    row[MISSED] += counting * missed
+    row[FETCHED] += fetched
     return written
 
 
 @njit(cache=True, nogil=True)
+def _turns(head, sectors):
+    """Return how many lanes of an atomic operation wait for each other, by the first word of the request."""
+    lanes = np.int64(head >> LANES_AT & 63)
+    return sectors if head & RUN and lanes <= sectors * (SECTOR // 4) else lanes
+
+
+@njit(cache=True, nogil=True)
 def simulate(requests, shape, sites, sets, arrays):
-    """Return what is counted of each site, as `COLUMNS` has it, and sectors that were written to memory.
+    """Return what is counted of each site, as `COLUMNS` has it, and of memory sectors and pages written.
 
     `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
     blocks that an SM has at a time, blocks that are to have ended before anything is counted; `sites`: of
     each site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1 and of L2, of
-    `WAYS` lines each; `arrays`: first sector, sector behind the last and shift of each array, then a row for
-    everything else.
+    `WAYS` lines each, and of open pages of DRAM; `arrays`: first sector, sector behind the last and shift of
+    each array, then a row for everything else.
     """
     words, begins, places = requests
     warps, sms, resident, warm = shape
@@ -216,8 +242,9 @@ def simulate(requests, shape, sites, sets, arrays):
     tags, used = np.full((sms, room), _NOTHING), np.zeros((sms, room), np.int64)
     valid = np.zeros((sms, room), np.uint8)
     room = sets[1] * WAYS
-    dirty = np.zeros(room, np.uint8)
-    l2 = np.full(room, _NOTHING), np.zeros(room, np.int64), np.zeros(room, np.uint8), dirty
+    dirty, opened, pages = np.zeros(room, np.uint8), np.zeros(1, np.int64), sets[2] * WAYS
+    dram = np.full(pages, _NOTHING), np.zeros(pages, np.int64), opened
+    l2 = np.full(room, _NOTHING), np.zeros(room, np.int64), np.zeros(room, np.uint8), dirty, dram
     # How many warps of a block have requests left, -1 where there is no block.
     left, turns = np.zeros((sms, resident), np.int64), np.full(sms, -1)
     cursors, ends = np.zeros((sms, resident * warps), np.int64), np.zeros((sms, resident * warps), np.int64)
@@ -245,11 +272,12 @@ def simulate(requests, shape, sites, sets, arrays):
             counting, site = np.int64(ended >= warm), np.int64(words[at] & 0xFFFF)
             row, kind = counts[site], kinds[site]
             n = _sectors_of(words, at, site, arrays, last, sectors)
-            row[ATOMIC_LANES] += counting * (kind == ATOMIC) * np.int64(words[at] >> LANES_AT & 63)
+            row[ATOMIC_TURNS] += counting * (kind == ATOMIC) * _turns(words[at], n)
             l1 = tags[sm], used[sm], valid[sm]
             through_l1 = kind == LOAD and cached[site]
             written += _serve(sectors[:n], l1, l2, kind, through_l1, clock, row, counting)
             clock += n
     for way in range(dirty.size):
         written += _bits(dirty[way])
-    return counts, written
+        opened[0] += dirty[way] > 0 and _open_page(dram, l2[0][way] << 2, 2 * clock)
+    return counts, written, opened[0]

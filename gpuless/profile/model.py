@@ -19,6 +19,9 @@ from gpuless.profile.units import SHARED_UNITS, UNITS, Costs
 _PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
 _FILL = 64  # bytes that L1 takes from L2 in a cycle: W
 _OPERANDS_READ = 20  # cycles until a request has read its operands
+# L2 keeps pieces of so many sectors in so many slices, each of which serves one atomic operation, or those on
+# neighbours in a sector, at a time: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
+_PIECE, _SLICES_OF_PIECE = 64, 4
 
 
 class Shape(NamedTuple):
@@ -67,9 +70,10 @@ def throughput(customers, demands, elsewhere):
 def predict(device, counts, traffic, shape):
     """Return the `Prediction` of a launch: `counts` and `traffic` are those of the blocks recorded."""
     costs = Costs(device, counts, traffic)
-    per_warp = counts.executed / traffic.warps
+    shape, warps = _at_work(counts, traffic, shape)
+    per_warp = counts.executed / warps
     phases = _phases(counts, costs, per_warp, shape)
-    memory = _memory_demands(device, traffic, shape)
+    memory = _memory_demands(device, traffic, shape, warps)
     totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
     totals = {unit: float(cycles) for unit, cycles in totals.items() if cycles > 0}
     own = {unit: cycles for unit, cycles in totals.items() if unit in UNITS or unit == "fill"}
@@ -89,19 +93,41 @@ def predict(device, counts, traffic, shape):
     return Prediction(cycles / device.clock / 1e3 + device.launch, busy, bound, alone, needed, costs, chain)
 
 
+def _at_work(counts, traffic, shape):
+    """Return the `Shape` without blocks and warps that end at once, and how many of those recorded do not.
+
+    An average over all warps would be that of none. Where there are barriers nobody ends before.
+    """
+    if any(step.base == "BAR" for step in counts.steps):
+        return shape, traffic.warps
+    blocks, warps = traffic.at_work
+    return (
+        shape._replace(blocks=max(1, round(shape.blocks * blocks)), warps=shape.warps * warps),
+        traffic.warps * blocks * warps,
+    )
+
+
 def _rate(phases, demands, memory, counts, device, shape):
     """Return how many blocks an SM ends in a cycle, and how long one takes that has it for itself.
 
     `demands`: by unit, cycles that a warp takes of it; `memory`: those of units that all SMs share.
     """
-    at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
+    at_once, warps = min(shape.resident, math.ceil(shape.blocks / device.sms)), shape.warps
+    # Nobody waits for atomic operations, so they bound what blocks end and do not hold up others.
+    bound = 1 / (demands.get("atomics", 0.0) * warps or math.inf) or math.inf
+    waited = {unit: cycles for unit, cycles in demands.items() if unit != "atomics"}
     if any(step.base == "BAR" for step in counts.steps):
-        alone = device.block_start + _block_alone(phases, memory, shape.warps)
-        most = max(demands.values()) * shape.warps
-        return throughput(at_once, [most], max(0.0, alone - most)), alone
+        alone = device.block_start + _block_alone(phases, memory, warps)
+        most = max(waited.values()) * warps
+        return min(bound, throughput(at_once, [most], max(0.0, alone - most))), alone
     alone = device.block_start + sum(phase.chain for phase in phases)
-    elsewhere = max(0.0, alone - sum(c for unit, c in demands.items() if unit not in memory))
-    return throughput(at_once * shape.warps, list(demands.values()), elsewhere) / shape.warps, alone
+    own = [cycles for unit, cycles in waited.items() if unit not in memory]
+    rate = throughput(at_once * warps, list(waited.values()), max(0.0, alone - sum(own))) / warps
+    # A place on an SM is free for another block when all warps of one have ended.
+    most = max(own)
+    block = warps / throughput(warps, [most], max(0.0, alone - most))
+    most *= warps
+    return min(bound, rate, throughput(at_once, [most], max(0.0, block - most))), alone
 
 
 # --- Phases between barriers --------------------------------------------------------------------------------
@@ -191,7 +217,8 @@ def _replay(steps, latencies):
 def _block_alone(phases, memory, warps):
     """Return how many cycles a block takes whose warps wait for each other, with an SM for itself."""
     loads = sum(phase.loads for phase in phases) or 1.0
-    most, cycles = max(memory.values(), default=0.0), 0.0
+    most = max((cycles for unit, cycles in memory.items() if unit != "atomics"), default=0.0)
+    cycles = 0.0
     for phase in phases:
         demand = max(phase.together, most * phase.loads / loads)
         cycles += warps / throughput(warps, [demand], max(0.0, phase.chain - demand))
@@ -201,7 +228,7 @@ def _block_alone(phases, memory, warps):
 # --- What SMs share -----------------------------------------------------------------------------------------
 
 
-def _memory_demands(device, traffic, shape):
+def _memory_demands(device, traffic, shape, warps):
     """Return how many cycles of an SM one warp takes of each of `SHARED_UNITS`.
 
     As many SMs as are at work share these, so a byte of one keeps it busy as long as a byte of each.
@@ -211,11 +238,13 @@ def _memory_demands(device, traffic, shape):
     slices = device.slices * device.slice_bytes
     sector = caches.SECTOR
     l2 = whole * sector / (slices * device.l2_share) + traffic.partial * _PARTIAL * sector / slices
-    dram = traffic.dram_sectors * sector / (device.dram * device.dram_share / device.clock)
+    bytes_ = (totals[caches.DRAM] + traffic.written * device.writing) * sector
+    opened = (totals[caches.PAGES] + traffic.opened) * device.opening / device.channels
+    dram = max(bytes_ / (device.dram * device.dram_share), opened) * device.clock
     found = dict.fromkeys(SHARED_UNITS, 0.0)
     found |= {"L2": l2 * active, "DRAM": dram * active}
     found["fill"] = (totals[caches.L2_LOADS] - totals[caches.ATOMIC_SECTORS]) * sector / _FILL
-    if totals[caches.ATOMIC_LANES]:
-        at_once = min(device.slices, max(1, traffic.places))
-        found["atomics"] = totals[caches.ATOMIC_LANES] / at_once * active
-    return {unit: cycles / traffic.warps for unit, cycles in found.items() if cycles}
+    if totals[caches.ATOMIC_TURNS]:
+        slices = min(device.slices, traffic.places, math.ceil(traffic.places / _PIECE) * _SLICES_OF_PIECE)
+        found["atomics"] = totals[caches.ATOMIC_TURNS] / max(1.0, slices * device.l2_share) * active
+    return {unit: cycles / warps for unit, cycles in found.items() if cycles}

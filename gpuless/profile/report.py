@@ -200,7 +200,7 @@ def _most(steps, amounts):
 
 
 def _most_of_memory(traffic, unit):
-    columns = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_LANES,)}
+    columns = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_TURNS,)}
     columns = columns.get(unit, (caches.L2_LOADS, caches.STORED))
     sums = defaultdict(float)
     for (_, file, line), row in traffic.lines.items():

@@ -13,6 +13,7 @@ _APART = 2 << 20  # CUDA's allocator begins large arrays at multiples of this
 _FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
 #: How much of L2 what has been written may take until it is written back.
 _DIRTY_SHARE = 0.5
+_BANKS = 16  # of a channel of memory, each with a page that is open: GDDR6 and HBM2
 #: Waves that are run: a first one that fills caches, and two that are looked at.
 WAVES = 3
 
@@ -34,20 +35,24 @@ class Traffic(NamedTuple):
     """What memory does for the blocks that were recorded, once caches are warm.
 
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
-    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `places`: sectors
-    that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for a
-    request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if
-    full warps asked for neighbours; `warps`: how many were recorded.
+    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `opened`: pages
+    of DRAM that are opened for these; `places`: sectors that atomic operations go to; `shared`: by what is
+    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `needed`:
+    by what is done and line, how many sectors would do if full warps asked for neighbours; `warps`: how many
+    were recorded; `at_work`: how many of the blocks access memory at all, and of the warps of those: others
+    end at once.
     """
 
     lines: dict
     totals: np.ndarray
     partial: float
     written: float
+    opened: float
     places: int
     shared: dict
     needed: dict
     warps: int
+    at_work: tuple = (1.0, 1.0)
 
     @property
     def l1_hit_rate(self):
@@ -80,11 +85,12 @@ def traffic_of(recording, device, window, shared):
     )
     l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
     l2 = device.l2 * window.sms // device.sms
-    counts, written = caches.simulate(
+    banks = _BANKS * device.channels * window.sms // device.sms
+    counts, written, opened = caches.simulate(
         (recording.words, begins, places),
         (recording.warps, window.sms, window.resident, window.warm),
         (kinds, cached),
-        (max(1, l1 // (LINE * WAYS)), max(1, l2 // (LINE * WAYS))),
+        (max(1, l1 // (LINE * WAYS)), max(1, l2 // (LINE * WAYS)), max(1, banks // WAYS)),
         _arrays(recording),
     )
     rows = _scaled(counts[: len(sites)])
@@ -102,11 +108,19 @@ def traffic_of(recording, device, window, shared):
         rows.sum(0) if len(rows) else np.zeros(len(COLUMNS)),
         partial,
         max(0.0, written - kept),
+        opened * max(0.0, 1 - kept / written) if written else 0.0,
         _distinct(recording.words, places, set(atomics.tolist())) if atomics.size else 0,
         _shared_lines(recording),
         dict(needed),
         recording.count * recording.warps,
+        _at_work(np.diff(begins).reshape(recording.count, recording.warps) > 0),
     )
+
+
+def _at_work(asks):
+    """Return the share of blocks in which a warp asks for memory, and that of warps that do in these."""
+    some = asks.any(1)
+    return (float(some.mean()), float(asks[some].mean())) if some.any() else (1.0, 1.0)
 
 
 def _bytes_of_sector(site, row):

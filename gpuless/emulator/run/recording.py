@@ -156,7 +156,8 @@ class Recording:
     outermost first; `sites`: as the code has them; `words`, `starts`: the
     requests one behind the other, and where those of each warp begin: first all warps of the first block;
     `delivered`: of each site of shared memory, what delivering a request takes, for each of
-    `WIDTHS`, and None for other sites.
+    `WIDTHS`, and None for other sites; of atomic operations that of 4 bytes, then what they take if lanes
+    that want the same wait for each other, for 4 bytes and for 8.
     """
 
     def __init__(self, code, taken, first, count):
