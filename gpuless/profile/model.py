@@ -114,7 +114,8 @@ def _rate(phases, demands, memory, counts, device, shape):
     """
     at_once, warps = min(shape.resident, math.ceil(shape.blocks / device.sms)), shape.warps
     # Nobody waits for atomic operations, so they bound what blocks end and do not hold up others.
-    bound = 1 / (demands.get("atomics", 0.0) * warps or math.inf) or math.inf
+    atomics = demands.get("atomics", 0.0) * warps
+    bound = 1 / atomics if atomics else math.inf
     waited = {unit: cycles for unit, cycles in demands.items() if unit != "atomics"}
     if any(step.base == "BAR" for step in counts.steps):
         alone = device.block_start + _block_alone(phases, memory, warps)

@@ -80,9 +80,7 @@ class Costs:
         elif step.base == "ATOMS":
             delivered = self.traffic.shared.get(("atomic", step.file, step.line), (1.0, 1.0, 1.0))
             # Lanes that count in the same place are counted; others that want the same wait for each other.
-            taken = (
-                2 * delivered[0] if ".POPC" in step.opcode else delivered[2 if ".64" in step.opcode else 1]
-            )
+            taken = 2 * delivered[0 if ".POPC" in step.opcode else 2 if ".64" in step.opcode else 1]
         elif (row := self._row(step)) is not None:
             lines, sectors = row[caches.LINES] / row[caches.ALL], row[caches.SECTORS] / row[caches.ALL]
             taken = max(lines, sectors * caches.SECTOR / self.device.l1_bytes)
