@@ -47,15 +47,18 @@ def main() -> None:
 
 def _predicted(rows):
     """Return each row of the same launches on several GPUs with its modelled microseconds."""
-    begin, gpus, sums = time.process_time(), [row.gpu for row in rows], np.zeros(len(rows))
-    for kernel, grid, block, shared, arguments in rows[0].launches():
-        reports = gpuless.profile(kernel[grid, block, 0, shared], gpus)(*arguments)
-        sums += [report.microseconds for report in reports]
+    begin, devices, sums = time.process_time(), [row.device for row in rows], np.zeros(len(rows))
+    launches = rows[0].launches()
+    for launch in {id(launch): launch for launch in launches}.values():
+        kernel, grid, block, shared, arguments = launch
+        reports = gpuless.profile(kernel[grid, block, 0, shared], devices)(*arguments)
+        often = sum(each is launch for each in launches)
+        sums += [often * report.microseconds for report in reports]
     seconds = time.process_time() - begin
     found = list(zip(rows, sums.tolist(), strict=True))
     for row, us in found:
         times = f"{row.microseconds:11.1f} us published {us:11.1f} modelled {us / row.microseconds:5.2f}"
-        print(f"{row.gpu:11}{times}  {seconds:5.1f} s  {row.name[:60]}", flush=True)
+        print(f"{row.gpu:23}{times}  {seconds:5.1f} s  {row.name[:60]}", flush=True)
     return found
 
 
