@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """A published time in microseconds, and launches that are the same.
 
     `gpu`: with its clock, if it was locked: "A100 PCIe at 0.765 GHz"; `held_out`: whether nothing was
-    fitted on it; `launches`: returns a list of kernel, grid, block, bytes of dynamic shared memory, arguments.
+    fitted on it; `launches`: returns kernel, grid, block, bytes of dynamic shared memory, arguments of each.
     """
 
     gpu: str
