@@ -36,6 +36,11 @@ class Row(NamedTuple):
         name, _, clock = self.gpu.partition(_AT)
         return device(name, clock=float(clock.removesuffix(" GHz"))) if clock else device(name)
 
+    @property
+    def text(self):
+        """What words are looked for in."""
+        return f"{self.gpu} {self.family} {self.name}"
+
 
 def published():
     """Return the `Row` of each published time that a kernel was written for."""
