@@ -124,6 +124,9 @@ class Comparison(tuple):
             for line in wrapped(report.limiter, first=f"{report.device.name:12}", rest=" " * 12)
         ]
         launch = describe_launch(first.kernel, first.grid, first.block)
+        if first.measured:
+            gpu, microseconds = first.measured
+            launch += f": {time(microseconds)} measured on {gpu}"
         return "\n".join([launch, "", *aligned(rows), "", "limited by", *limits])
 
 
