@@ -6,7 +6,6 @@ Numba launches on one of the two.
 
 import json
 import re
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +78,10 @@ def measure(rows, repeats):
             print(f"left out, for want of memory: {row.name}")
             continue
         times = np.array(seconds) * 1e6
-        yield row, {"median": statistics.median(times), "least": times.min(), "largest": times.max()}
+        yield (
+            row,
+            {"median": float(np.median(times)), "least": float(times.min()), "largest": float(times.max())},
+        )
 
 
 def _launch(launches):
@@ -115,6 +117,8 @@ def device_named(name: str) -> str:
     return max(fitting, key=len)
 
 
-def path_of(record: dict) -> Path:
-    """Return the file for a record, beside the modelled one."""
-    return Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
+def write(record: dict) -> Path:
+    """Write a record beside the modelled one; return where it is."""
+    path = Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return path

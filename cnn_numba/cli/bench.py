@@ -327,9 +327,8 @@ def _measure_modelled(words, json_file):
     from benchmarks.modelled import hardware as benchmark
 
     try:
-        record = benchmark.bench_hardware(words)
+        record = _record(json_file, benchmark.bench_hardware, words=words)
     except (RuntimeError, ValueError) as error:
         raise CliError(str(error), 2) from None
-    path = json_file or benchmark.path_of(record)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(path)
+    if json_file is None:
+        print(benchmark.write(record))
