@@ -10,7 +10,7 @@ from numba import cuda
 if not gpuless.select().emulated:
     pytest.skip("runs kernels on the emulated GPU", allow_module_level=True)
 
-from benchmarks.modelled import held_out, matrices, rungs, scans, tiles
+from benchmarks.modelled import convolutions, held_out, kernels, matrices, rungs, scans, tiles
 
 RNG = np.random.default_rng(3)
 
@@ -149,3 +149,31 @@ def test_a_swizzled_transpose():
     x, out = RNG.standard_normal((96, 96), np.float32), zeros(96 * 96)
     matrices.transpose_swizzled[(3, 3), (32, 32)](cuda.to_device(x.ravel()), out, np.uint32(96))
     np.testing.assert_array_equal(out.copy_to_host().reshape(96, 96), x.T)
+
+
+def test_convolutions():
+    n, width, threads = 1024, convolutions.MASK.size, 128
+    x, convolutions.MASK[:] = RNG.random(n, np.float32), RNG.random(width, np.float32) / width
+    on_device, mask = cuda.to_device(x), cuda.to_device(convolutions.MASK)
+    expected = np.clip(np.convolve(x, convolutions.MASK[::-1], "same"), 0, 1)
+    for kernel, given, shared in (
+        (convolutions.convolve, (on_device, mask), 0),
+        (convolutions.convolve_constant, (on_device,), 0),
+        (convolutions.convolve_tiled, (on_device,), 4 * (threads + width - 1)),
+        (convolutions.convolve_cached, (on_device,), 4 * threads),
+    ):
+        out = zeros(n)
+        kernel[n // threads, threads, 0, shared](*given, out, np.uint32(width), np.uint32(n))
+        np.testing.assert_allclose(out.copy_to_host(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [("interleaved", 1), ("adjacent", 1), ("sequential", 1), ("two_loads", 2), ("unrolled", 2)],
+)
+def test_sums_of_integers(name, loads):
+    kernel, threads, blocks = getattr(kernels, f"reduce_{name}"), 512, 3
+    x = RNG.integers(0, 9, threads * loads * blocks).astype(np.uint32)
+    out = zeros(blocks, np.uint32)
+    kernel[blocks, threads, 0, 4 * threads](cuda.to_device(x), np.uint32(x.size), out)
+    assert out.copy_to_host().sum() == x.sum()
