@@ -74,27 +74,30 @@ def measure(launch, arguments):
 
 def _modelled(launch, devices, arguments):
     """Return the `Report` of each device, from a process with the emulated GPU."""
-    from numba.cuda import serialize
-
     configuration = launch.griddim, launch.blockdim, launch.sharedmem
-    task = serialize.dumps((launch.dispatcher, configuration, devices, arguments))
+    task = pickle.dumps((launch.dispatcher, configuration, devices, arguments))
     environment = os.environ | {"GPULESS": "emulator", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", "from gpuless.profile.hardware import serve; serve()"]
-    done = subprocess.run(command, input=task, env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVE], input=task, env=environment, capture_output=True, check=False
+    )
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"the launch was not modelled: {last}")
     return pickle.loads(done.stdout)
 
 
-def serve():
-    """Read a launch from standard input, and write its reports to standard output."""
-    import gpuless
+# There the emulated GPU is selected before the kernel's module can import numba.cuda.
+_SERVE = (
+    "import gpuless; gpuless.select(); from gpuless.profile.hardware import serve; serve(gpuless.profile)"
+)
 
-    task, sys.stdout = sys.stdin.buffer.read(), sys.stderr  # what kernels' modules print is not a report
-    gpuless.select()
-    kernel, (grid, block, shared), devices, arguments = pickle.loads(task)
+
+def serve(profile):
+    """Read a launch from standard input, and write its reports to standard output."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what modules of kernels print is no report
+    kernel, (grid, block, shared), devices, arguments = pickle.load(sys.stdin.buffer)
     copies: dict = {}
     arguments = [_on_device(each, copies) for each in arguments]
-    found = gpuless.profile(kernel[grid, block, 0, shared], devices)(*arguments)
-    sys.__stdout__.buffer.write(pickle.dumps(tuple(found)))
+    found = profile(kernel[grid, block, 0, shared], devices)(*arguments)
+    out.write(pickle.dumps(tuple(found)))
+    out.flush()

@@ -165,6 +165,7 @@ def test_convolutions():
         out = zeros(n)
         kernel[n // threads, threads, 0, shared](*given, out, np.uint32(width), np.uint32(n))
         np.testing.assert_allclose(out.copy_to_host(), expected, rtol=1e-5)
+    convolutions.MASK[:] = 0
 
 
 @pytest.mark.parametrize(
