@@ -6,6 +6,7 @@
 import datetime
 import json
 import re
+import statistics
 from collections import Counter
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def _ablation(record):
 
 
 def _rows(record):
-    """All rows, a table for each family, the worst first."""
+    """Return all rows, a table for each family, the worst first."""
     parts = []
     for family in dict.fromkeys(row["family"] for row in record["rows"]):
         own = [row for row in record["rows"] if row["family"] == family]
@@ -169,7 +170,21 @@ def _unwritten(record):
     return "\n".join(f"- {name}: {why}." for name, why in UNWRITTEN.items())
 
 
+def _hardware(record):
+    """Return what GPUs have measured, a line for each of their records."""
+    rows = [["GPU", "driver", "date", "rows", "mean error", "median error"]]
+    for path in sorted(RECORD.parent.glob("hardware-*.json")):
+        each = json.loads(path.read_text(encoding="utf-8"))
+        gpu, ratios = each["machine"]["gpu"], [row["modelled"] / row["median"] for row in each["rows"]]
+        errors = [abs(ratio - 1) for ratio in ratios]
+        mean, median = statistics.mean(errors), statistics.median(errors)
+        numbers = [str(len(errors)), _percent(mean), _percent(median)]
+        rows.append([gpu["name"], gpu["driver"], each["date"], *numbers])
+    return _table(rows) if len(rows) > 1 else "**Nobody has run it on a GPU yet.**"
+
+
 _PARTS = {
+    "hardware": _hardware,
     "date": _date,
     "accuracy": _accuracy,
     "summary": _summary,
