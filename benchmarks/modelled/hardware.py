@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.processes import environment
 from benchmarks.records import new_record, text_table
 from cnn_numba import device
+from cnn_numba.device.usable import driver_status
 from gpuless.profile.devices import DEVICES
 
 
@@ -74,8 +75,10 @@ def measure(rows, repeats):
         try:
             launches = row.launches()
             seconds = device.seconds(lambda launches=launches: _launch(launches), repeats)
-        except MemoryError:
-            print(f"left out, for want of memory: {row.name}")
+        except Exception as error:
+            if driver_status(error) != "CUDA_ERROR_OUT_OF_MEMORY":
+                raise
+            print(f"left out, as the GPU has too little memory: {row.name}")
             continue
         times = np.array(seconds) * 1e6
         yield (

@@ -6,6 +6,7 @@ import gpuless
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks.modelled import hardware, page, predictions
@@ -113,6 +114,17 @@ def test_kernels_are_measured_with_events(published, monkeypatch):
     ((measured, times),) = hardware.measure([small], 3)
     assert measured is small
     assert 0 < times["least"] <= times["median"] <= times["largest"]
+
+
+def test_what_needs_more_memory_than_there_is_is_left_out(published, monkeypatch, capsys):
+    if not gpuless.select().emulated:
+        pytest.skip("the emulated GPU's memory")
+    from numba import cuda
+
+    monkeypatch.setattr("cnn_numba.device.selection.hardware", lambda: True)
+    row = published[0]._replace(launches=lambda: cuda.device_array(1 << 50, np.uint8))
+    assert list(hardware.measure([row], 3)) == []
+    assert capsys.readouterr().out == f"left out, as the GPU has too little memory: {row.name}\n"
 
 
 @pytest.mark.parametrize(
