@@ -96,6 +96,7 @@ def reduce_two_loads(x, n, out):
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)
+    cuda.syncthreads()
     stride = uint32(cuda.blockDim.x >> 1)
     while stride > ZERO:
         if t < stride:
@@ -118,7 +119,7 @@ def _last_warp(partial, t):
 
 @cuda.jit
 def reduce_last_warp(x, n, out):
-    """Leave the last 64 sums to one warp, which needs no barrier."""
+    """Leave the last 64 sums to one warp, which needs no barrier; as published, loading has none either."""
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)

@@ -8,43 +8,63 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.modelled import convolutions, kernels, matrices, rungs, scans, tiles
+from benchmarks.modelled import convolutions, held_out, kernels, matrices, rungs, scans, tiles
+from gpuless.profile.devices import device
 
 #: Published rows that no kernel can be written for, and why.
 UNWRITTEN = {"SGEMM 0: cuBLAS": "its source is not public"}
+_AT = " at "  # comes between a GPU and the clock that it was locked to
 
 
 class Row(NamedTuple):
-    """A published time: of which GPU and family, in microseconds, and launches that are the same."""
+    """A published time in microseconds, and launches that are the same.
+
+    `gpu`: with its clock, if it was locked: "A100 PCIe at 0.765 GHz"; `held_out`: whether nothing was
+    fitted on it; `launches`: returns kernel, grid, block, bytes of dynamic shared memory, arguments of each.
+    """
 
     gpu: str
     family: str
     name: str
     microseconds: float
+    held_out: bool
     launches: Callable
-    """Returns a list of kernel, grid, block, bytes of dynamic shared memory, arguments."""
+
+    @property
+    def device(self):
+        """The `gpuless.profile.devices.Device`."""
+        name, _, clock = self.gpu.partition(_AT)
+        return device(name, clock=float(clock.removesuffix(" GHz"))) if clock else device(name)
+
+    @property
+    def text(self):
+        """What words are looked for in."""
+        return f"{self.gpu} {self.family} {self.name}"
 
 
 def published():
     """Return the `Row` of each published time that a kernel was written for."""
-    with open(Path(__file__).with_name("published.csv"), newline="") as file:
-        found = [_row(line) for line in csv.DictReader(file)]
+    found = []
+    for name in ("published.csv", "found.csv"):
+        with open(Path(__file__).with_name(name), newline="", encoding="utf-8") as file:
+            found += [_row(line, name == "found.csv") for line in csv.DictReader(file)]
     return [row for row in found if row is not None]
 
 
-def _row(line):
+def _row(line, held_out):
     title, gpu = line["kernel"], line["gpu"].removeprefix("Tesla ").replace("RTX A6000", "A6000")
+    if title in UNWRITTEN:
+        return None
     for pattern, family, make in _FAMILIES:
         if match := re.match(pattern, title):
             size = line["problem_size"] + ";" + line["launch_config"]
-            numbers = dict(re.findall(r"([A-Z][\w /]*?)=(?:2\^\d+ = )?(\d+)", size))
-            launch = make(match[1] if match.groups() else "", {k.strip(): int(v) for k, v in numbers.items()})
-            scale = {"us": 1.0, "ms": 1e3}.get(line["unit"])
-            figure = float(line["figure"])
-            time = figure * scale if scale else launch_flops(line) / figure / 1e3
-            return Row(gpu, family, f"{title} {size}", time, _all_of(launch))
-    if title in UNWRITTEN:
-        return None
+            found = re.findall(r"([A-Z][\w /]*?)=(?:2\^\d+ = )?(\d+)", size)
+            numbers = {name.strip(): int(number) for name, number in found}
+            if side := re.match(r"(\d+)x", size):
+                numbers["N"] = int(side[1])
+            launch = make(match[1] if match.groups() else "", numbers)
+            time = _microseconds(line)
+            return Row(gpu, family, f"{title} {size}", time, held_out, _all_of(launch))
     raise ValueError(f"{title!r} has no kernel, and nothing says why")
 
 
@@ -58,23 +78,31 @@ def _all_of(launch):
     return launches
 
 
-def launch_flops(line):
-    """Return the floating point operations of a product of float32 matrices."""
-    n = int(re.match(r"(\d+)x", line["problem_size"])[1])
-    return 2 * n**3
+def _microseconds(line):
+    """Return the time of a row, whether it is that or a rate."""
+    figure, size = float(line["figure"]), line["problem_size"]
+    if line["unit"] == "GFLOP/s":
+        return 2 * int(re.match(r"(\d+)x", size)[1]) ** 3 / figure / 1e3
+    if line["unit"] == "GB/s":
+        return int(re.search(r"bytes=(\d+)", size)[1]) / figure / 1e3
+    return figure * {"us": 1.0, "ms": 1e3}[line["unit"]]
 
 
 _arrays = {}
 
 
 def array(name, size, type_=np.uint32):
-    """Return an array on the device, of zeros; the same one for the same name and size."""
+    """Return an array on the device; the same one for the same name and size.
+
+    It is full of zeros, or of nothing in particular if it is very large.
+    """
     from numba import cuda
 
     key = name, size, np.dtype(type_)
     if key not in _arrays:
         _arrays.clear() if sum(a.nbytes for a in _arrays.values()) > 1 << 30 else None
-        _arrays[key] = cuda.to_device(np.zeros(size, type_))
+        large = size * key[2].itemsize > 1 << 31
+        _arrays[key] = cuda.device_array(size, type_) if large else cuda.to_device(np.zeros(size, type_))
     return _arrays[key]
 
 
@@ -233,8 +261,11 @@ def _ladder(title, numbers):
         "9": (tiles.product_deep, 128, 128, 256),
         "10": (tiles.product_warps, 128, 128, 128),
         "11": (tiles.product_buffers, 128, 256, 256),
+        "naive": (matrices.product_coalesced, 32, 32, 1024),
+        "v2": (matrices.product_shared, 32, 32, 1024),
+        "v6": (tiles.product_vector, 128, 128, 256),
     }[title]
-    n = 4096
+    n = numbers["N"]
     factors = np.float32(0.5), np.float32(3.0)
     return lambda: (
         kernel, (n // columns, n // rows), block, 0,
@@ -258,6 +289,57 @@ def _transpose(title, numbers):
     return lambda: (kernel, (n // 32, n // 32), (32, 32), 0, (*arrays, np.uint32(n)))
 
 
+def _sum_of(title, numbers):
+    type_, name = title.split(": ", 1)
+    kernel, per_thread = getattr(held_out, f"SUMS_OF_{type_.upper()}")[name]
+    threads = {"float32": 256, "float64": 128 if name.startswith("4") else 256, "int32": 512}[type_]
+    n = numbers["N"]
+
+    def launch():
+        x, size, launches = array("x", n, type_), n, []
+        while True:
+            blocks = -(-size // (threads * per_thread))
+            out = array(f"sums{len(launches)}", blocks, type_)
+            launches.append((kernel, blocks, threads, 0, (x, np.uint32(size), out)))
+            # What is left is added by a single block, by as many as it takes, or by the host.
+            if blocks == 1 or type_ == "float32" or per_thread == 12 or name == "kernel_2":
+                return launches
+            if type_ == "int32":
+                last = out, np.uint32(blocks), array("sum", 1, type_)
+                return [*launches, (kernel, 1, threads, 0, last)]
+            x, size = out, blocks
+
+    return launch
+
+
+def _scan_of_blocks(title, numbers):
+    kernel, threads, per_thread = held_out.SCANS[title]
+    eighth = numbers["N"] // 8  # at a time, for the sake of this machine's memory
+
+    def launch():
+        x, y = array("x", eighth, np.int32), array("y", eighth, np.int32)
+        return [(kernel, eighth // (threads * per_thread), threads, 0, (x, y, np.uint32(eighth)))] * 8
+
+    return launch
+
+
+def _tiles(title, numbers):
+    n = numbers["N"]
+    return lambda: (
+        held_out.TILES[title], (n // 32, n // 32), (32, 8), 0,
+        (array("x", n * n, np.float32), array("y", n * n, np.float32), np.uint32(n)),
+    )  # fmt: skip
+
+
+def _add_floats(title, numbers):
+    n = numbers["N"]
+    kernel, per_thread = {"float": (held_out.add_floats, 1), "float4": (rungs.add_four, 4)}[title]
+    arrays = "xyz"
+    return lambda: (
+        kernel, n // (256 * per_thread), 256, 0, tuple(array(x, n, np.float32) for x in arrays)
+    )  # fmt: skip
+
+
 _FAMILIES = (
     (r"PMPP reduction: (.*?) \(", "reduction", _reduction),
     (r"PMPP array_add: (.*?) \(", "elementwise", _add),
@@ -270,6 +352,10 @@ _FAMILIES = (
     (r"(?:elementwise )?(ADD|RELU|SIGMOID) float4", "elementwise", _elementwise),
     (r"sum (v[2-5])", "reduction", _sum),
     (r"softmax (.*)", "softmax", _softmax),
-    (r"SGEMM ([1-9]|1[01]):", "product of float32", _ladder),
+    (r"SGEMM ([1-9]|1[01]|v\d|naive)\b", "product of float32", _ladder),
+    (r"sum of (.*)", "reduction", _sum_of),
+    (r"scan of blocks: (.*)", "scan", _scan_of_blocks),
+    (r"tiles of 32x32: (.*)", "transpose", _tiles),
+    (r"add of float32: (.*)", "elementwise", _add_floats),
     (r"transpose (v[0-5])", "transpose", _transpose),
 )

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from gpuless.inspector.architectures import ARCHITECTURES, Architecture
+from gpuless.profile.held_against import HELD_AGAINST
 
 KB, MB = 1 << 10, 1 << 20
 _VOLTA = Architecture("Volta", 64, 32, 96 * KB, 0, 256, "1/2")  # G
@@ -226,12 +227,9 @@ _ALL = (
     # SMs, L2 and latencies: C. Clock, slices, share: A, an H100 SXM on each of its two dies.
     (_ON_BLACKWELL, "B200", 148, 1.755, 8000, 0.93, 256, 63 * MB, 192),
 )
-# How many published times of `benchmarks/modelled` the model was held against, and its mean error there.
-_HELD_AGAINST = {"GTX 1650": (31, 0.13), "T4": (6, 0.23), "A6000": (5, 0.09)}
-_HELD_AGAINST |= {"RTX 3060": (31, 0.09), "RTX 3080": (80, 0.16)}
 DEVICES = {}
 for _common, *_row in _ALL:
-    _rows, _error = _HELD_AGAINST.get(_row[0], (0, 0.0))
+    _rows, _error = HELD_AGAINST.get(_row[0], (0, 0.0))
     DEVICES[_row[0]] = Device(**_common, **dict(zip(_OWN, _row, strict=True)), rows=_rows, error=_error)
 _SHORT = {
     "A100": "A100 SXM",
