@@ -59,12 +59,11 @@ class Profiled:
 
         kernel = self._launch.dispatcher
         codes = machine_codes(kernel, taken, {device.code: None for device in self._devices})
-        sample, reports = sample_of(taken), []
+        sample, counted, reports = sample_of(taken), {}, []
         for device in self._devices:
             compiled = codes[device.code]
-            reports.append(
-                report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, sample))
-            )
+            modelled = _modelled(device, taken, compiled, sample, counted)
+            reports.append(report_of(kernel, taken, device, compiled, modelled))
         return reports
 
 
@@ -78,8 +77,11 @@ class Modelled(NamedTuple):
     prediction: Any
 
 
-def _modelled(device: Device, taken, compiled, sample):
-    """Return what the model says of a launch on a device, as `Modelled`."""
+def _modelled(device: Device, taken, compiled, sample, counted):
+    """Return what the model says of a launch on a device, as `Modelled`.
+
+    `counted`: what is known of how often machine code ran, by compute capability.
+    """
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
@@ -93,7 +95,9 @@ def _modelled(device: Device, taken, compiled, sample):
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
     window = window_of(sample, device, occupancy.blocks)
-    counts = count_machine_code(compiled.code, sample)
+    if device.code not in counted:
+        counted[device.code] = count_machine_code(compiled.code, sample)
+    counts = counted[device.code]
     traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))

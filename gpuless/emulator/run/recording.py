@@ -100,7 +100,7 @@ class TakenLaunch:
     def __init__(self, workers, kernel, grid, block, arguments, shared):
         self.workers, self.plain = workers, kernel
         self.grid, self.block, self.arguments, self.shared = grid, block, arguments, shared
-        self.source = lines.source_of(kernel.source)
+        self.source, self._kept = lines.source_of(kernel.source), None
         self.blocks = grid[0] * grid[1] * grid[2]
         self.warps = -(-(block[0] * block[1] * block[2]) // WARP)
         self.launched = explanations.Launched(
@@ -112,25 +112,35 @@ class TakenLaunch:
         """The kernel with the lines of its source; raises `NoLines` where there are none."""
         return _with_lines(self.plain)
 
+    @contextlib.contextmanager
+    def memory_kept(self):
+        """Keep a copy of what the kernel may write to, for all recordings in between."""
+        if self._kept is not None:
+            yield
+            return
+        written = self._written(self.kernel.code(self.block, self.arguments, compiled))
+        self._kept = [(array, ctypes.string_at(array.address, array.size)) for array in written]
+        try:
+            yield
+        finally:
+            self._kept = None
+
     def record(self, *stretches):
         """Run blocks, so many from a first one in each stretch (first, count); return a `Recording` of each.
 
         Memory is as before then.
         """
-        code = self.kernel.code(self.block, self.arguments, compiled)
-        buffers = []
+        code, buffers = self.kernel.code(self.block, self.arguments, compiled), []
         recordings = [Recording(code, self, *stretch, buffers) for stretch in stretches]
-        arena = self.workers.arena
-        kept = [(array, ctypes.string_at(array.address, array.size)) for array in self._written(code)]
-        try:
-            for recording in recordings:
-                self.workers.launch(
-                    self.kernel, self.grid, self.block, self.arguments, self.shared, counted=recording
-                )
-        finally:
-            for array, content in kept:
-                arena.prepare(array.address, array.size)
-                ctypes.memmove(array.address, content, array.size)
+        arguments = self.kernel, self.grid, self.block, self.arguments, self.shared
+        with self.memory_kept():
+            try:
+                for recording in recordings:
+                    self.workers.launch(*arguments, counted=recording)
+            finally:
+                for array, content in self._kept:
+                    self.workers.arena.prepare(array.address, array.size)
+                    ctypes.memmove(array.address, content, array.size)
         return recordings
 
     def _written(self, code):
