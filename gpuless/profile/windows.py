@@ -153,8 +153,8 @@ def window_of(sample: Sample, device: Any, resident: int) -> Window:
         resident = math.ceil(blocks / device.sms)
         sms = min(device.sms, blocks, max(1, recorded // resident))
         return Window(sms, resident, min(recorded, math.ceil(blocks * sms / device.sms)), 0, 1.0)
-    waves = min(WAVES, blocks / (device.sms * resident))
-    sms = min(device.sms, max(1, int(recorded / (waves * resident))))
-    count = min(recorded, math.ceil(waves * resident * sms))
-    warm = sms * resident if waves == WAVES and sms * resident < count < blocks else 0
+    # Rather many SMs than many waves: neighbours on one SM would find in L1 what they do not have in common.
+    sms = min(device.sms, max(1, recorded // resident))
+    count = min(recorded, WAVES * sms * resident)
+    warm = sms * resident if count >= 2 * sms * resident else 0
     return Window(sms, resident, count, warm, device.sms * resident / blocks)

@@ -196,7 +196,9 @@ def microseconds(launch, device, code, sample, window=window_of):
     shared = code.shared + launch.shared
     resident = occupancy_on(device.sm, math.prod(launch.block), code.registers, shared).blocks
     counts = count_machine_code(code.code, sample)
-    traffic = traffic_of(sample, device, window(sample, device, resident), shared)
+    part = window(sample, device, resident)
+    assert part.blocks < launch.blocks or window is every_block
+    traffic = traffic_of(sample, device, part, shared)
     return predict(device, counts, traffic, Shape(launch.blocks, launch.warps, resident)).microseconds
 
 
@@ -208,7 +210,7 @@ def every_block(sample, device, resident):
 def little(monkeypatch):
     """Let windows be so small that small grids are larger."""
     for name in ("_EFFORT", "_INSTRUCTIONS", "_SPREAD"):
-        monkeypatch.setattr(windows, name, getattr(windows, name) >> 4)
+        monkeypatch.setattr(windows, name, getattr(windows, name) >> 3)
 
 
 @pytest.mark.usefixtures("little")
@@ -219,7 +221,6 @@ def test_a_window_says_what_the_grid_says(case):
     launch = taken(launch, *arguments)
     code = machine_codes(kernel, launch, {DEVICES[GPUS[0]].code: None})[DEVICES[GPUS[0]].code]
     whole, sample = Sample(launch, launch.record((0, launch.blocks)), [1.0]), sample_of(launch)
-    assert sum(one.count for one in sample.recordings) < launch.blocks / 2 or case == "few blocks"
     for gpu in GPUS:
         expected = microseconds(launch, DEVICES[gpu], code, whole, every_block)
         assert microseconds(launch, DEVICES[gpu], code, sample) == pytest.approx(expected, rel=TOLERANCE), gpu
@@ -273,5 +274,6 @@ def test_places_are_all_over_the_grid():
     for many, first, last in ((14, 1, 100), (62, 1, 5000), (5, 0, 5)):
         places = windows.spread(many, first, last)
         assert len(set(places)) == many
-        assert first <= min(places) and max(places) < last
+        assert first <= min(places)
+        assert max(places) < last
         assert max(np.diff([first, *places, last])) <= 2 * math.ceil((last - first) / many)
