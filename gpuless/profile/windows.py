@@ -93,6 +93,8 @@ def sample_of(taken: TakenLaunch) -> Sample:
 
 def _sample_of(taken):
     blocks = taken.blocks
+    if taken.together:  # they wait for each other
+        return Sample(taken, taken.record((0, blocks)), [1.0])
     (probe,) = taken.record((blocks // 2, 1))
     instructions, effort = _work_of(probe)
     if 8 * blocks <= _affordable(instructions, effort):

@@ -270,6 +270,68 @@ def test_arrays_keep_what_they_hold_if_the_kernel_fails():
     assert (y.copy_to_host() == 7).all()
 
 
+@cuda.jit
+def wait_for_all(x, y):
+    i = cuda.grid(1)
+    x[i] += float32(1)
+    cuda.cg.this_grid().sync()
+    y[i] = x[x.size - 1 - i]
+
+
+def test_blocks_that_wait_for_each_other_run_together(capfd):
+    x, y = zeros(48 * 64), zeros(48 * 64)
+    report = gpuless.profile(wait_for_all[48, 64], "T4")(x, y)
+    assert report.modelled.traffic.warps == 48 * 2
+    assert capfd.readouterr().err == ""
+    assert not x.copy_to_host().any()
+    small = gpuless.profile.device("T4", sms=1, name="a little GPU")
+    with pytest.raises(ValueError, match=r"a little GPU: its 48 blocks wait for each other.* room for 16"):
+        gpuless.profile(wait_for_all[48, 64], small)(x, y)
+
+
+@cuda.jit
+def square(x):
+    i = cuda.grid(1)
+    x[i] = x[i] * x[i]
+
+
+def test_what_numba_does_not_compile_with_lines_is_said():
+    with pytest.raises(
+        RuntimeError, match=r"lines of square are not known.*Numba cannot compile it with them"
+    ):
+        gpuless.profile(square[1, 32], "T4")(cuda.to_device(np.zeros(32, np.float16)))
+
+
+@cuda.jit
+def nothing():
+    pass
+
+
+@cuda.jit
+def leave(x):
+    i = cuda.grid(1)
+    if i >= x.size:
+        return
+    x[i] += 1
+
+
+@pytest.mark.parametrize(
+    ("launch", "arguments"),
+    [
+        (nothing[1, 1], ()),
+        (nothing[1 << 20, 32], ()),
+        (leave[3, 1024], (0,)),
+        (leave[(2, 3, 4), (2, 4, 8)], (1,)),
+        (leave[1 << 16, 64], (1,)),
+    ],
+)
+def test_launches_that_do_nearly_nothing(launch, arguments):
+    report = gpuless.profile(launch, "T4")(*(zeros(n) for n in arguments))
+    assert 2 < report.microseconds < 2000
+    assert all(0 <= share <= 1 for share in report.busy.values())
+    assert str(report)
+
+
 def test_places_are_all_over_the_grid():
     for many, first, last in ((14, 1, 100), (62, 1, 5000), (5, 0, 5)):
         places = windows.spread(many, first, last)
