@@ -72,23 +72,17 @@ def index(words, first, streams):
 
 
 @_compiled
-def requests_of(words, sites):
-    """Return how many requests each of so many sites makes."""
-    found, at = np.zeros(sites, np.int64), 0
+def work_of(words, sites):
+    """Return how many requests each of so many sites makes, and how much it is to simulate them.
+
+    That is something for each request, and for each of its lines.
+    """
+    found, effort, at = np.zeros(sites, np.int64), 0, 0
     while at < words.size:
         found[words[at] & 0xFFFF] += 1
-        at = _behind(words, at)
-    return found
-
-
-@_compiled
-def effort_of(words):
-    """Return how much work requests are to simulate: each, and each of its lines."""
-    effort = at = 0
-    while at < words.size:
         effort += 3 if words[at] & RUN else 2 + 2 * (words[at] >> SECTORS_AT & 255)
         at = _behind(words, at)
-    return effort
+    return found, effort
 
 
 @_compiled

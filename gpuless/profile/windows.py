@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuless.emulator.run.recording import Recording, Sums, TakenLaunch
+from gpuless.inspector.assembly import source_file
 from gpuless.profile import caches
 
 _EFFORT = 5 << 19  # of simulating a stretch
@@ -54,8 +55,11 @@ class Sample(Sums):
         weighted = [(one, weight * scale) for one, weight in zip(recordings, weights, strict=True) if weight]
         code = recordings[0].code
         super().__init__(code, sum(np.array(one.totals) * weight for one, weight in weighted).tolist())
+        # Machine code names a source that is no file, such as a notebook's cell, without a folder.
+        self.sites = [_named(site) for site in code.sites]
+        self.listings = [[_named(listed) for listed in part] for part in code.listings]
         sites = len(code.sites)
-        self.requests = sum(caches.requests_of(one.words, sites) * weight for one, weight in weighted)
+        self.requests = sum(caches.work_of(one.words, sites)[0] * weight for one, weight in weighted)
         self.arrays = _arrays(recordings[0])
 
     def lines_of(self, blocks: int) -> float:
@@ -82,7 +86,13 @@ class Sample(Sums):
     def atomic_places(self) -> int:
         """How many sectors atomic operations go to; the first ones say it."""
         chosen = np.array([site.operation == "atomic" for site in self.sites], np.bool_)
+        if not chosen.any():
+            return 0
         return len(np.unique(caches.sectors_of(self.recordings[0].words, chosen, _ATOMICS)))
+
+
+def _named(one):
+    return one._replace(file=source_file(one.file)) if one.file else one
 
 
 def sample_of(taken: TakenLaunch) -> Sample:
@@ -137,7 +147,9 @@ def spread(many: int, first: int, last: int) -> list[int]:
 def _work_of(recording):
     """Return how many instructions warps ran, and how much their requests are to simulate."""
     parts = zip(recording.executed, recording.listings, strict=True)
-    return sum(warps * len(part) for warps, part in parts), caches.effort_of(recording.words)
+    return sum(warps * len(part) for warps, part in parts), caches.work_of(
+        recording.words, len(recording.sites)
+    )[1]
 
 
 def _affordable(instructions, effort):

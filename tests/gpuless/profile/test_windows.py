@@ -302,6 +302,23 @@ def test_what_numba_does_not_compile_with_lines_is_said():
         gpuless.profile(square[1, 32], "T4")(cuda.to_device(np.zeros(32, np.float16)))
 
 
+@pytest.mark.parametrize("name", ["<ipython-input-3>", "<string>", "a file.py"])
+def test_a_kernel_that_no_file_has_is_counted(name):
+    source = """
+@cuda.jit
+def scale(x, n):
+    i = cuda.grid(1)
+    for _ in range(n):
+        x[i] = x[i] * float32(0.5) + float32(1)
+"""
+    names = {"cuda": cuda, "float32": float32}
+    exec(compile(source, name, "exec"), names)
+    report = gpuless.profile(names["scale"][64, 64], "T4")(zeros(64 * 64), 100)
+    counts, warps = report.modelled.counts, report.modelled.traffic.warps
+    fused = [at for at, step in enumerate(counts.steps) if step.base == "FFMA"]
+    assert counts.executed[fused].sum() == pytest.approx(100 * warps)
+
+
 @cuda.jit
 def nothing():
     pass
