@@ -90,21 +90,10 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
 
     Parameters
     ----------
-    q : device array, shape (N, H, T_q, D), float32
-        The queries of each head.
-    k, v : device array, shape (N, H, T_k, D), float32
-        Keys and values.
-    causal : bool
-        As in `attention_forward`.
-    out : device array, shape (N, H, T_q, D), float32, optional
-        Where to write the result; None allocates.
+    q, k, v, causal, out
+        As for `attention_forward`.
     weights : device array, shape (N, H, T_q, T_k), float32, optional
-        Where to write the table, which the backward needs; None allocates.
-
-    Returns
-    -------
-    out : device array, shape (N, H, T_q, D)
-    weights : device array, shape (N, H, T_q, T_k)
+        The table, which the backward needs.
 
     Examples
     --------
@@ -131,24 +120,12 @@ def attention_backward_naive(
 
     Parameters
     ----------
-    grad_output : device array, shape (N, H, T_q, D), float32
-        Gradient of the loss with respect to the output.
-    q : device array, shape (N, H, T_q, D), float32
-        The queries of the forward pass.
-    k, v : device array, shape (N, H, T_k, D), float32
-        Its keys and values.
+    grad_output, q, k, v, grad_q, grad_k, grad_v
+        As for `attention_backward`.
     weights : device array, shape (N, H, T_q, T_k), float32
         What `attention_forward_naive` returned.
-    grad_q : device array, shape (N, H, T_q, D), float32, optional
-        Where to write the gradient with respect to q; None allocates.
-    grad_k, grad_v : device array, shape (N, H, T_k, D), float32, optional
-        Where to write the other two; None allocates.
     grad_scores : device array, shape (N, H, T_q, T_k), float32, optional
-        Where to write the gradients of the scores; None allocates.
-
-    Returns
-    -------
-    grad_q, grad_k, grad_v, grad_scores : device array
+        The gradients of the scores.
 
     Examples
     --------

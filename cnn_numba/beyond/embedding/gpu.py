@@ -136,23 +136,14 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
 
     Parameters
     ----------
-    text : device array, shape (L,), uint8
-    order : device array, shape (M,), int64
-        The windows of an epoch, in the order in which they are used.
-    cursor : device array, shape (1,), int32
-        The number of the batch, counted from 0.
-    stride : int
+    text, stride
         As for `gather_windows`.
+    order, cursor, batch_size
+        As for `gather_batch_at`: an epoch's windows, and which of them.
     x : device array, shape (n, T), int32
         Written to; -1 where there is no window.
     y : device array, shape (n * T,), int32
         Likewise.
-    batch_size : int, optional
-        How many windows each batch before this one took; default n.
-
-    Returns
-    -------
-    x, y : device array
 
     Raises
     ------
