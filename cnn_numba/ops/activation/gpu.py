@@ -124,11 +124,6 @@ def relu_backward_naive_kernel(grad_output, out, grad_input):
         grad_input[i] = _relu_gradient(grad_output[i], out[i])
 
 
-def relu_backward_naive(grad_output, out, grad_input=None):
-    """Do what `relu_backward` does, one element a thread."""
-    return _backward(relu_backward_naive_kernel, grad_output, out, grad_input)
-
-
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_vectorized_kernel(grad_output, out, grad_input):
@@ -151,20 +146,14 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
             grad_input[tail] = _relu_gradient(grad_output[tail], out[tail])
 
 
-def relu_backward_vectorized(grad_output, out, grad_input=None):
-    """Do what `relu_backward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
-    _insist_on_alignment("relu_backward_vectorized", grad_output, out, grad_input)
-    threads = device.blocks(out.size, VECTOR)
-    _launch(relu_backward_vectorized_kernel, threads, grad_output, out, grad_input)
-    return grad_input
-
-
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
-    aligned = _are_aligned(grad_output, out, grad_input)
-    return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
+    kernel, threads = relu_backward_naive_kernel, out.size
+    if _are_aligned(grad_output, out, grad_input):
+        kernel, threads = relu_backward_vectorized_kernel, device.blocks(out.size, VECTOR)
+    _launch(kernel, threads, grad_output, out, grad_input)
+    return grad_input
 
 
 @cuda.jit
