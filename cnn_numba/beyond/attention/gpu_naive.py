@@ -106,10 +106,10 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
     arrays = q, k, v, out, weights
     *_, out, weights = checks.attention_forward_naive(DEVICE, *arrays, causal=causal)
     scale = np.float32(1 / math.sqrt(q.shape[3]))
-    heads = _heads(weights)
-    _launch(attention_scores_kernel, heads, _heads(q), _heads(k), scale, causal, heads)
+    heads = heads_of(weights)
+    _launch(attention_scores_kernel, heads, heads_of(q), heads_of(k), scale, causal, heads)
     _launch_rows(attention_softmax_kernel, weights, _rows(weights))
-    _launch(attention_product_kernel, _heads(out), heads, _heads(v), False, _heads(out))
+    _launch(attention_product_kernel, heads_of(out), heads, heads_of(v), False, heads_of(out))
     return out, weights
 
 
@@ -140,8 +140,8 @@ def attention_backward_naive(
     arrays = q, k, v, weights, grad_output, grad_q, grad_k, grad_v, grad_scores
     *_, grad_q, grad_k, grad_v, grad_scores = checks.attention_backward_naive(DEVICE, *arrays)
     gradients = grad_q, grad_k, grad_v, grad_scores
-    grad_output, q, k, v, weights = (_heads(array) for array in (grad_output, q, k, v, weights))
-    grad_q, grad_k, grad_v, grad_scores = (_heads(array) for array in gradients)
+    grad_output, q, k, v, weights = map(heads_of, (grad_output, q, k, v, weights))
+    grad_q, grad_k, grad_v, grad_scores = map(heads_of, gradients)
     scale = np.float32(1 / math.sqrt(q.shape[2]))
     _launch(attention_product_kernel, grad_v, weights, grad_output, True, grad_v)
     _launch(attention_scores_kernel, grad_scores, grad_output, v, np.float32(1), False, grad_scores)
@@ -165,8 +165,8 @@ def _launch_rows(kernel, table, *arguments):
     device.launch_for_each(kernel, threads, BLOCK[0] * BLOCK[1], *arguments)
 
 
-def _heads(x):
-    """View (N, H, rows, columns) as (N * H, rows, columns)."""
+def heads_of(x):
+    """View an array (N, H, ...) as (N * H, ...)."""
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 

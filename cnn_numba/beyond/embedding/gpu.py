@@ -6,8 +6,8 @@ import numpy as np
 from numba import cuda, float32, int64, uint32
 
 from cnn_numba import device
-from cnn_numba.arguments import integer
 from cnn_numba.beyond.embedding import checks
+from cnn_numba.ops.gather.checks import batch_size_of
 from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
@@ -160,9 +160,7 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     ([[2, 3, 4]], [3, 4, 5])
     """
     windows = checks.gather_windows_at(DEVICE, text, order, cursor, stride, x, y)
-    batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
-    if batch_size < x.shape[0]:
-        raise ValueError(f"batch_size must be at least the {x.shape[0]} windows of x, got {batch_size}")
+    batch_size = batch_size_of(x, batch_size)
     arguments = text, order, cursor, batch_size, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
     device.launch_for_each(gather_windows_at_kernel, x.size, THREADS, *arguments)
     return x, y

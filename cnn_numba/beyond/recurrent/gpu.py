@@ -25,16 +25,6 @@ from cnn_numba.ops.dense.gpu import (
 )
 from cnn_numba.ops.shapes import DEVICE
 
-__all__ = [
-    "LstmScratch",
-    "lstm_backward",
-    "lstm_backward_bias",
-    "lstm_backward_input",
-    "lstm_backward_weight",
-    "lstm_forward",
-    "lstm_scratch",
-]
-
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
