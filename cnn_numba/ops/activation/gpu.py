@@ -91,15 +91,13 @@ def relu_forward_vectorized_kernel(x, out):
 def relu_forward_vectorized(x, out=None):
     """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
     *_, out = checks.forward(DEVICE, x, out)
-    _insist_on_alignment("relu_forward_vectorized", x, out)
+    if not _are_aligned(x, out):
+        at = ", ".join(hex(device.address(array)) for array in (x, out))
+        raise ValueError(
+            f"relu_forward_vectorized takes arrays that begin at multiples of 16 bytes, not at {at}"
+        )
     _launch(relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR), x, out)
     return out
-
-
-def _insist_on_alignment(name, *arrays):
-    if not _are_aligned(*arrays):
-        addresses = ", ".join(hex(device.address(array)) for array in arrays)
-        raise ValueError(f"{name} takes arrays that begin at multiples of 16 bytes; these are at {addresses}")
 
 
 def relu_forward(x, out=None):
