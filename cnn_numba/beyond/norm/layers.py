@@ -13,6 +13,15 @@ class _Norm(Layer):
     """A layer with a scale and a shift, whose backward pass always computes the gradient of the input."""
 
     operation = "norm"
+    weight_shape: tuple[int, ...]
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": self.weight_shape, "bias": self.weight_shape}
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Begin with the identity."""
+        self.weight[:], self.bias[:] = 1, 0
 
     def _allocate(self, *shape):
         """Allocate the statistics of this shape, and the gradient of the input if it is not there."""
@@ -46,14 +55,11 @@ class BatchNorm2d(_Norm):
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
         self.num_features = integer(num_features, "num_features", minimum=1)
+        self.weight_shape = (self.num_features,)
         self.momentum, self.eps = settings(momentum=momentum, eps=eps)
 
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": (self.num_features,), "bias": (self.num_features,)}
 
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the running statistics."""
@@ -67,7 +73,7 @@ class BatchNorm2d(_Norm):
 
     def initialise(self, generator: np.random.Generator) -> None:
         """Begin with the identity, and with running statistics of mean 0 and variance 1."""
-        self.weight[:], self.bias[:] = 1, 0
+        super().initialise(generator)
         self.running_mean[:], self.running_var[:] = 0, 1
 
     def allocate(self) -> None:
@@ -113,25 +119,17 @@ class LayerNorm(_Norm):
         super().__init__()
         is_tuple = isinstance(normalized_shape, (tuple, list))
         shape = normalized_shape if is_tuple else (normalized_shape,)
-        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
+        self.weight_shape = self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
         (self.eps,) = settings(eps=eps)
 
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": self.normalized_shape, "bias": self.normalized_shape}
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
             raise self._refusal(f"inputs that end in {self.normalized_shape}", input_shape)
         return input_shape
-
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Begin with the identity."""
-        self.weight[:], self.bias[:] = 1, 0
 
     def allocate(self) -> None:
         """Allocate the statistics of each sample, and the gradient of the input."""
