@@ -37,6 +37,65 @@ from cnn_numba.train.recipes import DEFAULT, FAST, differing
 
 commands = typer.Typer(**OPTIONS)
 
+_Dataset = Annotated[
+    DatasetName | None,
+    option(
+        "The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
+        "what --data-dir is known to hold.",
+        show_default=False,
+    ),
+]
+_DataDir = Annotated[
+    Path | None,
+    option("Where the original files are (a torchvision root); or a text of your own.", metavar="FOLDER"),
+]
+_Fast = Annotated[
+    bool,
+    flag("fast", f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise."),
+]
+_Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
+_WeightDecay = Annotated[float, share("How weights are pulled to 0.", callback=not_negative)]
+_LabelSmoothing = Annotated[
+    float, share("Share of the target that all classes get alike; the test loss is measured without.")
+]
+_Augment = Annotated[
+    AugmentName, option("Change training images by chance: moved by up to an eighth, or mirrored too.")
+]
+_Precision = Annotated[
+    Precision, option("What the operands of products are rounded to; float16 comes with loss scaling.")
+]
+_Out = Annotated[
+    Path | None,
+    option(
+        "For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
+        metavar="FOLDER",
+        file_okay=False,
+    ),
+]
+_Resume = Annotated[
+    bool,
+    flag(
+        "resume",
+        "Go on where the run in --out stopped, with its options; with a constant schedule for more --epochs.",
+    ),
+]
+_Timeline = Annotated[
+    Path | None,
+    option(
+        "Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
+        metavar="FILE",
+        dir_okay=False,
+    ),
+]
+_Timeout = Annotated[
+    float,
+    option(
+        "Give another worker up that gives no sign of life for so long.",
+        metavar="SECONDS",
+        callback=positive,
+    ),
+]
+
 #: The options that say what is trained and how; a checkpoint holds them.
 _HELD = ("model", "dataset", *DEFAULT, "seed", "device", "precision")
 
@@ -54,77 +113,26 @@ class _Files(NamedTuple):
 def train(  # noqa: PLR0913 (its options are the training's)
     context: typer.Context,
     model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
-    dataset: Annotated[
-        DatasetName | None,
-        option(
-            "The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
-            "what --data-dir is known to hold.",
-            show_default=False,
-        ),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        option("Where the original files are (a torchvision root); or a text of your own.", metavar="FOLDER"),
-    ] = None,
-    fast: Annotated[
-        bool,
-        flag("fast", f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise."),
-    ] = False,
+    dataset: _Dataset = None,
+    data_dir: _DataDir = None,
+    fast: _Fast = False,
     epochs: Annotated[int, count("Passes over the training set.", callback=countable)] = DEFAULT["epochs"],
     batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
     optimizer: Annotated[OptimizerName, option("Adam, or SGD with momentum 0.9.")] = DEFAULT["optimizer"],
-    lr: Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)] = DEFAULT[
-        "lr"
-    ],
+    lr: _Lr = DEFAULT["lr"],
     beta1: Annotated[float, share("Of Adam: what stays of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
     beta2: Annotated[float, share("Likewise, of the mean square.", "--beta2")] = DEFAULT["beta2"],
     schedule: Annotated[ScheduleName, option("How the learning rate moves.")] = DEFAULT["schedule"],
-    weight_decay: Annotated[float, share("How weights are pulled to 0.", callback=not_negative)] = DEFAULT[
-        "weight_decay"
-    ],
-    label_smoothing: Annotated[
-        float, share("Share of the target that all classes get alike; the test loss is measured without.")
-    ] = DEFAULT["label_smoothing"],
-    augment: Annotated[
-        AugmentName, option("Change training images by chance: moved by up to an eighth, or mirrored too.")
-    ] = DEFAULT["augment"],
+    weight_decay: _WeightDecay = DEFAULT["weight_decay"],
+    label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
+    augment: _Augment = DEFAULT["augment"],
     seed: Annotated[int, count("Same seed, machine and threads: same numbers.", min=0)] = 0,
     device: Annotated[Device, option("Where to train; auto takes the best there is.")] = "auto",
-    precision: Annotated[
-        Precision, option("What the operands of products are rounded to; float16 comes with loss scaling.")
-    ] = "float32",
-    out: Annotated[
-        Path | None,
-        option(
-            "For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
-            metavar="FOLDER",
-            file_okay=False,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        flag(
-            "resume",
-            "Go on where the run in --out stopped, with its options; with a constant schedule for more "
-            "--epochs.",
-        ),
-    ] = False,
-    timeline: Annotated[
-        Path | None,
-        option(
-            "Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
-            metavar="FILE",
-            dir_okay=False,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        option(
-            "Give another worker up that gives no sign of life for so long.",
-            metavar="SECONDS",
-            callback=positive,
-        ),
-    ] = 30.0,
+    precision: _Precision = "float32",
+    out: _Out = None,
+    resume: _Resume = False,
+    timeline: _Timeline = None,
+    timeout: _Timeout = 30.0,
 ):
     """Train a network; write its checkpoint, history and curves.
 
