@@ -1,8 +1,7 @@
 """The independent check: modelled times of kernels that the model was never held against.
 
 ``python -m benchmarks.modelled.independent [words ...]`` predicts every row of ``independent.csv``, or
-those whose kernel has all of the words, and prints modelled/published; without words it writes
-``independent.json``.
+those whose kernel has all of the words, prints modelled/published and writes both to ``independent.json``.
 
 The rows were chosen before any prediction, the kernels written before it too, without a look at the model.
 Neither rows nor kernels are changed to make errors smaller.
@@ -22,7 +21,7 @@ import gpuless
 from benchmarks.modelled.__main__ import summarised
 
 _ROWS = Path(__file__).with_name("independent.csv")
-_RECORD = Path(__file__).with_name("independent.json")
+RECORD = Path(__file__).with_name("independent.json")
 
 
 class Published(NamedTuple):
@@ -206,8 +205,8 @@ def _record(row, report, scale):
         "published": round(row.microseconds, 3),
         "modelled": round(modelled, 3),
         "ratio": round(modelled / row.microseconds, 3),
-        "low": report.low,
-        "high": report.high,
+        "low": round(report.low * scale, 3),
+        "high": round(report.high * scale, 3),
         "limiter": report.limiter,
     }
 
@@ -224,19 +223,20 @@ def main() -> None:
             groups[row.name].append(row)
     if not groups:
         parser.error(f"no kernel has all of {' '.join(words)}")
-    found, records = [], []
+    record = (
+        json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"changes": [], "rows": []}
+    )
+    known = {(row["gpu"], row["kernel"]): row for row in record["rows"]}
     for name, rows in groups.items():
-        for row, each in zip(rows, predicted(rows, make[name]()), strict=True):
-            found.append((row, each["modelled"]))
-            records.append(each)
-            times = f"{row.microseconds:11.1f} us published {each['modelled']:11.1f} modelled"
-            print(f"{row.gpu:11}{times} {each['ratio']:5.2f}  {name}", flush=True)
-    summary = summarised(found)
-    print(", ".join(f"{key} {value:.3g}" for key, value in summary["all"].items()))
-    if not words:
-        _RECORD.write_text(
-            json.dumps({"summary": summary, "rows": records}, indent=1) + "\n", encoding="utf-8"
-        )
+        for each in predicted(rows, make[name]()):
+            known[each["gpu"], name] = each
+            times = f"{each['published']:11.1f} us published {each['modelled']:11.1f} modelled"
+            print(f"{each['gpu']:11}{times} {each['ratio']:5.2f}  {name}", flush=True)
+    found = [(row, known[key]["modelled"]) for row in published() if (key := (row.gpu, row.name)) in known]
+    record["summary"] = summarised(found)
+    record["rows"] = [known[row.gpu, row.name] for row, _ in found]
+    print(", ".join(f"{key} {value:.3g}" for key, value in record["summary"]["all"].items()))
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
