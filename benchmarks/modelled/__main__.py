@@ -29,7 +29,7 @@ def main() -> None:
         print(json.dumps({each.row.name: each.microseconds for each in found}))
         return
     found = predictions.predict(rows, parts=chosen.record, say=lambda line: print(line, flush=True))
-    for name, numbers in predictions.summarised(found).items():
+    for name, numbers in predictions.summarised([predictions.as_recorded(each) for each in found]).items():
         print(f"{name:20} " + ", ".join(f"{key} {value:.3g}" for key, value in numbers.items()))
     if chosen.record:
         page.write(page.new_record(found))
