@@ -182,7 +182,19 @@ def _hardware(record):
     return _table(rows) if len(rows) > 1 else "**Nobody has run it on a GPU yet.**"
 
 
+def _independent(record):
+    """Return what the independent check came to."""
+    path = RECORD.with_name("independent.json")
+    every = json.loads(path.read_text(encoding="utf-8"))["summary"]["all"]
+    return (
+        f"{every['rows']} rows; mean error {_percent(every['mean error'])}, median "
+        f"{_percent(every['median error'])}, {_percent(every['within 1.5'])} within a factor of 1.5, "
+        f"{_percent(every['in order'])} in order."
+    )
+
+
 _PARTS = {
+    "independent": _independent,
     "hardware": _hardware,
     "date": _date,
     "accuracy": _accuracy,

@@ -67,13 +67,17 @@ def _predicted(rows, parts, say):
     return found
 
 
-def summarised(rows: list) -> dict:
-    """Return errors of a record's rows: of those given, of those held out, of each family and GPU."""
+def _names(row):
+    """Return what a row of the record is one of."""
+    large = ["A100 and H100"] if row["held out"] and row["device"].startswith(("A100", "H100")) else []
+    return ["held out" if row["held out"] else "given", row["family"], row["device"], *large]
+
+
+def summarised(rows: list, names=_names) -> dict:
+    """Return errors of a record's rows: of all, and of each group that `names` returns for a row."""
     groups = defaultdict(list, {"all": rows})
     for row in rows:
-        large = ["A100 and H100"] if row["held out"] and row["device"].startswith(("A100", "H100")) else []
-        names = "held out" if row["held out"] else "given", row["family"], row["device"], *large
-        for name in names:
+        for name in names(row):
             groups[name].append(row)
     return {name: errors(own) for name, own in groups.items()}
 
@@ -92,9 +96,10 @@ def errors(rows: list) -> dict:
         "mean error": float(np.abs(ratios - 1).mean()),
         "median error": float(np.median(np.abs(ratios - 1))),
         f"within {FACTOR}": float(((ratios < FACTOR) & (ratios > 1 / FACTOR)).mean()),
-        "in range": float(np.mean([row["low"] <= row["published"] <= row["high"] for row in rows])),
         "in order": right / pairs if pairs else 1.0,
     }
+    if "low" in rows[0]:
+        numbers["in range"] = float(np.mean([row["low"] <= row["published"] <= row["high"] for row in rows]))
     return {name: round(number, 4) for name, number in numbers.items()}
 
 
