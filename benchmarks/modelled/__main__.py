@@ -16,6 +16,8 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write record and page, for all rows")
     parser.add_argument("--on", metavar="GPU", help="print modelled times on another GPU, as JSON")
     chosen = parser.parse_args()
+    if chosen.record and chosen.words:
+        parser.error("the record has all rows: leave --record or the words out")
     gpuless.select()  # before `rows` imports numba.cuda
     from benchmarks.modelled import page, predictions
     from benchmarks.modelled.rows import published
