@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 import gpuless
-from benchmarks.modelled.__main__ import summarised
+from benchmarks.modelled.predictions import summarised
 
 _ROWS = Path(__file__).with_name("independent.csv")
 RECORD = Path(__file__).with_name("independent.json")
@@ -211,6 +211,14 @@ def _record(row, report, scale):
     }
 
 
+def summary_of(rows: list[dict]) -> dict:
+    """Return errors of a record's rows: of each family, of each GPU, of all."""
+    keys = "gpu", "family", "published", "modelled"
+    return summarised(
+        [{key: row[key] for key in keys} for row in rows], lambda row: (row["family"], row["gpu"])
+    )
+
+
 def main() -> None:
     """Predict the rows, print each and what they have in common."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -232,9 +240,8 @@ def main() -> None:
             known[each["gpu"], name] = each
             times = f"{each['published']:11.1f} us published {each['modelled']:11.1f} modelled"
             print(f"{each['gpu']:11}{times} {each['ratio']:5.2f}  {name}", flush=True)
-    found = [(row, known[key]["modelled"]) for row in published() if (key := (row.gpu, row.name)) in known]
-    record["summary"] = summarised(found)
-    record["rows"] = [known[row.gpu, row.name] for row, _ in found]
+    record["rows"] = [known[key] for row in published() if (key := (row.gpu, row.name)) in known]
+    record["summary"] = summary_of(record["rows"])
     print(", ".join(f"{key} {value:.3g}" for key, value in record["summary"]["all"].items()))
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -279,3 +279,52 @@ def bench_emulator(
     from benchmarks import emulator as benchmark
 
     _record(json_file, benchmark.bench_emulator, epoch=epoch)
+
+
+@commands.command("modelled", short_help="Hold modelled times of kernels against published ones.")
+def bench_modelled(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only rows whose GPU, family and name have all of these."),
+    ] = None,
+    hardware: Annotated[
+        bool, typer.Option("--hardware", help="Measure the rows' kernels on this machine's GPU as well.")
+    ] = False,
+    json_file: JsonFile = None,
+):
+    """Model the times of published kernels; for all rows, write the record and docs/modelled-times.md.
+
+    With --hardware the GPU of this machine runs the same kernels. What it takes is written beside what is
+    modelled for it, into benchmarks/modelled or the file given.
+
+    \b
+    Examples:
+      cnn-numba bench modelled
+      cnn-numba bench modelled T4 transpose
+      cnn-numba bench modelled --hardware
+    """
+    _find_benchmarks()
+    if hardware:
+        _measure_modelled(words or [], json_file)
+        return
+    if json_file is not None:
+        raise typer.BadParameter("only with --hardware: record.json has its place.", param_hint="'--json'")
+    import subprocess
+
+    from benchmarks.processes import environment
+
+    # The emulated GPU is selected before numba.cuda is imported, also where there is a real one.
+    command = [sys.executable, "-m", "benchmarks.modelled", *(words or ["--record"])]
+    done = subprocess.run(command, env=environment(GPULESS="emulator"), check=False)
+    raise typer.Exit(done.returncode)
+
+
+def _measure_modelled(words, json_file):
+    from benchmarks.modelled import hardware as benchmark
+
+    try:
+        record = _record(json_file, benchmark.bench_hardware, words=words)
+    except (RuntimeError, ValueError) as error:
+        raise CliError(str(error), 2) from None
+    if json_file is None:
+        print(benchmark.write(record))

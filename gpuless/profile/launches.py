@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gpuless import frontends
+from gpuless import frontends, selection
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
 
@@ -31,6 +31,11 @@ class Profiled:
         from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
+        if selection.select().gpu == "hardware":
+            from gpuless.profile import hardware
+
+            found = hardware.reports(self._launch, self._devices, arguments)
+            return Comparison(found) if self._several else found[0]
         if not frontends.installed():
             raise RuntimeError(
                 "profile runs kernels on the emulated GPU, and here they run on something else: "

@@ -13,7 +13,6 @@ from benchmarks.modelled import (
     independent_kernels,
     independent_sums,
 )
-from benchmarks.modelled.__main__ import summarised
 
 
 @pytest.fixture
@@ -152,9 +151,5 @@ def test_the_record_is_that_of_the_rows():
     rows = [SimpleNamespace(**row) for row in record["rows"]]
     known = {(row.gpu, row.kernel): round(row.published, 3) for row in rows}
     assert known == {(row.gpu, row.name): round(row.microseconds, 3) for row in independent.published()}
-    found = [
-        (SimpleNamespace(gpu=row.gpu, family=row.family, microseconds=row.published), row.modelled)
-        for row in rows
-    ]
-    for group, numbers in summarised(found).items():
+    for group, numbers in independent.summary_of(record["rows"]).items():
         assert numbers == pytest.approx(record["summary"][group], abs=2e-3), group
