@@ -16,6 +16,8 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write record and page, for all rows")
     parser.add_argument("--on", metavar="GPU", help="print modelled times on another GPU, as JSON")
     chosen = parser.parse_args()
+    if chosen.record and chosen.words:
+        parser.error("the record has all rows: leave --record or the words out")
     gpuless.select()  # before `rows` imports numba.cuda
     from benchmarks.modelled import page, predictions
     from benchmarks.modelled.rows import published
@@ -29,7 +31,7 @@ def main() -> None:
         print(json.dumps({each.row.name: each.microseconds for each in found}))
         return
     found = predictions.predict(rows, parts=chosen.record, say=lambda line: print(line, flush=True))
-    for name, numbers in predictions.summarised(found).items():
+    for name, numbers in predictions.summarised([predictions.as_recorded(each) for each in found]).items():
         print(f"{name:20} " + ", ".join(f"{key} {value:.3g}" for key, value in numbers.items()))
     if chosen.record:
         page.write(page.new_record(found))

@@ -22,23 +22,10 @@ _FAR = 1.25  # rows further away are listed first
 
 def new_record(found: list) -> dict:
     """Return what is kept of predictions."""
-    rows = [
-        {
-            "gpu": each.row.gpu,
-            "device": each.row.device.name,
-            "family": each.row.family,
-            "name": each.row.name,
-            "held out": each.row.held_out,
-            "published": round(each.row.microseconds, 1),
-            "modelled": round(each.microseconds, 1),
-            "low": round(each.low, 1),
-            "high": round(each.high, 1),
-        }
-        for each in found
-    ]
+    rows = [predictions.as_recorded(each) for each in found]
     return {
         "date": datetime.date.today().isoformat(),
-        "summary": predictions.summarised(found),
+        "summary": predictions.summarised(rows),
         "ablation": predictions.ablation(found),
         "rows": rows,
     }
@@ -46,11 +33,18 @@ def new_record(found: list) -> dict:
 
 def write(record: dict) -> None:
     """Write the record, and everything that says what it says."""
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    RECORD.write_text(_text(record), encoding="utf-8")
     HELD_AGAINST.write_text(held_against(record), encoding="utf-8")
     for path in (PAGE, GUIDE):
         path.write_text(with_figures(path.read_text(encoding="utf-8"), record), encoding="utf-8")
     draw(record)
+
+
+def _text(record):
+    """Return a record as JSON, a line for each row."""
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in record["rows"])
+    rest = json.dumps(record | {"rows": []}, indent=1)
+    return rest.replace('"rows": []', f'"rows": [\n{rows}\n ]') + "\n"
 
 
 def held_against(record: dict) -> str:
@@ -109,9 +103,14 @@ def _table(rows):
 
 
 def _summary(record):
-    names = {"given": "given: known while the model was made", "held out": "held out", "all": "all"}
+    names = {
+        "given": "given",
+        "held out": "held out",
+        "A100 and H100": "held out, A100 and H100",
+        "all": "all",
+    }
     return _table(
-        [["rows", *_COLUMNS]] + [[text, *_numbers(record["summary"][name])] for name, text in names.items()]
+        [["", *_COLUMNS]] + [[text, *_numbers(record["summary"][name])] for name, text in names.items()]
     )
 
 
@@ -183,7 +182,19 @@ def _hardware(record):
     return _table(rows) if len(rows) > 1 else "**Nobody has run it on a GPU yet.**"
 
 
+def _independent(record):
+    """Return what the independent check came to."""
+    path = RECORD.with_name("independent.json")
+    every = json.loads(path.read_text(encoding="utf-8"))["summary"]["all"]
+    return (
+        f"{every['rows']} rows; mean error {_percent(every['mean error'])}, median "
+        f"{_percent(every['median error'])}, {_percent(every['within 1.5'])} within a factor of 1.5, "
+        f"{_percent(every['in order'])} in order."
+    )
+
+
 _PARTS = {
+    "independent": _independent,
     "hardware": _hardware,
     "date": _date,
     "accuracy": _accuracy,

@@ -26,7 +26,7 @@ class Profiled:
         if not self._devices:
             raise ValueError("gpu names no GPU at all")
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
         from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
@@ -57,19 +57,19 @@ class Profiled:
             raise outcomes[0]
         return Comparison(outcomes[0]) if self._several else outcomes[0][0]
 
-    def _reports(self, taken):
+    def _reports(self, taken: Any) -> list[Any]:
         from gpuless.profile.machine_code import machine_codes
         from gpuless.profile.report import report_of
         from gpuless.profile.windows import sample_of
 
         kernel = self._launch.dispatcher
         codes = machine_codes(kernel, taken, {device.code: None for device in self._devices})
+        counted: dict[tuple, Any] = {}
         sample, reports = sample_of(taken), []
         for device in self._devices:
             compiled = codes[device.code]
-            reports.append(
-                report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, sample))
-            )
+            modelled = _modelled(device, taken, compiled, sample, counted)
+            reports.append(report_of(kernel, taken, device, compiled, modelled))
         return reports
 
 
@@ -83,8 +83,11 @@ class Modelled(NamedTuple):
     prediction: Any
 
 
-def _modelled(device: Device, taken, compiled, sample):
-    """Return what the model says of a launch on a device, as `Modelled`."""
+def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
+    """Return what the model says of a launch on a device, as `Modelled`.
+
+    `counted`: what is known of how often machine code ran, by compute capability.
+    """
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
@@ -97,8 +100,15 @@ def _modelled(device: Device, taken, compiled, sample):
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
+    if taken.together and taken.blocks > (room := device.sms * occupancy.blocks):
+        raise ValueError(
+            f"the kernel cannot be launched on {device.name}: its {taken.blocks} blocks wait for each other, "
+            f"and there is room for {room} at a time"
+        )
     window = window_of(sample, device, occupancy.blocks)
-    counts = count_machine_code(compiled.code, sample)
+    if device.code not in counted:
+        counted[device.code] = count_machine_code(compiled.code, sample)
+    counts = counted[device.code]
     traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))

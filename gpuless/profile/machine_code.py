@@ -1,5 +1,8 @@
 """The machine code of a kernel for a device, with control codes: from NVIDIA's compiler, or from disk."""
 
+import contextlib
+import functools
+import importlib.metadata
 import json
 from typing import NamedTuple
 
@@ -24,7 +27,8 @@ def machine_codes(kernel, taken, ccs):
     """
     text = taken.kernel.source.text
     lines = recording.LINES.findall(text)
-    keys = {cc: cache.key(text, "machine code", cc, lines, sorted(_options(kernel).items())) for cc in ccs}
+    about = lines, sorted(_options(kernel).items()), _toolkit()
+    keys = {cc: cache.key(text, "machine code", cc, *about) for cc in ccs}
     kept = {cc: cache.read(key) for cc, key in keys.items()}
     missing = [cc for cc, content in kept.items() if content is None]
     if missing:
@@ -41,7 +45,18 @@ def machine_codes(kernel, taken, ccs):
     return {cc: _read(json.loads(content), kernel, cc) for cc, content in kept.items()}
 
 
+_TOOLS = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm")
 _KEPT = ("sass", "registers", "shared", "spill_stores")
+
+
+@functools.cache
+def _toolkit():
+    """Return the versions of what compiles and disassembles: another one may write other machine code."""
+    found = []
+    for name in _TOOLS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append((name, importlib.metadata.version(name)))
+    return found
 
 
 def _options(kernel):

@@ -344,7 +344,7 @@ def _parameters(handle, grid, block, shared, arguments, kept):
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
     if take := recording.asked():
-        take(recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared))
+        take(recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared, cooperative))
         return
     try:
         failed = device().workers.launch(
