@@ -154,11 +154,16 @@ def _launch_cost(work):
     return costs.numba_launch(list(Counter(source.parameter_names()).values()))
 
 
+def times_of(report: Any) -> tuple[float, float, float]:
+    """Return the microseconds of a kernel among others, at least and at most: gaps stand for its launch."""
+    alone = report.microseconds - report.device.launch
+    return alone, *(alone * bound / report.microseconds for bound in (report.low, report.high))
+
+
 def _kernel(report, host):
-    """Return what a kernel asks for. The launch is not in its time: gaps are."""
+    """Return what a kernel asks for."""
     device, shape = report.device, report.modelled.shape
-    alone = report.microseconds - device.launch
-    low, high = (alone * bound / report.microseconds for bound in (report.low, report.high))
+    alone, low, high = times_of(report)
     share = min(1.0, shape.blocks / (device.sms * shape.resident))
     about = {"host": host, "share": share, "report": report}
     return Asked(KERNEL, report.kernel, duration=alone, low=low, high=high, **about)
