@@ -221,8 +221,6 @@ def _fill(timeline, asked, launches):
     timeline.events = sorted(events, key=lambda event: event.begin)
     timeline.low, timeline.high = (schedule(asked, scenario)[1] for scenario in (LOW, HIGH))
     reasons = [reason for event in timeline.events if event.report for reason in event.report.unsure]
-    for name, count in doubts(launches):
-        reasons.append(
-            f"{count} launches of {name} take the time of another one, and what they do depends on data"
-        )
+    others = "that take the time of another one, though what they do depends on data"
+    reasons += [f"launches of {name} {others}: {count}" for name, count in doubts(launches)]
     timeline.unsure = tuple(dict.fromkeys(reasons))

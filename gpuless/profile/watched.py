@@ -9,6 +9,7 @@ from gpuless.emulator.driver.allocations import DEVICE, place_of
 from gpuless.emulator.driver.streams import DEFAULT
 from gpuless.emulator.driver.watching import Watcher
 from gpuless.emulator.ptx.instructions import readable
+from gpuless.emulator.run.lines import argument_names
 from gpuless.profile import costs
 from gpuless.profile.dependence import dependence_of
 from gpuless.profile.launches import reports_of
@@ -40,7 +41,7 @@ class Recorder(Watcher):
     def __init__(self, devices, samples):
         self.devices, self.asked, self.failed = devices, [[] for _ in devices], None
         self.launches: list[Launched] = []
-        self._models, self._lanes, self._events = _Models(devices, samples), {}, {}
+        self._models, self._lanes, self._events, self._costs = _Models(devices, samples), {}, {}, {}
         self._graphs: list[_Graph] = []
 
     # --- What is shown ---------------------------------------------------------------------------------
@@ -55,7 +56,8 @@ class Recorder(Watcher):
 
     def capture(self, work):
         """Note what `Watcher.capture` sees."""
-        self._note(Asked("call", f"{work.kind} to capture", None, _launch_cost(work)))
+        host = self._launch_cost(work.about().plain) if work.kind == "kernel" else costs.CALL
+        self._note(Asked("call", f"{work.kind} to capture", None, host))
 
     def instantiate(self, nodes):
         """Note what `Watcher.instantiate` sees."""
@@ -85,9 +87,10 @@ class Recorder(Watcher):
 
     def synchronize(self, stream=None, event=None):
         """Note what `Watcher.synchronize` sees."""
-        if stream is not None and self.asked[0] and self.asked[0][-1].waits:
-            return  # a copy after which the host goes on
         lane = stream if stream is None else self._lane(stream)
+        last = self.asked[0][-1] if self.asked[0] else None
+        if last is not None and last.waits and last.stream == lane:
+            return  # a copy, for which the host has waited
         name = "for an event" if event is not None else f"for {lane.name if lane else 'the GPU'}"
         self._note(Asked("wait", name, lane, event=None if event is None else id(self._kept(event))))
 
@@ -140,18 +143,17 @@ class Recorder(Watcher):
             self.failed = error
             return nothing
         self.launches.append(launched)
-        host = _launch_cost(work)
+        host = self._launch_cost(taken.plain)
         return [_kernel(report, host) for report in launched.reports]
 
-
-def _launch_cost(work):
-    """Return what it takes the host to ask for some work."""
-    if work.kind != "kernel":
-        return costs.CALL
-    source = work.about().source
-    if source is None:
-        return costs.OTHER_LAUNCH
-    return costs.numba_launch(list(Counter(source.parameter_names()).values()))
+    def _launch_cost(self, kernel):
+        """Return what it takes the host to launch a kernel."""
+        if kernel not in self._costs:
+            names = argument_names(kernel.source)
+            known = names or not kernel.function.parameters
+            cost = costs.numba_launch([*Counter(names).values()]) if known else costs.OTHER_LAUNCH
+            self._costs[kernel] = cost
+        return self._costs[kernel]
 
 
 def times_of(report: Any) -> tuple[float, float, float]:
