@@ -207,20 +207,17 @@ def profiled(gpu: Any, samples: int | None) -> Iterator[Any]:
     recorder, timelines = Recorder(devices, samples), [Timeline(device) for device in devices]
     with watched(recorder):
         yield timelines if several else timelines[0]
-    if recorder.failed is not None:
-        raise recorder.failed
+    recorder.finish()
     for timeline, asked in zip(timelines, recorder.asked, strict=True):
-        _fill(timeline, asked, recorder.launches)
+        _fill(timeline, asked, recorder.doubts)
 
 
-def _fill(timeline, asked, launches):
+def _fill(timeline, asked, doubts):
     """Schedule what was asked for."""
-    from gpuless.profile.watched import doubts
-
     events, timeline.microseconds = schedule(asked)
     timeline.events = sorted(events, key=lambda event: event.begin)
     timeline.low, timeline.high = (schedule(asked, scenario)[1] for scenario in (LOW, HIGH))
     reasons = [reason for event in timeline.events if event.report for reason in event.report.unsure]
     others = "that take the time of another one, though what they do depends on data"
-    reasons += [f"launches of {name} {others}: {count}" for name, count in doubts(launches)]
+    reasons += [f"launches of {name} {others}: {count}" for name, count in doubts]
     timeline.unsure = tuple(dict.fromkeys(reasons))

@@ -188,7 +188,7 @@ def test_what_cannot_be_modelled_is_raised_at_the_end(monkeypatch):
     def refuse(*given):
         raise ValueError("a block does not fit")
 
-    monkeypatch.setattr(watched, "reports_of", refuse)
+    monkeypatch.setattr(watched, "sample_of", refuse)
     x, found = ones(), []
 
     def program():
@@ -275,8 +275,8 @@ def test_what_depends_on_data_is_modelled_again_and_said(monkeypatch):
 def counted(monkeypatch):
     from gpuless.profile import watched
 
-    found, real = [], watched.reports_of
-    monkeypatch.setattr(watched, "reports_of", lambda *given: found.append(given) or real(*given))
+    found, real = [], watched.sample_of
+    monkeypatch.setattr(watched, "sample_of", lambda taken: found.append(taken) or real(taken))
     return found
 
 
