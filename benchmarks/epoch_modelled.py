@@ -39,7 +39,7 @@ def bench_epoch(gpus: Sequence[str], model: str = "mnist_cnn", batch_sizes: Sequ
         For each batch size and GPU the microseconds of a step and the seconds of an epoch in both ways with
         their ranges, how much of the time the GPU waits for the host, the gaps, and each kernel's part.
     """
-    data = dataset(model)
+    gpus, data = [gpuless.profile.device(gpu) for gpu in gpus], dataset(model)
     print("Modelled, not measured.")
     results = []
     for batch_size in batch_sizes:

@@ -22,14 +22,8 @@ JsonFile = Annotated[
 ]
 MeasuredDevice = choice("MeasuredDevice", "cpu", "gpu")
 DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
-NamedGpus = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gpu",
-        metavar="NAME",
-        help="Measure nothing, but model this GPU, such as T4 or H100; may be given more than once.",
-    ),
-]
+_GPU_HELP = "Time nothing, but model this GPU, such as T4 or H100; may be given more than once."
+NamedGpus = Annotated[list[str] | None, typer.Option("--gpu", metavar="NAME", help=_GPU_HELP)]
 
 
 def _find_benchmarks():
@@ -64,17 +58,12 @@ def _measured(device):
     return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
-def _modelled(gpus):
-    """Return the names of GPUs that are to be modelled, if they can be."""
-    import gpuless
-    from cnn_numba.device import SELECTION
-
-    if not SELECTION.emulated:
-        raise CliError(f"modelling needs the emulated GPU: set GPULESS=emulator ({SELECTION.reason})", 2)
+def _model(function, **options):
+    """Run a benchmark that models GPUs; they may not be known, or there may be no emulated GPU."""
     try:
-        return [gpuless.profile.device(gpu).name for gpu in gpus]
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}.", param_hint="'--gpu'") from None
+        _record(function=function, **options)
+    except (ValueError, RuntimeError) as error:
+        raise CliError(error, 2) from None
 
 
 @commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
@@ -88,8 +77,8 @@ def bench_ops(
 ):
     """Time every kernel of convolution, dense layer and pooling on the GPU, beside PyTorch and the roofline.
 
-    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead, or, for
-    GPUs that are named, modelled times.
+    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead. With
+    --gpu it prints modelled times, which are not drawn.
 
     \b
     Examples:
@@ -99,11 +88,9 @@ def bench_ops(
     """
     _find_benchmarks()
     if gpu:
-        if plot is not None:
-            raise typer.BadParameter("modelled times are not drawn.", param_hint="'--plot'")
-        from benchmarks import ops_modelled
+        from benchmarks.ops_modelled import bench_ops as model
 
-        _record(json_file, ops_modelled.bench_ops, gpus=_modelled(gpu))
+        _model(model, path=json_file, gpus=gpu)
         return
     from benchmarks import ops as benchmarks
     from cnn_numba.device import SELECTION, hardware
@@ -169,7 +156,7 @@ def bench_epoch(
     """Time our epoch and PyTorch's, alternately: the medians and their ratios.
 
     On the GPU ours runs with and without the CUDA graph, and PyTorch as it comes, compiled, and with a graph.
-    For GPUs that are named a step is modelled, kernel by kernel, and nothing is timed.
+    With --gpu a step is modelled, kernel by kernel.
 
     \b
     Examples:
@@ -182,9 +169,9 @@ def bench_epoch(
     _find_benchmarks()
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
     if gpu:
-        from benchmarks import epoch_modelled
+        from benchmarks.epoch_modelled import bench_epoch as model_epoch
 
-        _record(json_file, epoch_modelled.bench_epoch, gpus=_modelled(gpu), model=model.value, **given)
+        _model(model_epoch, path=json_file, gpus=gpu, model=model.value, **given)
         return
     from benchmarks import epoch, epoch_gpu
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gpuless.profile.devices import Device, device as device_of
 from gpuless.profile.report import amount, time
-from gpuless.profile.schedule import COPY, HIGH, HOST, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
+from gpuless.profile.schedule import COPY, HIGH, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
 from gpuless.wrapping import aligned, wrapped
 
 
@@ -154,18 +154,6 @@ class Timeline:
         from gpuless.profile.trace import write
 
         write(self, path)
-
-
-def tracks(events: list[Event]) -> dict[str, list[Event]]:
-    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
-    found: dict[str, list[Event]] = {HOST: []}
-    for event in events:
-        name, number = event.stream, 1
-        while found.get(name) and found[name][-1].end > event.begin:
-            number += 1
-            name = f"{event.stream} ({number})"
-        found.setdefault(name, []).append(event)
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != HOST, name))}
 
 
 def _row(name, events):

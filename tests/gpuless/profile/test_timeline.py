@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from gpuless.profile import costs, timeline as timelines
+from gpuless.profile import costs
 from gpuless.profile.dependence import dependence_of
 from gpuless.profile.devices import DEVICES
-from gpuless.profile.schedule import HIGH, LOW, Asked, Lane, schedule
+from gpuless.profile.schedule import HIGH, LOW, Asked, Lane, schedule, tracks
 
 if not gpuless.select().emulated:
     pytest.skip("runs kernels on the emulated GPU", allow_module_level=True)
@@ -462,7 +462,7 @@ def test_the_picture_has_a_row_for_the_host_and_each_stream(timeline):
 def test_what_overlaps_in_a_graph_has_several_tracks():
     nodes = [kernel("one", None, 10.0, 0.3), kernel("two", None, 20.0, 0.3), kernel("three", None, 2.0, 0.3)]
     events, _ = schedule([Asked("graph", "", A, 2.5, nodes=tuple(nodes))])
-    assert list(timelines.tracks(events)) == ["host", "a", "a (2)", "a (3)"]
+    assert list(tracks(events)) == ["host", "a", "a (2)", "a (3)"]
 
 
 def test_the_same_program_has_the_same_timeline():
