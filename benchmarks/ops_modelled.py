@@ -6,6 +6,8 @@ out: they have the kernels of the others.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from benchmarks.ops import bound, launches_of, rates
 from benchmarks.records import new_record, text_table
 from cnn_numba import device
 from gpuless.profile.costs import STREAM_GAP
+from gpuless.profile.launches import reports_within
 from gpuless.profile.report import time
 from gpuless.profile.watched import times_of
 
@@ -60,25 +63,19 @@ def _bench_case(case, gpus, roofs):
     generator = np.random.default_rng(0)
     inputs = [device.to_device(generator.standard_normal(shape, np.float32)) for shape in case.inputs]
     out, found = device.empty(case.outputs[0]), {gpu.name: {} for gpu in gpus}
+    launches = {}
     for who, function in case.contenders.items():
-        try:
-            launches = launches_of(case.ours(function, *inputs, out), run=False)
-        except ValueError:
-            continue  # not a shape for this rung
-        for gpu, reports in zip(
-            gpus, zip(*(_profiled(each, gpus) for each in launches), strict=True), strict=True
-        ):
+        with suppress(ValueError):  # not a shape for this rung
+            launches[who] = launches_of(case.ours(function, *inputs, out), run=False)
+    every = [launch for own in launches.values() for launch in own]
+    reports = iter(reports_within(lambda: [launch.run() for launch in every], gpus))
+    for who, own in launches.items():
+        for gpu, of_gpu in zip(gpus, zip(*islice(reports, len(own)), strict=True), strict=True):
             limit = bound(roofs[gpu.name], case.flops, case.bytes)
-            found[gpu.name][who] = _figures(reports) | rates(case, _microseconds(reports) / 1e6, limit)
+            found[gpu.name][who] = _figures(of_gpu) | rates(case, _microseconds(of_gpu) / 1e6, limit)
     _print(case, found)
     about = {"flops": case.flops, "bytes": case.bytes, "measure": case.measure, "gpus": found}
     return {"operation": case.operation, "size": case.size, "shape": case.text} | about
-
-
-def _profiled(launch, gpus):
-    """Return the reports of a launch on each GPU."""
-    configured = launch.kernel[launch.grid, launch.block, 0, launch.shared]
-    return gpuless.profile(configured, gpus)(*launch.arguments)
 
 
 def _microseconds(reports, number=0):

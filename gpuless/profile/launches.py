@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from gpuless import frontends
@@ -37,32 +37,33 @@ class Profiled:
 
     def __call__(self, *arguments):
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
-        from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
-        need_emulator()
-        outcomes = []
-
-        def take(launch):  # while arrays that Numba has copied for it are there
-            try:
-                outcomes.append(reports_of(self._launch.dispatcher, launch, self._devices))
-            except BaseException as error:  # the driver would make another one of it
-                outcomes.append(error)
-
-        with recording.taken_launches(take):
-            self._launch(*arguments)
-        if not outcomes:
+        found = reports_within(lambda: self._launch(*arguments), self._devices)
+        if not found:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
-        if isinstance(outcomes[0], BaseException):
-            raise outcomes[0]
-        return Comparison(outcomes[0]) if self._several else outcomes[0][0]
+        return Comparison(found[0]) if self._several else found[0][0]
 
 
-def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
-    """Return the `Report` of a `TakenLaunch` of a kernel on each device."""
+def reports_within(function: Callable[[], object], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of what a function launches, of each launch for each device; none takes place."""
+    need_emulator()
+    from gpuless.emulator.run import recording
     from gpuless.profile.windows import sample_of
 
-    return all_reports_of([(kernel, taken, sample_of(taken))], devices)[0]
+    launches, errors = [], []
+
+    def take(taken):  # while arrays that Numba has copied for it are there
+        try:
+            launches.append((taken.source.kernel(), taken, sample_of(taken)))
+        except BaseException as error:  # the driver would make another one of it
+            errors.append(error)
+
+    with recording.taken_launches(take):
+        function()
+    if errors:
+        raise errors[0]
+    return all_reports_of(launches, devices)
 
 
 def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[Any]]:
