@@ -24,7 +24,7 @@ GPULESS = {
     "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
-    "profile": "inspector compiler frontends emulator positions wrapping",
+    "profile": "inspector selection compiler frontends emulator positions wrapping nvidia",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits wrapping",
     "inspector": "compiler frontends source wrapping limits",

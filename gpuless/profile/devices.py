@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from gpuless.inspector.architectures import ARCHITECTURES, Architecture
+from gpuless.profile.held_against import HELD_AGAINST
 
 KB, MB = 1 << 10, 1 << 20
 _VOLTA = Architecture("Volta", 64, 32, 96 * KB, 0, 256, "1/2")  # G
@@ -203,13 +204,10 @@ _ALL = (
     Device("H100 PCIe", sms=114, clock=1.70, dram=2039, dram_share=0.91, **_ON_HOPPER),
     Device("H100 SXM", sms=132, clock=1.755, dram=3352, dram_share=0.93, **_ON_HOPPER),
 )
-# How many published times of `benchmarks/modelled` the model was held against, and its mean error there.
-_HELD_AGAINST = {"GTX 1650": (31, 0.13), "T4": (6, 0.23), "A6000": (5, 0.09)}
-_HELD_AGAINST |= {"RTX 3060": (31, 0.09), "RTX 3080": (80, 0.16)}
 DEVICES = {
     device.name: replace(device, rows=rows, error=error)
     for device in _ALL
-    for rows, error in [_HELD_AGAINST.get(device.name, (0, 0.0))]
+    for rows, error in [HELD_AGAINST.get(device.name, (0, 0.0))]
 }
 _SHORT = {
     "A100": "A100 SXM",

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from gpuless import frontends
+from gpuless import frontends, selection
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
 
@@ -35,10 +35,15 @@ class Profiled:
         if not self._devices:
             raise ValueError("gpu names no GPU at all")
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
         from gpuless.profile.report import Comparison
 
+        if selection.select().gpu == "hardware":
+            from gpuless.profile import hardware
+
+            measured = hardware.reports(self._launch, self._devices, arguments)
+            return Comparison(measured) if self._several else measured[0]
         found = reports_within(lambda: self._launch(*arguments), self._devices)
         if not found:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
@@ -71,19 +76,20 @@ def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[An
 
     It needs nothing of what was in memory: they can have taken place.
     """
-    from gpuless.profile.machine_code import machine_codes
+    from gpuless.profile.machine_code import all_machine_codes
     from gpuless.profile.report import report_of
 
     ccs = list(dict.fromkeys(device.code for device in devices))
-    codes = machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
-    return [
-        [
-            report_of(kernel, taken, device, code, _modelled(device, taken, code, sample))
-            for device in devices
-            for code in [compiled[device.code]]
-        ]
-        for (kernel, taken, sample), compiled in zip(launches, codes, strict=True)
-    ]
+    codes = all_machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
+    found = []
+    for (kernel, taken, sample), compiled in zip(launches, codes, strict=True):
+        counted: dict[tuple, Any] = {}
+        found.append([])
+        for device in devices:
+            code = compiled[device.code]
+            modelled = _modelled(device, taken, code, sample, counted)
+            found[-1].append(report_of(kernel, taken, device, code, modelled))
+    return found
 
 
 class Modelled(NamedTuple):
@@ -96,8 +102,11 @@ class Modelled(NamedTuple):
     prediction: Any
 
 
-def _modelled(device: Device, taken, compiled, sample):
-    """Return what the model says of a launch on a device, as `Modelled`."""
+def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
+    """Return what the model says of a launch on a device, as `Modelled`.
+
+    `counted`: what is known of how often machine code ran, by compute capability.
+    """
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
@@ -110,8 +119,15 @@ def _modelled(device: Device, taken, compiled, sample):
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
+    if taken.together and taken.blocks > (room := device.sms * occupancy.blocks):
+        raise ValueError(
+            f"the kernel cannot be launched on {device.name}: its {taken.blocks} blocks wait for each other, "
+            f"and there is room for {room} at a time"
+        )
     window = window_of(sample, device, occupancy.blocks)
-    counts = count_machine_code(compiled.code, sample)
+    if device.code not in counted:
+        counted[device.code] = count_machine_code(compiled.code, sample)
+    counts = counted[device.code]
     traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))

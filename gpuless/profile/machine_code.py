@@ -1,5 +1,8 @@
 """The machine code of a kernel for a device, with control codes: from NVIDIA's compiler, or from disk."""
 
+import contextlib
+import functools
+import importlib.metadata
 import json
 from typing import NamedTuple
 
@@ -17,7 +20,12 @@ class Compiled(NamedTuple):
     spilled: int
 
 
-def machine_codes(launches, ccs):
+def machine_codes(kernel, taken, ccs):
+    """Return the `Compiled` of a launch's kernel for some compute capabilities, by these."""
+    return all_machine_codes([(kernel, taken)], ccs)[0]
+
+
+def all_machine_codes(launches, ccs):
     """Return the `Compiled` of each launch's kernel for some compute capabilities, by these.
 
     `launches`: pairs of a kernel, made by ``cuda.jit``, and the `TakenLaunch`. What is not on disk is
@@ -47,10 +55,22 @@ def machine_codes(launches, ccs):
 def _key(kernel, taken, cc):
     text = taken.kernel.source.text
     lines = recording.LINES.findall(text)
-    return cache.key(text, "machine code", cc, lines, sorted(_options(kernel).items()))
+    about = lines, sorted(_options(kernel).items()), _toolkit()
+    return cache.key(text, "machine code", cc, *about)
 
 
+_TOOLS = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm")
 _KEPT = ("sass", "registers", "shared", "spill_stores")
+
+
+@functools.cache
+def _toolkit():
+    """Return the versions of what compiles and disassembles: another one may write other machine code."""
+    found = []
+    for name in _TOOLS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append((name, importlib.metadata.version(name)))
+    return found
 
 
 def _options(kernel):

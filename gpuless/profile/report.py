@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuless.inspector.architectures import Occupancy
@@ -53,12 +53,22 @@ class Report:
     """What to change, the most important first."""
     modelled: Any = field(repr=False)
     """What the model has found step by step: `gpuless.profile.launches.Modelled`."""
+    measured: tuple = ()
+    """On a real GPU: its name, and the microseconds that it took."""
+
+    def with_measured(self, gpu: str, microseconds: float) -> Report:
+        """Return the report with what a real GPU took."""
+        return replace(self, measured=(gpu, microseconds))
 
     def __str__(self) -> str:
         launch = describe_launch(self.kernel, self.grid, self.block)
         between = f"between {time(self.low)} and {time(self.high)} four times out of five"
         text = [f"{launch} on {self.device.name}: {time(self.microseconds)} modelled; {between}", ""]
-        rows = [("limited by", self.limiter), ("occupancy", self._occupancy()), ("busy", self._busy())]
+        rows = []
+        if self.measured:
+            gpu, microseconds = self.measured
+            rows = [("measured", f"{time(microseconds)} on {gpu}")]
+        rows += [("limited by", self.limiter), ("occupancy", self._occupancy()), ("busy", self._busy())]
         rows.append(("memory", self._memory()))
         rows += [("lines" if i == 0 else "", text_) for i, text_ in enumerate(self._lines())]
         rows += [("advice" if i == 0 else "", text_) for i, text_ in enumerate(self.advice)]
@@ -114,6 +124,9 @@ class Comparison(tuple):
             for line in wrapped(report.limiter, first=f"{report.device.name:12}", rest=" " * 12)
         ]
         launch = describe_launch(first.kernel, first.grid, first.block)
+        if first.measured:
+            gpu, microseconds = first.measured
+            launch += f": {time(microseconds)} measured on {gpu}"
         return "\n".join([launch, "", *aligned(rows), "", "limited by", *limits])
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuless.compiler.jobs import InspectionError
 from gpuless.profile.flow import blocks_of, loops_of, nest_of
 
 #: Anchors that are further off than this share count as not met.
@@ -116,6 +117,12 @@ def count_machine_code(code, recording):
     blocks = blocks_of(code)
     wanted = _counted(recording)
     offered, predicated = _offered(code, blocks)
+    files, others = ({anchor.file for anchor in each if anchor.file} for each in (wanted, offered))
+    if files and others and files.isdisjoint(others):
+        raise InspectionError(
+            f"the machine code cannot be counted: its lines are of {', '.join(sorted(others))}, and what was "
+            f"run has lines of {', '.join(sorted(files))}"
+        )
     rounded = {
         (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
     }

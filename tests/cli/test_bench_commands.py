@@ -118,3 +118,26 @@ def test_the_benchmarks_are_those_of_the_clone(tmp_path):
     assert "record.json is no JSON" in done.stderr
     done = run("-c", "import benchmarks; print(benchmarks.__file__)", env=environment())
     assert done.stdout == f"{benchmarks.__file__}\n"
+
+
+def test_modelled_times_are_written_for_all_rows_and_printed_for_some(run, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "subprocess.run",
+        lambda command, **options: (
+            calls.append((command[1:], options["env"]["GPULESS"])) or subprocess.CompletedProcess(command, 3)
+        ),
+    )
+    assert run("bench", "modelled")[0] == run("bench", "modelled", "T4", "sum")[0] == 3
+    module = ["-m", "benchmarks.modelled"]
+    assert calls == [([*module, "--record"], "emulator"), ([*module, "T4", "sum"], "emulator")]
+
+
+def test_modelled_times_are_measured_on_a_gpu_only(run, monkeypatch):
+    monkeypatch.setattr("cnn_numba.device.hardware", lambda: False)
+    code, _, err = run("bench", "modelled", "--hardware")
+    assert code == 2
+    assert err.startswith("cnn-numba: there is no GPU to measure on (")
+    code, _, err = run("bench", "modelled", "--json", "x.json")
+    assert code == 2
+    assert "'--json': only with --hardware" in err
