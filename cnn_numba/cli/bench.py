@@ -58,12 +58,12 @@ def _measured(device):
     return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
-def _model(function, **options):
-    """Run a benchmark that models GPUs; they may not be known, or there may be no emulated GPU."""
+def _modelled(path, function, **options):
+    """Do as `_record` for what is modelled; a GPU may not be known, or not be there."""
     try:
-        _record(function=function, **options)
+        return _record(path, function, **options)
     except (ValueError, RuntimeError) as error:
-        raise CliError(error, 2) from None
+        raise CliError(str(error), 2) from None
 
 
 @commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
@@ -88,9 +88,9 @@ def bench_ops(
     """
     _find_benchmarks()
     if gpu:
-        from benchmarks.ops_modelled import bench_ops as model
+        from benchmarks import ops_modelled
 
-        _model(model, path=json_file, gpus=gpu)
+        _modelled(json_file, ops_modelled.bench_ops, gpus=gpu)
         return
     from benchmarks import ops as benchmarks
     from cnn_numba.device import SELECTION, hardware
@@ -167,9 +167,9 @@ def bench_epoch(
     _find_benchmarks()
     given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
     if gpu:
-        from benchmarks.epoch_modelled import bench_epoch as model_epoch
+        from benchmarks import epoch_modelled
 
-        _model(model_epoch, path=json_file, gpus=gpu, model=model.value, **given)
+        _modelled(json_file, epoch_modelled.bench_epoch, gpus=gpu, model=model.value, **given)
         return
     from benchmarks import epoch, epoch_gpu
 
@@ -348,9 +348,6 @@ def bench_modelled(
 def _measure_modelled(words, json_file):
     from benchmarks.modelled import hardware as benchmark
 
-    try:
-        record = _record(json_file, benchmark.bench_hardware, words=words)
-    except (RuntimeError, ValueError) as error:
-        raise CliError(str(error), 2) from None
+    record = _modelled(json_file, benchmark.bench_hardware, words=words)
     if json_file is None:
         print(benchmark.write(record))
