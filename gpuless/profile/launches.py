@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from gpuless import frontends, selection
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
+
+
+def need_emulator() -> None:
+    """Raise a RuntimeError where kernels do not run on the emulated GPU."""
+    if not frontends.installed():
+        raise RuntimeError(
+            "profile runs kernels on the emulated GPU, and here they run on something else: "
+            "set GPULESS=emulator, and call gpuless.select() before anything is launched"
+        )
 
 
 class Profiled:
@@ -28,49 +37,59 @@ class Profiled:
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
-        from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
         if selection.select().gpu == "hardware":
             from gpuless.profile import hardware
 
-            found = hardware.reports(self._launch, self._devices, arguments)
-            return Comparison(found) if self._several else found[0]
-        if not frontends.installed():
-            raise RuntimeError(
-                "profile runs kernels on the emulated GPU, and here they run on something else: "
-                "set GPULESS=emulator, and call gpuless.select() before anything is launched"
-            )
-        outcomes = []
-
-        def take(launch):  # while arrays that Numba has copied for it are there
-            try:
-                outcomes.append(self._reports(launch))
-            except BaseException as error:  # the driver would make another one of it
-                outcomes.append(error)
-
-        with recording.taken_launches(take):
-            self._launch(*arguments)
-        if not outcomes:
+            measured = hardware.reports(self._launch, self._devices, arguments)
+            return Comparison(measured) if self._several else measured[0]
+        found = reports_within(lambda: self._launch(*arguments), self._devices)
+        if not found:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
-        if isinstance(outcomes[0], BaseException):
-            raise outcomes[0]
-        return Comparison(outcomes[0]) if self._several else outcomes[0][0]
+        return Comparison(found[0]) if self._several else found[0][0]
 
-    def _reports(self, taken: Any) -> list[Any]:
-        from gpuless.profile.machine_code import machine_codes
-        from gpuless.profile.report import report_of
-        from gpuless.profile.windows import sample_of
 
-        kernel = self._launch.dispatcher
-        codes = machine_codes(kernel, taken, {device.code: None for device in self._devices})
+def reports_within(function: Callable[[], object], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of what a function launches, of each launch for each device; none takes place."""
+    need_emulator()
+    from gpuless.emulator.run import recording
+    from gpuless.profile.windows import sample_of
+
+    launches, errors = [], []
+
+    def take(taken):  # while arrays that Numba has copied for it are there
+        try:
+            launches.append((taken.source.kernel(), taken, sample_of(taken)))
+        except BaseException as error:  # the driver would make another one of it
+            errors.append(error)
+
+    with recording.taken_launches(take):
+        function()
+    if errors:
+        raise errors[0]
+    return all_reports_of(launches, devices)
+
+
+def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of several launches: of each the kernel, the `TakenLaunch` and the `Sample`.
+
+    It needs nothing of what was in memory: they can have taken place.
+    """
+    from gpuless.profile.machine_code import all_machine_codes
+    from gpuless.profile.report import report_of
+
+    ccs = list(dict.fromkeys(device.code for device in devices))
+    codes = all_machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
+    found = []
+    for (kernel, taken, sample), compiled in zip(launches, codes, strict=True):
         counted: dict[tuple, Any] = {}
-        sample, reports = sample_of(taken), []
-        for device in self._devices:
-            compiled = codes[device.code]
-            modelled = _modelled(device, taken, compiled, sample, counted)
-            reports.append(report_of(kernel, taken, device, compiled, modelled))
-        return reports
+        found.append([])
+        for device in devices:
+            code = compiled[device.code]
+            modelled = _modelled(device, taken, code, sample, counted)
+            found[-1].append(report_of(kernel, taken, device, code, modelled))
+    return found
 
 
 class Modelled(NamedTuple):
