@@ -92,7 +92,7 @@ class Device:
 
 
 # What the GPUs of an architecture have in common.
-_ON_TURING = {
+_ON_TURING: dict[str, Any] = {
     "cc": (7, 5),
     "l1": 96 * KB,  # W
     "l1_bytes": 64,  # J19, table 3.1
@@ -108,7 +108,7 @@ _ON_TURING = {
     "shared_latency": 19,  # J19
     "slice_bytes": 32,  # J18, section 3.4
 }
-_ON_VOLTA = {
+_ON_VOLTA: dict[str, Any] = {
     "cc": (7, 0),
     "compiled_for": (7, 5),  # CUDA 13 has no compiler for Volta
     "l1": 128 * KB,  # W
@@ -125,7 +125,7 @@ _ON_VOLTA = {
     "shared_latency": 19,  # J18
     "slice_bytes": 32,  # J18: 64 bytes for each pair
 }
-_ON_AMPERE = {  # GA100
+_ON_AMPERE: dict[str, Any] = {  # GA100
     "cc": (8, 0),
     "l1": 192 * KB,  # W
     "l1_bytes": 128,  # W
@@ -143,7 +143,7 @@ _ON_AMPERE = {  # GA100
     "slice_bytes": 64,  # W: 5120 bytes of the GPU in a cycle
     "l2": 20 * MB,  # W: 40 in two halves, each of which keeps what its own SMs ask for
 }
-_ON_GA10X = {
+_ON_GA10X: dict[str, Any] = {
     "cc": (8, 6),
     "l1": 128 * KB,  # W
     "l1_bytes": 128,  # W
@@ -159,13 +159,13 @@ _ON_GA10X = {
     "shared_latency": 25,  # A
     "slice_bytes": 32,  # A: Turing
 }
-_ON_ADA = _ON_GA10X | {
+_ON_ADA: dict[str, Any] = _ON_GA10X | {
     "cc": (8, 9),
     "l2_latency": 273,  # L24
     "dram_latency": 540,  # L24
     "slice_bytes": 32,  # A
 }
-_ON_HOPPER = _ON_AMPERE | {
+_ON_HOPPER: dict[str, Any] = _ON_AMPERE | {
     "cc": (9, 0),
     "l1": 256 * KB,  # W
     "fma": 1,  # G: 128 lanes

@@ -79,13 +79,15 @@ class Modelled(NamedTuple):
     traffic: Any
     shape: Any
     prediction: Any
+    lanes: Any
 
 
-def _modelled(device: Device, taken, compiled, recorded):
+def _modelled(device: Device, taken: Any, compiled: Any, recorded: dict) -> Modelled:
     """Return what the model says of a launch on a device, as `Modelled`.
 
     `recorded`: recordings by how many blocks they have; those that are missing are added.
     """
+    from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
@@ -105,7 +107,8 @@ def _modelled(device: Device, taken, compiled, recorded):
     counts = count_machine_code(compiled.code, recording)
     traffic = traffic_of(recording, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
-    return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))
+    prediction = predict(device, counts, traffic, shape)
+    return Modelled(occupancy, counts, traffic, shape, prediction, lanes_of(recording))
 
 
 def _window(taken, device, resident, recorded):

@@ -153,10 +153,10 @@ class Recording:
     """What blocks of a launch did: how often each part of the code ran, and the requests of each warp.
 
     `executed`: how often warps ran each part; `entered`: how often they came into the loops around it, the
-    outermost first; `sites`: as the code has them; `words`, `starts`: the
-    requests one behind the other, and where those of each warp begin: first all warps of the first block;
-    `delivered`: of each site of shared memory, what delivering a request takes, for each of
-    `WIDTHS`, and None for other sites.
+    outermost first; `lanes`: how many lanes that were altogether; `parted`: how often lanes parted at its
+    end; `sites`: as the code has them; `words`, `starts`: the requests one behind the other, and where those
+    of each warp begin: first all warps of the first block; `delivered`: of each site of shared
+    memory, what delivering a request takes, for each of `WIDTHS`, and None for other sites.
     """
 
     def __init__(self, code, taken, first, count):
@@ -187,6 +187,9 @@ class Recording:
         totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
         self.executed = [totals[part.warps] for part in self.code.parts]
         self.entered = [[totals[number] for number in nest] for nest in self.code.nests]
+        parts = list(zip(self.code.parts, self.executed, strict=True))
+        self.lanes = [WARP * warps if part.lanes < 0 else totals[part.lanes] for part, warps in parts]
+        self.parted = [totals[part.branch] if part.branch >= 0 else 0 for part, _ in parts]
         self.delivered = [_delivered(site, totals) for site in self.sites]
 
 
