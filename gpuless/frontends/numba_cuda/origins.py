@@ -16,9 +16,16 @@ class _Source:
     """What Numba has compiled a library from, as `lines.Source` has it."""
 
     made_from = None  # (function, options, types)
+    dispatcher = None  # a weak reference: it has the library
 
     def function(self):
         return self.made_from[0]
+
+    def kernel(self):
+        from numba.cuda.dispatcher import CUDADispatcher
+
+        function, options, _ = self.made_from
+        return self.dispatcher() or CUDADispatcher(function, targetoptions=options)
 
     def parameter_names(self):
         function, _, types = self.made_from
@@ -28,9 +35,11 @@ class _Source:
         return _compile_with_lines(*self.made_from)
 
 
-def remember_types(library, function, options, types):
+def remember_types(library, dispatcher, types):
     """Note what Numba has compiled a library from."""
-    _known.setdefault(library, _Source()).made_from = function, options, types
+    source = _known.setdefault(library, _Source())
+    source.made_from = dispatcher.py_func, dispatcher.targetoptions, types
+    source.dispatcher = weakref.ref(dispatcher)
 
 
 def remember_code(library, text):
