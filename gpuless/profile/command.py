@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     options = parse.parse_args(_with_file(arguments))
     program = program_of(options)
     if program is None:
-        parse.error("which program? " + _USAGE.removeprefix(NAME + " "))
+        parse.error("name the program to run: script.py, -m module, -c code or -")
     if options.launch and not options.kernel:
         parse.error("--launch is one of a kernel's launches: it needs --kernel")
     if options.trace and len(options.gpu) > 1:

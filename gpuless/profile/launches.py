@@ -68,7 +68,8 @@ def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
     from gpuless.profile.report import report_of
 
     codes = machine_codes(kernel, taken, {device.code: None for device in devices})
-    recorded, reports = {}, []
+    recorded: dict = {}
+    reports = []
     for device in devices:
         compiled = codes[device.code]
         reports.append(
