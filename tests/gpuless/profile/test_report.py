@@ -247,6 +247,15 @@ def test_a_last_wave_that_is_nearly_empty():
     assert not said(whole, "waves")
 
 
+def test_code_that_stands_in_no_file():
+    names = {"cuda": cuda}
+    source = "@cuda.jit\ndef copy(x, y):\n    i = cuda.grid(1)\n    y[i] = x[i]\n"
+    exec(compile(source, "<a cell>", "exec"), names)
+    report = gpuless.profile(names["copy"][256, 256], "RTX 3080")(zeros(1 << 16), zeros(1 << 16))
+    assert not report.unsure
+    assert max(report.lines, key=report.lines.get) == ("<a cell>", 4)
+
+
 # --- The report as a whole ----------------------------------------------------------------------------------
 
 
