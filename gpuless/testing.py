@@ -49,9 +49,7 @@ def modelled_time(request):
 
     Where kernels do not run on the emulated GPU, which models need, the test is skipped.
     """
-    from gpuless import frontends
-
-    if not frontends.installed():
+    if not request.config.stash[_SELECTION].emulated:
         pytest.skip("modelled times need the emulated GPU")
     recording = request.config.getoption(OPTION)
     recorded = request.config.stash.setdefault(_RECORDED, {}) if recording else None

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import linecache
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuless.positions import describe_launch
 from gpuless.profile.caches import SECTOR
 from gpuless.profile.stalls import REASONS
 from gpuless.profile.texts import time
 from gpuless.profile.units import SHARED_UNITS, UNITS
-
-if TYPE_CHECKING:
-    from gpuless.profile.report import Report
 
 # A picture stands on pages of any colour, so it brings its own paper.
 _PAPER, _INK, _FAINT, _GRID = "#fbfaf7", "#2b2d33", "#77787f", "#e6e4de"
@@ -30,8 +27,8 @@ _WIDEST = 64.0  # flops a byte, unless the launch has more
 _BOTTOM = 1e-3  # of the peak
 
 
-def plot_report(report: Report) -> Any:
-    """Draw a `Report`; return matplotlib's figure."""
+def plot_report(report: Any) -> Any:
+    """Draw a `gpuless.profile.report.Report`; return matplotlib's figure."""
     from matplotlib.figure import Figure
 
     lines = _lines(report)
