@@ -11,10 +11,6 @@ from gpuless import frontends
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
 
-_WORDS = 1 << 24  # of requests that are recorded
-_INSTRUCTIONS = 1 << 28  # of warps that are run
-_FEWEST_SMS = 4
-
 
 def need_emulator() -> None:
     """Raise a RuntimeError where kernels do not run on the emulated GPU."""
@@ -66,15 +62,13 @@ def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
     """Return the `Report` of a `TakenLaunch` of a kernel on each device."""
     from gpuless.profile.machine_code import machine_codes
     from gpuless.profile.report import report_of
+    from gpuless.profile.windows import sample_of
 
     codes = machine_codes(kernel, taken, {device.code: None for device in devices})
-    recorded: dict = {}
-    reports = []
+    sample, reports = sample_of(taken), []
     for device in devices:
         compiled = codes[device.code]
-        reports.append(
-            report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded))
-        )
+        reports.append(report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, sample)))
     return reports
 
 
@@ -89,15 +83,13 @@ class Modelled(NamedTuple):
     lanes: Any
 
 
-def _modelled(device: Device, taken: Any, compiled: Any, recorded: dict) -> Modelled:
-    """Return what the model says of a launch on a device, as `Modelled`.
-
-    `recorded`: recordings by how many blocks they have; those that are missing are added.
-    """
+def _modelled(device: Device, taken: Any, compiled: Any, sample: Any) -> Modelled:
+    """Return what the model says of a launch on a device, as `Modelled`."""
     from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
+    from gpuless.profile.windows import window_of
 
     threads, shared = math.prod(taken.block), compiled.shared + taken.shared
     occupancy = occupancy_on(device.sm, threads, compiled.registers, shared)
@@ -106,35 +98,9 @@ def _modelled(device: Device, taken: Any, compiled: Any, recorded: dict) -> Mode
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
-    window = _window(taken, device, occupancy.blocks, recorded)
-    count = window.blocks
-    if count not in recorded:
-        recorded[count] = taken.record((taken.blocks - count) // 2, count)
-    recording = recorded[count]
-    counts = count_machine_code(compiled.code, recording)
-    traffic = traffic_of(recording, device, window, shared)
+    window = window_of(sample, device, occupancy.blocks)
+    counts = count_machine_code(compiled.code, sample)
+    traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     prediction = predict(device, counts, traffic, shape)
-    return Modelled(occupancy, counts, traffic, shape, prediction, lanes_of(recording))
-
-
-def _window(taken, device, resident, recorded):
-    """Return the `Window` of a launch that is run.
-
-    A block in the middle of the grid says how much one block is.
-    """
-    from gpuless.profile.traffic import WAVES, Window
-
-    if 1 not in recorded:
-        recorded[1] = taken.record(taken.blocks // 2, 1)
-    probe = recorded[1]
-    instructions = sum(warps * len(part) for warps, part in zip(probe.executed, probe.listings, strict=True))
-    affordable = min(_WORDS // max(1, probe.words.size), _INSTRUCTIONS // max(1, instructions))
-    if taken.blocks <= device.sms * resident:  # all blocks at once, a few on each SM
-        resident = math.ceil(taken.blocks / device.sms)
-        sms = min(device.sms, taken.blocks, max(_FEWEST_SMS, affordable // resident))
-        return Window(sms, resident, min(taken.blocks, math.ceil(taken.blocks * sms / device.sms)), 0)
-    waves = min(WAVES, taken.blocks / (device.sms * resident))
-    sms = min(device.sms, max(_FEWEST_SMS, int(affordable / (waves * resident))))
-    count = min(taken.blocks, math.ceil(waves * resident * sms))
-    return Window(sms, resident, count, sms * resident if waves == WAVES and count < taken.blocks else 0)
+    return Modelled(occupancy, counts, traffic, shape, prediction, lanes_of(sample))

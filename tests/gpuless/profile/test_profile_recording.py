@@ -59,7 +59,7 @@ def test_the_sectors_of_each_request_are_recorded_in_order(stride, offset, threa
     y = cuda.to_device(np.full(n, 7, np.float32))
     blocks = -(-n // threads)
     launch = taken(strided[blocks, threads], x, y, stride, offset)
-    found = requests(launch.record(0, blocks))
+    found = requests(launch.record((0, blocks))[0])
     base = launch.workers.arena.base // 32 & 0xFFFFFFFF
     for block in range(blocks):
         for warp in range(2):
@@ -80,7 +80,7 @@ def test_the_sectors_of_each_request_are_recorded_in_order(stride, offset, threa
 def test_a_window_has_its_own_blocks():
     x, y = (cuda.to_device(np.zeros(4096, np.float32)) for _ in "xy")
     launch = taken(strided[32, 128], x, y, 1, 0)
-    whole, window = launch.record(0, 32), launch.record(10, 5)
+    whole, window = launch.record((0, 32))[0], launch.record((10, 5))[0]
     assert requests(window) == {warp: own for warp, own in requests(whole).items() if 10 * 4 <= warp < 15 * 4}
     assert window.executed[0] == 5 * 4
 
@@ -104,7 +104,7 @@ def delivered(addresses, width):
 @pytest.mark.parametrize("stride", [1, 2, 3, 8, 32, 33])
 def test_banks_of_shared_memory(stride):
     x, y = (cuda.to_device(np.zeros(32, np.float32)) for _ in "xy")
-    recorded = taken(through_shared[1, 32], x, y, stride, 20).record(0, 1)
+    recorded = taken(through_shared[1, 32], x, y, stride, 20).record((0, 1))[0]
     sites = [(site, found) for site, found in zip(recorded.sites, recorded.delivered, strict=True) if found]
     addresses = [4 * (t * stride % 2048) for t in range(32)]
     (_, stores), (_, loads) = sites
@@ -123,7 +123,7 @@ def test_memory_is_as_before(rng):
     order = cuda.to_device(rng.permutation(512).astype(np.int32))
     x, hits = cuda.to_device(rng.random(512, np.float32)), cuda.to_device(rng.random(7, np.float32))
     before = [array.copy_to_host() for array in (order, x, hits)]
-    taken(scattered[4, 128], order, x, hits).record(0, 4)
+    taken(scattered[4, 128], order, x, hits).record((0, 4))
     for array, held in zip((order, x, hits), before, strict=True):
         np.testing.assert_array_equal(array.copy_to_host(), held)
 
@@ -132,7 +132,7 @@ def test_memory_is_as_before_after_a_fault():
     x, y = cuda.to_device(np.zeros(64, np.float32)), cuda.to_device(np.full(64, 7, np.float32))
     launch = taken(strided[1, 64], x, y, 1 << 20, 0)
     with pytest.raises(Exception, match="strided"):
-        launch.record(0, 1)
+        launch.record((0, 1))
     assert (y.copy_to_host() == 7).all()
 
 
@@ -146,7 +146,7 @@ def test_without_lines_nothing_is_recorded(monkeypatch):
     forgetful = lambda self, module: vars(self).update(module=module)  # noqa: E731
     monkeypatch.setattr(recording.lines.Origin, "__init__", forgetful)
     with pytest.raises(recording.NoLines, match=r"lines of nameless are not known.*lineinfo=True"):
-        taken(nameless[1, 32], x, y).record(0, 1)
+        taken(nameless[1, 32], x, y).record((0, 1))[0]
 
 
 # --- Caches -------------------------------------------------------------------------------------------------
@@ -162,7 +162,10 @@ def simulated(streams, warps, sms, resident, kinds):
         begins.append(len(places))
     requests_ = np.array(words, np.uint32), np.array(begins), np.array(places)
     sites = np.array(kinds), np.ones(len(kinds), bool)
-    return caches.simulate(requests_, (warps, sms, resident, 0), sites, (1, 1), np.array([(0, 1 << 32, 0)]))
+    counts, _, written = caches.simulate(
+        requests_, (warps, sms, resident, 0), sites, (1, 1), np.array([(0, 1 << 32, 0)])
+    )
+    return counts.sum(0), written
 
 
 def one_at_a_time(streams, kinds):
