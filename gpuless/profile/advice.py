@@ -18,7 +18,7 @@ _CONFLICTS = 1.5  # times as many deliveries as without conflicts
 _SHARE = 0.05  # of a launch's requests: lines with less are left out
 _BUSY, _FLOAT64 = 0.6, 0.3
 _WAVES, _TAIL = 4, 0.5
-_ATOMICS, _MEET = 0.3, 16  # of the time; lanes whose atomic operations go to one sector
+_ATOMICS, _MEET = 0.3, 32  # of the time; lanes whose atomic operations go to one sector
 _LANES = 0.75  # of those that have a thread
 _PARTED = 0.1  # of the times that warps come to a branch
 
@@ -94,7 +94,7 @@ def _atomics(modelled: Any) -> Iterator[str]:
     if lanes[place] < _MEET * traffic.places:
         return
     operations = lanes[place] * shape.blocks * shape.warps / traffic.warps
-    where = "1 sector does" if traffic.places == 1 else f"{traffic.places} sectors of memory do"
+    where = "1 sector does" if traffic.places == 1 else f"some {traffic.places} sectors of memory do"
     yield (
         f"{_code(file, line)}: {operations:.3g} atomic operations, which {where} one after the other: sum up "
         "within a block first, in shared memory or by shuffles, and add once for each block"
