@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["profile", "profiling"]
 
 
-def profiling(gpu: str | Device | Iterable[str | Device], samples: int | None = 3) -> AbstractContextManager[Any]:
+def profiling(
+    gpu: str | Device | Iterable[str | Device], samples: int | None = 3
+) -> AbstractContextManager[Any]:
     """Profile all that a block asks of the GPU: launches, graphs, copies, in streams of any kind.
 
     The program runs on as usual, on the emulated GPU: each launch takes place, and its model is made of a

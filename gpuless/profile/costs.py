@@ -11,8 +11,8 @@ Where a number comes from stands beside it:
 - SL: H. Bansal and others, "Constant Time Launch for Straight-Line CUDA Graphs" (NVIDIA, 2024): launching a
   graph once more takes the host 2.5 us; before CUDA 12.6, 2 us and 0.2 us a node;
 - NB: bandwidths that users and NVIDIA publish: 11 GB/s from pinned memory over PCIe 3 on a Titan X
-  (forums.developer.nvidia.com, 148400), 24.8 over PCIe 4 on an A100 (the same, 352186), 55.6 over PCIe 5 on an
-  H100 (developer.nvidia.com/blog, "NVbandwidth", 2025); between two RTX 4090 20.7 in each direction
+  (forums.developer.nvidia.com, 148400), 24.8 over PCIe 4 on an A100 (the same, 352186), 55.6 over PCIe 5 on
+  an H100 (developer.nvidia.com/blog, "NVbandwidth", 2025); between two RTX 4090 20.7 in each direction
   (tinygrad/open-gpu-kernel-modules, issue 6);
 - HB: M. Harris, "How to Optimize Data Transfers in CUDA C/C++" (NVIDIA, 2012): pageable memory has about half
   of the bandwidth of pinned memory;
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from gpuless.profile.devices import Device
 
-# --- The host, in microseconds -------------------------------------------------------------------------------
+# --- The host, in microseconds ------------------------------------------------------------------------------
 
 #: Numba launches a kernel without arguments; a further array, a further number or tuple.
 NUMBA_LAUNCH = 6.6  # NC
@@ -48,7 +48,7 @@ HOST_LOW, HOST_HIGH = 0.6, 1.7
 #: And those of copies between one by this and this multiple: A, by the sources below.
 COPY_RANGE = 1.3
 
-# --- The GPU, in microseconds --------------------------------------------------------------------------------
+# --- The GPU, in microseconds -------------------------------------------------------------------------------
 
 #: From when the host has launched a kernel, or a graph, to its beginning on a GPU that is idle.
 SUBMIT = 2.0  # CG, with `WAKE`

@@ -1,7 +1,7 @@
 """When what a program asks of a GPU would begin and end: the host, streams, graphs, copies and gaps.
 
-The host asks for one thing after the other and goes on; where it waits it goes on when the GPU is done. What a
-stream does follows what it did before, and what is in a graph the nodes that it comes after. Kernels of
+The host asks for one thing after the other and goes on; where it waits it goes on when the GPU is done. What
+a stream does follows what it did before, and what is in a graph the nodes that it comes after. Kernels of
 several streams run at the same time as far as their blocks find places on the SMs; copies over the bus, one
 at a time in each direction.
 """
@@ -31,8 +31,8 @@ class Asked(NamedTuple):
     """Something that a program asks for.
 
     `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; of what concerns the host alone "call",
-    "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host to ask;
-    `duration`, `low`, `high`: microseconds that it takes the GPU; `share`: of the places for blocks that it
+    "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host
+    to ask; `duration`, `low`, `high`: those that it takes the GPU; `share`: of the places for blocks that it
     takes; `engine`: of a copy, the direction, "" if it takes none; `waits`: whether the host waits for it;
     `event`: that is recorded, or waited for; `after`: of a node, the numbers of the nodes before it; `nodes`:
     of a graph.
@@ -99,7 +99,12 @@ def schedule(asked: list[Asked], scenario: Scenario = MODELLED) -> tuple[list[Ev
     return machine.events, max([machine.host, *machine.ready.values()])
 
 
-_CALLS = {KERNEL: "launch", "graph": "launch a graph", COPY: "copy", "wait for event": "let it wait for an event"}
+_CALLS = {
+    KERNEL: "launch",
+    "graph": "launch a graph",
+    COPY: "copy",
+    "wait for event": "let it wait for an event",
+}
 
 
 class _Machine:

@@ -38,8 +38,8 @@ class Row(NamedTuple):
 class Gaps(NamedTuple):
     """Microseconds in which the GPU does nothing.
 
-    `host`: because the host has not asked yet, or does something else in the end; `streams`, `graphs`: between
-    what follows each other in a stream, and in a graph.
+    `host`: because the host has not asked yet, or learns in the end that all is done; `streams`, `graphs`:
+    between what follows each other in a stream, and in a graph.
     """
 
     host: float
@@ -97,7 +97,10 @@ class Timeline:
         return self.gaps.host / self.microseconds if self.microseconds else 0.0
 
     def __str__(self) -> str:
-        name, between = self.device.name, f"between {time(self.low)} and {time(self.high)} four times out of five"
+        name, between = (
+            self.device.name,
+            f"between {time(self.low)} and {time(self.high)} four times out of five",
+        )
         if not self.events:
             return f"{name}: nothing was asked of it"
         text = [f"{name}: {time(self.microseconds)} modelled; {between}", self._sums(), ""]
@@ -119,7 +122,9 @@ class Timeline:
     def _others(self):
         """Return the rows of what is neither a kernel nor a copy."""
         rows = [("gaps and host", "total", "calls")]
-        for name, total in zip(("GPU waits for the host", "between kernels", "within graphs"), self.gaps, strict=True):
+        for name, total in zip(
+            ("GPU waits for the host", "between kernels", "within graphs"), self.gaps, strict=True
+        ):
             rows.append((name, time(total), "")) if total else None
         for name, kind in (("host asks", LAUNCH), ("host waits", WAIT)):
             found = [event.duration for event in self.events if event.kind == kind]
@@ -152,7 +157,7 @@ class Timeline:
 
 
 def tracks(events: list[Event]) -> dict[str, list[Event]]:
-    """Return the events of each stream, the host first; those that overlap, in graphs, in tracks of their own."""
+    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
     found: dict[str, list[Event]] = {HOST: []}
     for event in events:
         name, number = event.stream, 1

@@ -38,7 +38,9 @@ def plot(timeline: Timeline) -> Any:
         side.set_color(_FAINT)
     between = f"{time(timeline.low)} to {time(timeline.high)}"
     host = f"GPU waits for the host {timeline.host_bound:.0%} of the time"
-    ax.set_title(f"{timeline.device.name}: {time(timeline.microseconds)} ({between}); {host}", fontsize=10, color=_INK)
+    ax.set_title(
+        f"{timeline.device.name}: {time(timeline.microseconds)} ({between}); {host}", fontsize=10, color=_INK
+    )
     _legend(figure, timeline, colours)
     return figure
 

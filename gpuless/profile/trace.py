@@ -41,7 +41,10 @@ def _umask():
 def trace_of(timeline: Timeline) -> dict:
     """Return a timeline as the object of a trace file."""
     device = timeline.device.name
-    found = [_named(_HOST, 0, "process_name", "host (modelled)"), _named(_GPU, 0, "process_name", f"{device} (modelled)")]
+    found = [
+        _named(_HOST, 0, "process_name", "host (modelled)"),
+        _named(_GPU, 0, "process_name", f"{device} (modelled)"),
+    ]
     for number, (name, events) in enumerate(tracks(timeline.events).items()):
         process = _HOST if name == HOST else _GPU
         found += [_named(process, number, "thread_name", name), _sorted(process, number)]
@@ -68,4 +71,12 @@ def _complete(event, process, thread):
         about |= {"grid": list(report.grid), "block": list(report.block), "limited by": report.limiter}
         about |= {"in graph": event.in_graph}
     times = {"ts": round(event.begin, 3), "dur": round(event.duration, 3)}
-    return {"ph": "X", "pid": process, "tid": thread, "name": event.name, "cat": event.kind, **times, "args": about}
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "name": event.name,
+        "cat": event.kind,
+        **times,
+        "args": about,
+    }

@@ -20,12 +20,13 @@ _WORDS |= {(DEVICE, "pageable"): "device to host", (DEVICE, "pinned"): "device t
 
 
 class Launched(NamedTuple):
-    """A kernel's launch: its reports, one for each device; whether they are those of another launch, and
-    whether that one may have done something else.
+    """A kernel's launch.
+
+    `reports`: for each device; `doubtful`: whether they are those of another launch, which may have done
+    something else.
     """
 
     reports: list
-    again: bool = False
     doubtful: bool = False
 
 
@@ -45,6 +46,7 @@ class Recorder(Watcher):
     # --- What is shown ---------------------------------------------------------------------------------
 
     def work(self, stream, work):
+        """Note what `Watcher.work` sees."""
         lane = self._lane(stream)
         if work.kind == "graph":
             self._note(Asked("graph", f"of {work.about} nodes", lane, costs.GRAPH_LAUNCH))
@@ -52,19 +54,24 @@ class Recorder(Watcher):
         self._put([each._replace(stream=lane) for each in self._asked_for(work)])
 
     def capture(self, work):
+        """Note what `Watcher.capture` sees."""
         self._note(Asked("call", f"{work.kind} to capture", None, _launch_cost(work)))
 
     def instantiate(self, nodes):
+        """Note what `Watcher.instantiate` sees."""
         host = costs.INSTANTIATE + nodes * costs.INSTANTIATE_NODE
         self._note(Asked("call", f"instantiate a graph of {nodes} nodes", None, host))
 
     def begin(self):
+        """Note what `Watcher.begin` sees."""
         self._graphs.append(_Graph(self._graphs[-1] if self._graphs else None, len(self.devices)))
 
     def node(self, handle, node):
+        """Note what `Watcher.node` sees."""
         self._graphs[-1].add(handle, node.after, self._asked_for(node.work))
 
     def end(self):
+        """Note what `Watcher.end` sees."""
         graph = self._graphs.pop()
         if graph.outer is not None:
             graph.close()
@@ -73,9 +80,11 @@ class Recorder(Watcher):
             asked[-1] = asked[-1]._replace(nodes=tuple(nodes))
 
     def wait_for_event(self, stream, event):
+        """Note what `Watcher.wait_for_event` sees."""
         self._note(Asked("wait for event", "", self._lane(stream), costs.CALL, event=id(self._kept(event))))
 
     def synchronize(self, stream=None, event=None):
+        """Note what `Watcher.synchronize` sees."""
         if stream is not None and self.asked[0] and self.asked[0][-1].waits:
             return  # a copy after which the host goes on
         lane = stream if stream is None else self._lane(stream)
@@ -158,7 +167,9 @@ def _kernel(report, host):
 def _copy(device, about):
     source, target = place_of(about.source), place_of(about.target)
     duration = costs.copy_time(device, about.size, source, target, about.peer)
-    words = "GPU to GPU" if about.peer else _WORDS.get((source, target), f"{_side(source)} to {_side(target)}")
+    words = (
+        "GPU to GPU" if about.peer else _WORDS.get((source, target), f"{_side(source)} to {_side(target)}")
+    )
     engine = words if source != target or about.peer else ""
     asked = Asked(COPY, words, host=costs.CALL, engine=engine, size=about.size)
     # Pageable memory is copied by the host itself, to where the bus can reach it.
@@ -170,7 +181,9 @@ def _side(place):
 
 
 def _timed(asked, duration):
-    return asked._replace(duration=duration, low=duration / costs.COPY_RANGE, high=duration * costs.COPY_RANGE)
+    return asked._replace(
+        duration=duration, low=duration / costs.COPY_RANGE, high=duration * costs.COPY_RANGE
+    )
 
 
 class _Graph:
@@ -223,7 +236,7 @@ class _Models:
         found = self._found[self._key(taken, dependence.parameters)]
         enough = self._samples if dependence.on_data else 1
         if enough is not None and len(found) >= enough:
-            return Launched(found[-1], again=True, doubtful=dependence.on_data)
+            return Launched(found[-1], dependence.on_data)
         if taken.source is None:
             raise RuntimeError(f"{readable(kernel.name)} was not compiled by Numba: its source is not known")
         found.append(reports_of(taken.source.kernel(), taken, self._devices))

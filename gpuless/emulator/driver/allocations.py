@@ -9,7 +9,7 @@ from gpuless.emulator.driver.device import _CONTEXT, device
 from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import DEFAULT, enqueue, refuse_in_capture
-from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
+from gpuless.emulator.driver.table import Handles, driver_function, put_handle, put_int
 from gpuless.emulator.driver.watching import Copy
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
@@ -304,7 +304,7 @@ def _prefetch(address, size, *_):
 
 
 def place_of(address):
-    """Return where memory is: on the device, in the host's memory that it reaches, "pinned", or "pageable"."""
+    """Return where memory is: DEVICE, or of the host's "pinned", which the device reaches, or "pageable"."""
     allocation = device().arena.find(address or 0)
     if allocation is not None:
         return "pinned" if _kinds.get(allocation.address) == HOST else DEVICE

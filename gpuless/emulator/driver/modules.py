@@ -314,7 +314,9 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
         raise DriverError(Result.INVALID_PTX, str(error)) from None
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
     kept, about = [], partial(_taken, kernel, grid, block, arguments, shared)
-    return Work(run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept, about)
+    return Work(
+        run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept, about
+    )
 
 
 def _check_sizes(kernel, grid, block, shared):

@@ -26,28 +26,28 @@ class Watcher:
     """What a thread does; a watcher has its own methods for what it asks for."""
 
     def work(self, stream, work):
-        """A stream does something."""
+        """See what a stream does now."""
 
     def capture(self, work):
-        """A stream that is captured notes something."""
+        """See what a stream that is captured notes."""
 
     def instantiate(self, nodes):
-        """The host makes a graph of so many nodes ready to be launched."""
+        """See that the host makes a graph of so many nodes ready to be launched."""
 
     def begin(self):
-        """A graph begins: the work, or the node, that was shown last."""
+        """See that a graph begins: the work, or the node, that was shown last."""
 
     def node(self, handle, node):
-        """A graph does a step."""
+        """See a step of a graph."""
 
     def end(self):
-        """The graph that has begun last ends."""
+        """See that the graph ends that has begun last."""
 
     def wait_for_event(self, stream, event):
-        """A stream waits for an event."""
+        """See that a stream waits for an event."""
 
     def synchronize(self, stream=None, event=None):
-        """The host waits for a stream, for an event, or, if both are None, for all that has been asked."""
+        """See that the host waits for a stream, for an event, or, if both are None, for all of the device."""
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ Numba writes down lines only where it is asked to, at the cost of a quarter of i
 """
 
 import contextlib
+import functools
 import warnings
 import weakref
 
@@ -32,7 +33,9 @@ class _Source:
         return _parameter_names(function, types)
 
     def with_lines(self):
-        return _compile_with_lines(*self.made_from)
+        compiled = functools.partial(_compile_with_lines, *self.made_from)
+        kept = getattr(self.dispatcher(), "_cache", None)
+        return kept.with_lines(self.made_from[2], compiled) if hasattr(kept, "with_lines") else compiled()
 
 
 def remember_types(library, dispatcher, types):
