@@ -38,7 +38,8 @@ class Prediction(NamedTuple):
     `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a
     block that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work
     all the time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at
-    each; `reasons`: the same by what it does in them, in the order of `ALONE`.
+    each, the slowest of its block; `reasons`: those of an average warp by what it does, in the order of
+    `ALONE`.
     """
 
     microseconds: float
@@ -116,9 +117,9 @@ class _Phase(NamedTuple):
     """What a warp does between two barriers.
 
     `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at
-    each instruction, the slowest of its block; `reasons`: the same by what it does, as in `ALONE`;
-    `together`: cycles of the block's units if its warps run through each piece of code at the same time;
-    `loads`: how often global memory is accessed.
+    each instruction, the slowest of its block; `reasons`: those of an average warp by what it does, as in
+    `ALONE`; `together`: cycles of the block's units if its warps run through each piece of code at the same
+    time; `loads`: how often global memory is accessed.
     """
 
     at: np.ndarray
@@ -164,7 +165,8 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
         slowest = np.maximum(often, np.minimum(times, often * shape.warps))
     mean, own = (_mean(often, *each) for each in ((once, again), reasons))
     own *= often[:, np.newaxis]
-    own[:, ALONE.index("barrier")] += (slowest - often) * mean
+    if counts.steps[at[-1]].base == "BAR":  # behind the last one a warp waits for no other
+        own[-1, ALONE.index("barrier")] += float(((slowest - often) * mean).sum())
     together = sum(
         (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
         for block in blocks

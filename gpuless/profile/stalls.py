@@ -39,7 +39,9 @@ def stalls_of(device: Any, modelled: Any) -> Stalls:
     table = np.zeros((len(steps), len(REASONS)))  # cycles of a warp
     table[:, : len(ALONE)] = prediction.reasons
     alone = float(table.sum())
-    cycles = max(alone, resident_cycles(device, modelled) - device.block_start)
+    # For so long the average warp has ended, and its block has not.
+    gone = max(0.0, float(prediction.chain.sum()) - alone)
+    cycles = max(alone, resident_cycles(device, modelled) - device.block_start - gone)
     at_barriers = _barriers(device, modelled, cycles - alone)
     for at, waited in at_barriers:
         table[at, REASONS.index("barrier")] += waited
@@ -86,7 +88,7 @@ def _barriers(device, modelled, queued):
     came for, and waits for the others during the other half.
     """
     prediction, counts = modelled.prediction, modelled.counts
-    within = min(queued, prediction.alone - device.block_start - float(prediction.reasons.sum()))
+    within = min(queued, prediction.alone - device.block_start - float(prediction.chain.sum()))
     found, before = [], 0.0
     asked = prediction.costs.demands * counts.executed[:, np.newaxis]
     asked = asked[:, asked.sum(0).argmax()]  # of the unit of an SM that works most

@@ -10,7 +10,7 @@ import gpuless
 # isort: split
 import numpy as np
 import pytest
-from numba import cuda, float32
+from numba import cuda, float32, int32
 from test_running import PLAIN, call
 
 from gpuless.profile.stalls import REASONS
@@ -79,6 +79,18 @@ def chased(x, y, n):
     for _ in range(n):
         at = x[at]
     y[i] = at
+
+
+@cuda.jit
+def uneven(x, y, threads):
+    tile = cuda.shared.array(256, int32)
+    t = cuda.threadIdx.x
+    at = 0
+    if t < threads:
+        at = x[x[x[x[x[x[x[x[t]]]]]]]]
+    tile[t] = at
+    cuda.syncthreads()
+    y[cuda.grid(1)] = tile[255 - t]
 
 
 def copied(gpu="T4", n=1 << 20, threads=256):
@@ -168,6 +180,18 @@ def test_what_warps_wait_for():
     assert most(conflicts(zeros(1024, 1024), zeros(1024, 1024), 32)) == "mio throttle"
     assert conflicts(zeros(1024, 1024), zeros(1024, 1024), 33).stalls["barrier"] > 0
     assert "barrier" not in copied().stalls
+
+
+def test_warps_wait_at_a_barrier_for_the_slowest_one():
+    n = 1 << 14
+    x, y = (zeros(n, dtype=np.int32) for _ in "xy")
+    shares = []
+    for threads in (32, 256):
+        report = gpuless.profile(uneven[n // 256, 256], "A100")(x, y, threads)
+        waited = {line: each["barrier"] for (_, line), each in report.line_stalls.items() if each["barrier"]}
+        assert set(waited) <= {uneven.py_func.__code__.co_firstlineno + 8}
+        shares.append(sum(waited.values()))
+    assert shares[0] > 0.4 > 0.2 > shares[1]  # seven of eight warps do nothing else, or none
 
 
 def test_the_line_that_waits_takes_the_time():
