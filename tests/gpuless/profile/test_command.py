@@ -5,6 +5,8 @@ import json
 import pytest
 from test_running import GPULESS, PLAIN, call, emulated
 
+from gpuless.profile.command import main
+
 pytestmark = emulated
 pytest.importorskip("scipy", reason="solves linear programs")
 
@@ -89,24 +91,34 @@ def test_json_for_machines(program):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "words"),
     [
-        (["T5", "program.py"], 2, "argument --gpu: gpu 'T5' is not known"),
-        (["T4"], 2, "name the program to run: script.py, -m module, -c code or -"),
-        (["T4", "--launch", "0", "program.py"], 2, "argument --launch: must be a number from 1, got '0'"),
-        (["T4", "--launch", "2", "program.py"], 2, "it needs --kernel"),
-        (["T4,L4", "--trace", "t.json", "program.py"], 2, "--trace is of one GPU"),
-        (
-            ["T4", "--kernel", "triple", "program.py"],
-            1,
-            "no kernel is called triple; launched are: double, add",
-        ),
-        (["T4", "--kernel", "add", "--launch", "2", "program.py"], 1, "add is launched once, not 2"),
-        (["T4", "no.py"], 2, "can't open file"),
+        (["program.py"], "the following arguments are required: --gpu"),
+        (["--gpu", "T5", "program.py"], "argument --gpu: gpu 'T5' is not known"),
+        (["--gpu", "T4"], "name the program to run: script.py, -m module, -c code or -"),
+        (["--gpu", "T4", "-m"], "name the program to run: script.py, -m module, -c code or -"),
+        (["--gpu", "T4", "--launch", "0", "a.py"], "argument --launch: must be a number from 1, got '0'"),
+        (["--gpu", "T4", "--launch", "2", "a.py"], "it needs --kernel"),
+        (["--gpu", "T4,L4", "--trace", "t.json", "a.py"], "--trace is of one GPU"),
     ],
 )
-def test_what_cannot_be_is_said(program, arguments, status, words):
-    found, printed, error = call(*PROFILE, *arguments, cwd=program)
+def test_arguments_that_cannot_be(arguments, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--kernel", "triple", "program.py"], 1, "no kernel is called triple; launched are: double, add"),
+        (["--kernel", "add", "--launch", "2", "program.py"], 1, "add is launched once, not 2"),
+        (["no.py"], 2, "can't open file"),
+    ],
+)
+def test_what_cannot_be_said(program, arguments, status, words):
+    found, printed, error = call(*PROFILE, "T4", *arguments, cwd=program)
     assert found == status
     assert words in error
     assert "Traceback" not in error
