@@ -22,6 +22,8 @@ JsonFile = Annotated[
 ]
 MeasuredDevice = choice("MeasuredDevice", "cpu", "gpu")
 DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
+_GPU_HELP = "Time nothing, but model this GPU, such as T4 or H100; may be given more than once."
+NamedGpus = Annotated[list[str] | None, typer.Option("--gpu", metavar="NAME", help=_GPU_HELP)]
 
 
 def _find_benchmarks():
@@ -56,6 +58,14 @@ def _measured(device):
     return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
+def _model(function, **options):
+    """Run a benchmark that models GPUs; they may not be known, or there may be no emulated GPU."""
+    try:
+        _record(function=function, **options)
+    except (ValueError, RuntimeError) as error:
+        raise CliError(error, 2) from None
+
+
 @commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
 def bench_ops(
     json_file: JsonFile = None,
@@ -63,17 +73,25 @@ def bench_ops(
         Path | None,
         typer.Option(metavar="FOLDER", file_okay=False, help="Draw ladders and roofline into this folder."),
     ] = None,
+    gpu: NamedGpus = None,
 ):
     """Time every kernel of convolution, dense layer and pooling on the GPU, beside PyTorch and the roofline.
 
-    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead.
+    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead. With
+    --gpu it prints modelled times, which are not drawn.
 
     \b
     Examples:
       cnn-numba bench ops
       cnn-numba bench ops --json ops.json --plot plots
+      cnn-numba bench ops --gpu H100
     """
     _find_benchmarks()
+    if gpu:
+        from benchmarks.ops_modelled import bench_ops as model
+
+        _model(model, path=json_file, gpus=gpu)
+        return
     from benchmarks import ops as benchmarks
     from cnn_numba.device import SELECTION, hardware
 
@@ -133,10 +151,12 @@ def bench_epoch(
     images: Annotated[int | None, count("On the CPU: images of an epoch; else all.")] = None,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
+    gpu: NamedGpus = None,
 ):
     """Time our epoch and PyTorch's, alternately: the medians and their ratios.
 
     On the GPU ours runs with and without the CUDA graph, and PyTorch as it comes, compiled, and with a graph.
+    With --gpu a step is modelled, kernel by kernel.
 
     \b
     Examples:
@@ -144,12 +164,18 @@ def bench_epoch(
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
       cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
       cnn-numba bench epoch --device gpu
+      cnn-numba bench epoch --gpu T4 --gpu A100
     """
     _find_benchmarks()
+    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    if gpu:
+        from benchmarks.epoch_modelled import bench_epoch as model_epoch
+
+        _model(model_epoch, path=json_file, gpus=gpu, model=model.value, **given)
+        return
     from benchmarks import epoch, epoch_gpu
 
     benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
-    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
     if images is not None and device.value == "cpu":
         given["images"] = images
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)

@@ -60,16 +60,29 @@ class Profiled:
 
 def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
     """Return the `Report` of a `TakenLaunch` of a kernel on each device."""
-    from gpuless.profile.machine_code import machine_codes
-    from gpuless.profile.report import report_of
     from gpuless.profile.windows import sample_of
 
-    codes = machine_codes(kernel, taken, {device.code: None for device in devices})
-    sample, reports = sample_of(taken), []
-    for device in devices:
-        compiled = codes[device.code]
-        reports.append(report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, sample)))
-    return reports
+    return all_reports_of([(kernel, taken, sample_of(taken))], devices)[0]
+
+
+def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of several launches: of each the kernel, the `TakenLaunch` and the `Sample`.
+
+    It needs nothing of what was in memory: they can have taken place.
+    """
+    from gpuless.profile.machine_code import machine_codes
+    from gpuless.profile.report import report_of
+
+    ccs = list(dict.fromkeys(device.code for device in devices))
+    codes = machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
+    return [
+        [
+            report_of(kernel, taken, device, code, _modelled(device, taken, code, sample))
+            for device in devices
+            for code in [compiled[device.code]]
+        ]
+        for (kernel, taken, sample), compiled in zip(launches, codes, strict=True)
+    ]
 
 
 class Modelled(NamedTuple):
