@@ -82,15 +82,27 @@ def requests_of(words, sites):
 
 
 @_compiled
-def places_of(words, chosen, most):
-    """Return the places of the first requests of chosen sites, at most so many."""
-    found, many, at = np.empty(most, np.int64), 0, 0
+def effort_of(words):
+    """Return how much work requests are to simulate: each, and each of its lines."""
+    effort = at = 0
+    while at < words.size:
+        effort += 3 if words[at] & RUN else 2 + 2 * (words[at] >> SECTORS_AT & 255)
+        at = _behind(words, at)
+    return effort
+
+
+@_compiled
+def sectors_of(words, chosen, most):
+    """Return the sectors that the first requests of chosen sites go to, at most so many requests."""
+    found, many, at, n = np.empty(most * 32, np.uint32), 0, 0, 0
     while at < words.size and many < most:
         if chosen[words[at] & 0xFFFF]:
-            found[many] = at
             many += 1
+            for i in range(words[at] >> SECTORS_AT & 255):
+                found[n] = words[at + 2] + i if words[at] & RUN else words[at + 2 + i]
+                n += 1
         at = _behind(words, at)
-    return found[:many]
+    return found[:n]
 
 
 @_inlined

@@ -35,7 +35,7 @@ class Profiled:
         if not self._devices:
             raise ValueError("gpu names no GPU at all")
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
         from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
@@ -75,14 +75,16 @@ def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[An
 
     ccs = list(dict.fromkeys(device.code for device in devices))
     codes = machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
-    return [
-        [
-            report_of(kernel, taken, device, code, _modelled(device, taken, code, sample))
-            for device in devices
-            for code in [compiled[device.code]]
-        ]
-        for (kernel, taken, sample), compiled in zip(launches, codes, strict=True)
-    ]
+    found = []
+    for (kernel, taken, sample), compiled in zip(launches, codes, strict=True):
+        counted: dict[tuple, Any] = {}
+        reports = []
+        for device in devices:
+            code = compiled[device.code]
+            modelled = _modelled(device, taken, code, sample, counted)
+            reports.append(report_of(kernel, taken, device, code, modelled))
+        found.append(reports)
+    return found
 
 
 class Modelled(NamedTuple):
@@ -96,8 +98,11 @@ class Modelled(NamedTuple):
     lanes: Any
 
 
-def _modelled(device: Device, taken: Any, compiled: Any, sample: Any) -> Modelled:
-    """Return what the model says of a launch on a device, as `Modelled`."""
+def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
+    """Return what the model says of a launch on a device, as `Modelled`.
+
+    `counted`: what is known of how often machine code ran, by compute capability.
+    """
     from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
@@ -111,8 +116,15 @@ def _modelled(device: Device, taken: Any, compiled: Any, sample: Any) -> Modelle
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
+    if taken.together and taken.blocks > (room := device.sms * occupancy.blocks):
+        raise ValueError(
+            f"the kernel cannot be launched on {device.name}: its {taken.blocks} blocks wait for each other, "
+            f"and there is room for {room} at a time"
+        )
     window = window_of(sample, device, occupancy.blocks)
-    counts = count_machine_code(compiled.code, sample)
+    if device.code not in counted:
+        counted[device.code] = count_machine_code(compiled.code, sample)
+    counts = counted[device.code]
     traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
     prediction = predict(device, counts, traffic, shape)

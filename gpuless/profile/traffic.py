@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.emulator.translate.recorders import RUN, SECTORS_AT
 from gpuless.profile import caches
 from gpuless.profile.caches import (
     ALL,
@@ -25,7 +24,6 @@ _KINDS = {"load": caches.LOAD, "store": caches.STORE, "atomic": caches.ATOMIC}
 _FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
 #: How much of L2 what has been written may take until it is written back.
 _DIRTY_SHARE = 0.5
-_LOOKED_AT = 1 << 12  # atomic operations whose sectors are counted
 
 
 class Traffic(NamedTuple):
@@ -70,7 +68,7 @@ class Traffic(NamedTuple):
 
 def traffic_of(sample, device, window, shared):
     """Return the `Traffic` of a `Sample` in a `Window` of a device; `shared`: shared memory of a block."""
-    sites, stretch = sample.sites, sample.recordings[0]
+    sites = sample.sites
     kinds = np.array([_KINDS[site.operation] for site in sites], np.int64)
     counts, arrays, written = _simulated(sample, device, window, shared, kinds)
     rows = _rates(counts, window.cold) * sample.requests[:, np.newaxis]
@@ -90,7 +88,7 @@ def traffic_of(sample, device, window, shared):
         rows.sum(0),
         partial,
         max(0.0, written - kept),
-        _distinct(stretch.words, kinds == caches.ATOMIC),
+        sample.atomic_places,
         _shared_lines(sample),
         dict(needed),
         sample.count * sample.warps,
@@ -105,16 +103,17 @@ def _simulated(sample, device, window, shared, kinds):
     cached = np.array([site.cached for site in sample.sites], np.bool_)
     sets, stretch = _sets(sample, device, window, shared), sample.recordings[0]
 
-    def run(recording, first, count, shape):
-        begins, places = caches.index(recording.words, first * sample.warps, count * sample.warps)
-        requests = recording.words, begins, places
+    def run(requests, shape):
         return caches.simulate(requests, (sample.warps, *shape), (kinds, cached), sets, sample.arrays)
 
-    first = stretch.first + (stretch.count - window.blocks) // 2
-    counts, arrays, written = run(stretch, first, window.blocks, (window.sms, window.resident, window.warm))
+    begins, places = sample.index
+    first = (stretch.count - window.blocks) // 2 * sample.warps
+    own = begins[first : first + window.blocks * sample.warps + 1]
+    counts, arrays, written = run((stretch.words, own, places), (window.sms, window.resident, window.warm))
     unseen = (sample.requests > 0) & ~counts[:, :, ALL].any(0)
     for other in sample.recordings[1:] if unseen.any() else ():
-        more, elsewhere, _ = run(other, other.first, other.count, (1, 1, 0))
+        requests = caches.index(other.words, other.first * sample.warps, other.count * sample.warps)
+        more, elsewhere, _ = run((other.words, *requests), (1, 1, 0))
         counts[:, unseen] += more[:, unseen]
         arrays[unseen] = np.maximum(arrays[unseen], elsewhere[unseen])
     return counts, arrays, written
@@ -189,16 +188,6 @@ def _rates(counts, cold):
     weights = np.where(requests, np.reshape([cold, 1 - cold], (2, 1)) + 1e-12, 0.0)  # there may be one alone
     weights /= np.maximum(weights.sum(0), 1e-300) * np.maximum(requests, 1)
     return (weights[:, :, np.newaxis] * counts).sum(0)
-
-
-def _distinct(words, chosen):
-    """Return how many sectors the first requests of some sites go to."""
-    found = set()
-    for at in caches.places_of(words, chosen, _LOOKED_AT).tolist():
-        head, first = int(words[at]), int(words[at + 2])
-        n = head >> SECTORS_AT & 255
-        found.update(range(first, first + n) if head & RUN else words[at + 2 : at + 2 + n].tolist())
-    return len(found)
 
 
 def _shared_lines(recording):

@@ -16,11 +16,12 @@ import numpy as np
 from gpuless.emulator.run.recording import Recording, Sums, TakenLaunch
 from gpuless.profile import caches
 
-_WORDS = 5 << 19  # of a stretch's requests
+_EFFORT = 5 << 19  # of simulating a stretch
 _INSTRUCTIONS = 1 << 25  # of warps, of a stretch
 _SPREAD = 1 << 24  # of warps, of blocks all over the grid
 _FEWEST, _MOST = 14, 62  # such blocks
 _APART = 2 << 20  # CUDA's allocator begins large arrays at multiples of this
+_ATOMICS = 1 << 12  # whose sectors are looked at
 _LEAST = 16  # blocks of a stretch
 #: Waves that are simulated: a first one that fills caches, and two that find them full.
 WAVES = 3
@@ -67,18 +68,36 @@ class Sample(Sums):
         return float(min(known[recorded] + growth * (blocks - recorded), self.arrays[-1, 2] // 4))
 
     @functools.cached_property
-    def _footprint(self):
+    def index(self) -> tuple[Any, Any]:
+        """Where the requests of the neighbours' warps begin, and the places of these requests."""
         stretch = self.recordings[0]
-        requests = caches.index(stretch.words, stretch.first * self.warps, stretch.count * self.warps)
-        return caches.footprint(stretch.words, *requests, self.warps, len(self.sites), self.arrays)
+        return caches.index(stretch.words, stretch.first * self.warps, stretch.count * self.warps)
+
+    @functools.cached_property
+    def _footprint(self):
+        words = self.recordings[0].words
+        return caches.footprint(words, *self.index, self.warps, len(self.sites), self.arrays)
+
+    @functools.cached_property
+    def atomic_places(self) -> int:
+        """How many sectors atomic operations go to; the first ones say it."""
+        chosen = np.array([site.operation == "atomic" for site in self.sites], np.bool_)
+        return len(np.unique(caches.sectors_of(self.recordings[0].words, chosen, _ATOMICS)))
 
 
 def sample_of(taken: TakenLaunch) -> Sample:
     """Return the `Sample` of a launch."""
+    with taken.memory_kept():
+        return _sample_of(taken)
+
+
+def _sample_of(taken):
     blocks = taken.blocks
+    if taken.together:  # they wait for each other
+        return Sample(taken, taken.record((0, blocks)), [1.0])
     (probe,) = taken.record((blocks // 2, 1))
-    instructions, words = _work_of(probe)
-    if 8 * blocks <= _affordable(instructions, words):
+    instructions, effort = _work_of(probe)
+    if 8 * blocks <= _affordable(instructions, effort):
         return Sample(taken, taken.record((0, blocks)), [1.0])
     many = min(_MOST, max(_FEWEST, int(_SPREAD / max(1, instructions))))
     if blocks <= many + 2:
@@ -116,14 +135,14 @@ def spread(many: int, first: int, last: int) -> list[int]:
 
 
 def _work_of(recording):
-    """Return how many instructions warps ran, and how many words their requests take."""
+    """Return how many instructions warps ran, and how much their requests are to simulate."""
     parts = zip(recording.executed, recording.listings, strict=True)
-    return sum(warps * len(part) for warps, part in parts), recording.words.size
+    return sum(warps * len(part) for warps, part in parts), caches.effort_of(recording.words)
 
 
-def _affordable(instructions, words):
+def _affordable(instructions, effort):
     """Return how many blocks that do so much can be run."""
-    return min(_WORDS / max(1, words), _INSTRUCTIONS / max(1, instructions))
+    return min(_EFFORT / max(1, effort), _INSTRUCTIONS / max(1, instructions))
 
 
 def window_of(sample: Sample, device: Any, resident: int) -> Window:
@@ -136,8 +155,8 @@ def window_of(sample: Sample, device: Any, resident: int) -> Window:
         resident = math.ceil(blocks / device.sms)
         sms = min(device.sms, blocks, max(1, recorded // resident))
         return Window(sms, resident, min(recorded, math.ceil(blocks * sms / device.sms)), 0, 1.0)
-    waves = min(WAVES, blocks / (device.sms * resident))
-    sms = min(device.sms, max(1, int(recorded / (waves * resident))))
-    count = min(recorded, math.ceil(waves * resident * sms))
-    warm = sms * resident if waves == WAVES and sms * resident < count < blocks else 0
+    # Rather many SMs than many waves: neighbours on one SM would find in L1 what they do not have in common.
+    sms = min(device.sms, max(1, recorded // resident))
+    count = min(recorded, WAVES * sms * resident)
+    warm = sms * resident if count >= 2 * sms * resident else 0
     return Window(sms, resident, count, warm, device.sms * resident / blocks)

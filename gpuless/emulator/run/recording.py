@@ -94,13 +94,14 @@ class NoLines(RuntimeError):
 class TakenLaunch:
     """A launch that does not take place.
 
-    `source`: what its compiler knows of the kernel, as `lines.Source` has it.
+    `source`: what its compiler knows of the kernel, as `lines.Source` has it; `together`: whether all blocks
+    run at once, so that they can wait for each other: such a launch can be recorded only as a whole.
     """
 
-    def __init__(self, workers, kernel, grid, block, arguments, shared):
-        self.workers, self.plain = workers, kernel
+    def __init__(self, workers, kernel, grid, block, arguments, shared, together=False):
+        self.workers, self.plain, self.together = workers, kernel, together
         self.grid, self.block, self.arguments, self.shared = grid, block, arguments, shared
-        self.source = lines.source_of(kernel.source)
+        self.source, self._kept = lines.source_of(kernel.source), None
         self.blocks = grid[0] * grid[1] * grid[2]
         self.warps = -(-(block[0] * block[1] * block[2]) // WARP)
         self.launched = explanations.Launched(
@@ -112,25 +113,35 @@ class TakenLaunch:
         """The kernel with the lines of its source; raises `NoLines` where there are none."""
         return _with_lines(self.plain)
 
+    @contextlib.contextmanager
+    def memory_kept(self):
+        """Keep a copy of what the kernel may write to, for all recordings in between."""
+        if self._kept is not None:
+            yield
+            return
+        written = self._written(self.kernel.code(self.block, self.arguments, compiled))
+        self._kept = [(array, ctypes.string_at(array.address, array.size)) for array in written]
+        try:
+            yield
+        finally:
+            self._kept = None
+
     def record(self, *stretches):
         """Run blocks, so many from a first one in each stretch (first, count); return a `Recording` of each.
 
         Memory is as before then.
         """
-        code = self.kernel.code(self.block, self.arguments, compiled)
-        buffers = []
+        code, buffers = self.kernel.code(self.block, self.arguments, compiled), []
         recordings = [Recording(code, self, *stretch, buffers) for stretch in stretches]
-        arena = self.workers.arena
-        kept = [(array, ctypes.string_at(array.address, array.size)) for array in self._written(code)]
-        try:
-            for recording in recordings:
-                self.workers.launch(
-                    self.kernel, self.grid, self.block, self.arguments, self.shared, counted=recording
-                )
-        finally:
-            for array, content in kept:
-                arena.prepare(array.address, array.size)
-                ctypes.memmove(array.address, content, array.size)
+        arguments = self.kernel, self.grid, self.block, self.arguments, self.shared, self.together
+        with self.memory_kept():
+            try:
+                for recording in recordings:
+                    self.workers.launch(*arguments, counted=recording)
+            finally:
+                for array, content in self._kept:
+                    self.workers.arena.prepare(array.address, array.size)
+                    ctypes.memmove(array.address, content, array.size)
         return recordings
 
     def _written(self, code):
@@ -146,12 +157,23 @@ def _with_lines(kernel):
     if kernel.with_lines is None:
         module = lines.Origin(kernel.source).module
         if not module.files:
-            raise NoLines(
-                f"the lines of {readable(kernel.name)} are not known, and without them its machine "
-                "code cannot be counted: compile it with @cuda.jit(lineinfo=True)"
-            )
+            raise _no_lines(kernel)
         kernel.with_lines = kernel if module is kernel.source else kernel.again(module)
     return kernel.with_lines
+
+
+def _no_lines(kernel):
+    """Return the `NoLines` of a kernel, which says what to do if something can be done."""
+    try:
+        source = lines.source_of(kernel.source)
+        source and source.with_lines()
+        remedy = "compile it with @cuda.jit(lineinfo=True)"
+    except Exception as error:  # from Numba or NVIDIA's linker, as for float16
+        remedy = f"Numba cannot compile it with them ({' '.join(str(error).split())[:200]})"
+    return NoLines(
+        f"the lines of {readable(kernel.name)} are not known, and without them its machine code cannot be "
+        f"counted: {remedy}"
+    )
 
 
 class Sums:
@@ -188,15 +210,16 @@ class Recording(Sums):
         self.base = taken.workers.arena.base
         self._numbers, self._used, self._lock = [], [], threading.Lock()
         self._buffers = buffers  # and how much of each is in use, by recordings of the same blocks too
+        self._room = _ROOM // count if taken.together else _ROOM  # each block has a thread
 
     def numbers(self):
         """Return the address of numbers for a thread that runs blocks."""
         own = np.zeros(self.code.size, np.int64)
         with self._lock:
-            buffer, begin = self._buffers.pop() if self._buffers else (np.empty(_ROOM, np.uint32), 0)
+            buffer, begin = self._buffers.pop() if self._buffers else (np.empty(self._room, np.uint32), 0)
             self._numbers.append(own)
             self._used.append((buffer, begin))
-        own[[BUFFER, ROOM, USED]] = buffer.ctypes.data, _ROOM, begin
+        own[[BUFFER, ROOM, USED]] = buffer.ctypes.data, buffer.size, begin
         own[STRIDE] = max(1, self.count // _LOOKED_AT)
         return own.ctypes.data
 
@@ -204,7 +227,7 @@ class Recording(Sums):
         """Sum up, when the blocks have been run."""
         pieces = []
         for own, (buffer, begin) in zip(self._numbers, self._used, strict=True):
-            if (end := int(own[USED])) > _ROOM - LONGEST:
+            if (end := int(own[USED])) > buffer.size - LONGEST:
                 raise MemoryError(f"{self.count} blocks make more requests than can be recorded")
             pieces.append(buffer[begin:end])
             self._buffers.append((buffer, end))
