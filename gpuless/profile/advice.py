@@ -89,11 +89,12 @@ def _atomics(modelled: Any) -> Iterator[str]:
     traffic, shape = modelled.traffic, modelled.shape
     if modelled.prediction.busy.get("atomics", 0) < _ATOMICS:
         return
-    lanes = {place: float(row[caches.ATOMIC_LANES]) for place, row in traffic.lines.items()}
-    _, file, line = place = max(sorted(lanes), key=lanes.__getitem__)
-    if lanes[place] < _MEET * traffic.places:
+    requests = {place: float(row[caches.ALL]) for place, row in traffic.lines.items() if place[0] == "atomic"}
+    _, file, line = place = max(sorted(requests), key=requests.__getitem__)
+    lanes = requests[place] * modelled.lanes.active
+    if lanes < _MEET * traffic.places:
         return
-    operations = lanes[place] * shape.blocks * shape.warps / traffic.warps
+    operations = lanes * shape.blocks * shape.warps / traffic.warps
     where = "1 sector does" if traffic.places == 1 else f"some {traffic.places} sectors of memory do"
     yield (
         f"{_code(file, line)}: {operations:.3g} atomic operations, which {where} one after the other: sum up "

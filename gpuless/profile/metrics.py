@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuless.profile import caches
+from gpuless.profile.model import ALONE
 from gpuless.profile.sass_counts import width
 from gpuless.profile.stalls import Stalls, cycles_of, resident_cycles
 from gpuless.profile.units import COLUMN_OF_WIDTH, UNITS
@@ -134,8 +135,8 @@ def _dram(device, modelled, whole):
 
 def _warps(modelled, stalls):
     """Return how many cycles pass between two instructions of a warp, and what it waits for in these."""
-    per_warp = float(modelled.counts.executed.sum()) / modelled.traffic.warps
-    latency = stalls.cycles / per_warp if per_warp else 0.0
+    instructions = float(modelled.prediction.reasons[:, ALONE.index("selected")].sum())
+    latency = stalls.cycles / instructions if instructions else 0.0
     names = {reason: reason.replace(" ", "_") for reason in stalls.shares}
     return {
         "smsp__thread_inst_executed_per_inst_executed.ratio": modelled.lanes.active,

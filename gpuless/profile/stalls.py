@@ -156,7 +156,7 @@ def _of_memory(unit, modelled):
     found = []
     for (what, file, line), row in modelled.traffic.lines.items():
         loaded = row[caches.DRAM if unit == "DRAM" else caches.L2_LOADS]
-        amount = row[caches.ATOMIC_LANES] if unit == "atomics" else loaded
+        amount = row[caches.ATOMIC_SECTORS] if unit == "atomics" else loaded
         reason = "long scoreboard" if what == "load" else "lg throttle"
         found += [((file, line), reason, float(amount))]
         if unit in ("L2", "DRAM"):
