@@ -106,7 +106,7 @@ class Device:
 _GDDR6, _HBM2 = 4.6, 3.5
 
 # What the GPUs of an architecture have in common.
-_ON_TURING = {
+_ON_TURING: dict[str, Any] = {
     "cc": (7, 5),
     "l1": 96 * KB,  # W
     "l1_bytes": 64,  # J19, table 3.1
@@ -126,8 +126,8 @@ _ON_TURING = {
 }
 # Its memory keeps error-correcting codes among the data, which costs writing most. V: the T4's ADD, RELU and
 # sum v5.
-_ON_T4 = _ON_TURING | {"writing": 1.48}
-_ON_VOLTA = {
+_ON_T4: dict[str, Any] = _ON_TURING | {"writing": 1.48}
+_ON_VOLTA: dict[str, Any] = {
     "cc": (7, 0),
     "compiled_for": (7, 5),  # CUDA 13 has no compiler for Volta
     "l1": 128 * KB,  # W
@@ -145,7 +145,7 @@ _ON_VOLTA = {
     "slice_bytes": 32,  # J18: 64 bytes for each pair
     "opening": _HBM2,
 }
-_ON_GA100 = {
+_ON_GA100: dict[str, Any] = {
     "cc": (8, 0),
     "l1": 192 * KB,  # W
     "l1_bytes": 128,  # W
@@ -162,7 +162,7 @@ _ON_GA100 = {
     "slice_bytes": 64,  # W: 5120 bytes of the GPU in a cycle
     "opening": _HBM2,
 }
-_ON_GA10X = {
+_ON_GA10X: dict[str, Any] = {
     "cc": (8, 6),
     "l1": 128 * KB,  # W
     "l1_bytes": 128,  # W
@@ -180,12 +180,12 @@ _ON_GA10X = {
     "slice_bytes": 32,  # A: Turing
     "opening": _GDDR6,
 }
-_ON_ADA = _ON_GA10X | {
+_ON_ADA: dict[str, Any] = _ON_GA10X | {
     "cc": (8, 9),
     "l2_latency": 273,  # L24
     "dram_latency": 540,  # L24
 }
-_ON_HOPPER = _ON_GA100 | {
+_ON_HOPPER: dict[str, Any] = _ON_GA100 | {
     "cc": (9, 0),
     "l1": 256 * KB,  # W
     "fma": 1,  # G: 128 lanes

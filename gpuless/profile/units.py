@@ -29,12 +29,17 @@ _L1 = {*_GLOBAL, *_ON_CHIP, "LDL", "STL", "SHFL", "LDSM", "LDGSTS", "MATCH"}
 _FIXED = {"LDC": 40, "MUFU": 24, "I2F": 24, "F2I": 24, "F2F": 24, "S2R": 20, "S2UR": 20, "BAR": 20}
 _OTHER = 12
 _ATOMIC_IN_SHARED = 32  # cycles beyond those of a load; twice the wavefronts
-_COLUMN_OF_WIDTH = {1: 0, 2: 0, 4: 0, 8: 1, 16: 2}
+COLUMN_OF_WIDTH = {1: 0, 2: 0, 4: 0, 8: 1, 16: 2}
 
 
 def is_float64(step):
     """Return whether float64's units execute an instruction."""
     return step.base in _FLOAT64 or ".F64" in step.opcode
+
+
+def of_memory(step):
+    """Return whether an instruction accesses global or local memory, through L1."""
+    return step.base in _GLOBAL or step.base in ("LDL", "STL", "LDGSTS")
 
 
 def _unit(step):
@@ -76,7 +81,7 @@ class Costs:
         if step.base in ("LDS", "STS"):
             delivered = self.traffic.shared.get((_ON_CHIP[step.base], step.file, step.line))
             if delivered:
-                taken = delivered[_COLUMN_OF_WIDTH.get(width(step.opcode), 2)] * 128 / self.device.l1_bytes
+                taken = delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)] * 128 / self.device.l1_bytes
         elif step.base == "ATOMS":
             delivered = self.traffic.shared.get(("atomic", step.file, step.line), (1.0, 1.0, 1.0))
             # Lanes that count in the same place are counted; others that want the same wait for each other.

@@ -16,6 +16,7 @@ from gpuless.emulator.translate.layout import ARENA_SPAN, PRIVATE_SPAN, SHARED_S
 from gpuless.emulator.translate.recorders import WIDTHS
 from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL
+from gpuless.source.files import source_file
 
 
 class RecordedSite(NamedTuple):
@@ -57,7 +58,7 @@ def place_of(module, location):
     while location is not None:
         file = module.files.get(location[0], "")
         if location[1] and not _LIBRARY.search(file):
-            return file, location[1]
+            return source_file(file), location[1]
         location = location[2] if len(location) > 2 else None
     return "", 0
 
