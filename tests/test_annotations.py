@@ -18,11 +18,11 @@ FACES = (
 
 
 def public(face):
-    """Yield what a module offers: the names in its __all__, else those that it defines."""
+    """Yield what a module offers: the names in its __all__, else those that it or its folder defines."""
     module = importlib.import_module(face)
     for name in getattr(module, "__all__", None) or vars(module):
         value = getattr(module, name)
-        listed = hasattr(module, "__all__") or getattr(value, "__module__", None) == face
+        listed = hasattr(module, "__all__") or f"{getattr(value, '__module__', None)}.".startswith(f"{face}.")
         if listed and not name.startswith("_"):
             yield name, value
 

@@ -1,7 +1,7 @@
 """Convolutions in one dimension whose times have been published, written anew."""
 
 import numpy as np
-from numba import cuda, float32, float64, uint32
+from numba import cuda, float32, float64, int32, uint32
 
 from benchmarks.modelled.kernels import ONE, ZERO, index, thread
 
@@ -17,8 +17,8 @@ def _clamped(value):
 
 @cuda.jit(device=True, inline="always")
 def _within(i, n):
-    """Return whether an index that may have gone below zero is inside an array."""
-    return i < n
+    """Return whether an index is inside an array, with a sign and two comparisons, as published."""
+    return int32(i) >= int32(0) and int32(i) < int32(n)
 
 
 @cuda.jit
@@ -84,8 +84,8 @@ def convolve_cached(x, out, width, n):
     total, j, first = float32(0), ZERO, uint32(i - half)
     while j < width:
         at = uint32(first + j)
-        if at < n:
-            if at >= begin and at < end:
+        if _within(at, n):
+            if int32(at) >= int32(begin) and int32(at) < int32(end):
                 total += tile[uint32(at - begin)] * weights[j]
             else:
                 total += x[at] * weights[j]

@@ -96,6 +96,7 @@ def reduce_two_loads(x, n, out):
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)
+    cuda.syncthreads()
     stride = uint32(cuda.blockDim.x >> 1)
     while stride > ZERO:
         if t < stride:
@@ -118,7 +119,7 @@ def _last_warp(partial, t):
 
 @cuda.jit
 def reduce_last_warp(x, n, out):
-    """Leave the last 64 sums to one warp, which needs no barrier."""
+    """Leave the last 64 sums to one warp, which needs no barrier; as published, loading has none either."""
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)
@@ -212,22 +213,6 @@ def to_grey(image, out, width, height):
     pixel = uint32(at * uint32(3))
     r, g, b = image[pixel], image[uint32(pixel + ONE)], image[uint32(pixel + TWO)]
     out[at] = uint8(float32(0.21) * float32(r) + float32(0.71) * float32(g) + float32(0.07) * float32(b))
-
-
-@cuda.jit
-def add(x, y, out):
-    """Add two vectors."""
-    i = index()
-    if i < uint32(out.size):
-        out[i] = x[i] + y[i]
-
-
-@cuda.jit
-def relu(x, out):
-    """Replace what is negative by 0."""
-    i = index()
-    if i < uint32(out.size):
-        out[i] = max(x[i], float32(0))
 
 
 # --- Products -----------------------------------------------------------------------------------------------

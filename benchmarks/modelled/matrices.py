@@ -160,3 +160,14 @@ def transpose_padded(x, out, n):
     tile[ty, tx] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
     cuda.syncthreads()
     out[uint32((cuda.blockIdx.x * 32 + ty) * n + cuda.blockIdx.y * 32 + tx)] = tile[tx, ty]
+
+
+@cuda.jit
+def transpose_swizzled(x, out, n):
+    """Turn a tile in shared memory whose columns change places from row to row."""
+    tile = cuda.shared.array((32, 32), float32)
+    tx, ty = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    other = uint32(tx ^ ty)
+    tile[ty, other] = x[uint32((cuda.blockIdx.y * 32 + ty) * n + cuda.blockIdx.x * 32 + tx)]
+    cuda.syncthreads()
+    out[uint32((cuda.blockIdx.x * 32 + ty) * n + cuda.blockIdx.y * 32 + tx)] = tile[tx, other]

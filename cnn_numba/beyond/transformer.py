@@ -23,34 +23,13 @@ class TokenLinear(Linear):
     (8, 32, 256)
     """
 
+    _rows = staticmethod(token_rows)
+
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, out_features)."""
         if len(input_shape) != 3 or input_shape[2] != self.in_features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.in_features}), got {shown(input_shape)}"
-            )
+            raise self._refusal(f"inputs of shape (N, T, {self.in_features})", input_shape)
         return (*input_shape[:2], self.out_features)
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Multiply every place's features by the weight and add the bias."""
-        self.x = token_rows(x)
-        self.output = head(self.out, x.shape[0])
-        self.ops.linear_forward(
-            self.x, self.weight, self.bias, out=token_rows(self.output), relu=self.relu, **self._rounding
-        )
-        return self.output
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Write the gradients of weight and bias; return that of the input."""
-        gradient = token_rows(grad_output)
-        if not self.needs_grad_input:
-            self.ops.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight, **self._rounding)
-            self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
-            return None
-        grad_input = self._grad_input_like(grad_output)
-        gradients = token_rows(grad_input), self.grad_weight, self.grad_bias
-        self.ops.linear_backward(gradient, self.x, self.weight, *gradients, **self._rounding)
-        return grad_input
 
 
 class FlattenTokens(View):
@@ -67,7 +46,7 @@ class FlattenTokens(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N * T, C)."""
         if len(input_shape) != 3:
-            raise ValueError(f"{self!r} takes inputs of shape (N, T, C), got {shown(input_shape)}")
+            raise self._refusal("inputs of shape (N, T, C)", input_shape)
         return (input_shape[0] * input_shape[1], input_shape[2])
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cnn_numba.cli.shared import OPTIONS, CliError, ModelName, backend_for, choice, count
+from cnn_numba.cli.shared import OPTIONS, CliError, ModelName, backend_for, choice, count, flag, option
 from cnn_numba.extras import CHECKOUT, REPOSITORY, in_checkout
 
 commands = typer.Typer(
@@ -18,10 +18,12 @@ commands = typer.Typer(
 
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", dir_okay=False, help="Write the figures here as well."),
+    option("Write the figures here as well.", "--json", metavar="FILE", dir_okay=False),
 ]
 MeasuredDevice = choice("MeasuredDevice", "cpu", "gpu")
-DeviceOption = Annotated[MeasuredDevice, typer.Option("--device", help="Where to measure.")]
+DeviceOption = Annotated[MeasuredDevice, option("Where to measure.", "--device")]
+_GPU_HELP = "Time nothing, but model this GPU, such as T4 or H100; may be given more than once."
+NamedGpus = Annotated[list[str] | None, option(_GPU_HELP, "--gpu", metavar="NAME")]
 
 
 def _find_benchmarks():
@@ -56,24 +58,40 @@ def _measured(device):
     return backend_for(device.value, "there is none to measure ({})", timed=True)
 
 
+def _modelled(path, function, **options):
+    """Do as `_record` for what is modelled; a GPU may not be known, or not be there."""
+    try:
+        return _record(path, function, **options)
+    except (ValueError, RuntimeError) as error:
+        raise CliError(str(error), 2) from None
+
+
 @commands.command("ops", short_help="Time every kernel on the GPU, beside PyTorch and the roofline.")
 def bench_ops(
     json_file: JsonFile = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", file_okay=False, help="Draw ladders and roofline into this folder."),
+        option("Draw ladders and roofline into this folder.", metavar="FOLDER", file_okay=False),
     ] = None,
+    gpu: NamedGpus = None,
 ):
     """Time every kernel of convolution, dense layer and pooling on the GPU, beside PyTorch and the roofline.
 
-    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead.
+    Without a GPU nothing is timed: the command prints what the compiler makes of each kernel instead. With
+    --gpu it prints modelled times, which are not drawn.
 
     \b
     Examples:
       cnn-numba bench ops
       cnn-numba bench ops --json ops.json --plot plots
+      cnn-numba bench ops --gpu H100
     """
     _find_benchmarks()
+    if gpu:
+        from benchmarks import ops_modelled
+
+        _modelled(json_file, ops_modelled.bench_ops, gpus=gpu)
+        return
     from benchmarks import ops as benchmarks
     from cnn_numba.device import SELECTION, hardware
 
@@ -102,9 +120,7 @@ def bench_plot(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="FOLDER", file_okay=False, help="For the pictures; else here.", show_default=False
-        ),
+        option("For the pictures; else here.", metavar="FOLDER", file_okay=False, show_default=False),
     ] = Path("."),
 ):
     """Draw records of ops and epoch: ladders, roofline and bars, as PNGs named after the records.
@@ -124,7 +140,7 @@ def bench_plot(
 
 @commands.command("epoch", short_help="Time our epoch and PyTorch's.")
 def bench_epoch(
-    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     batch_size: Annotated[
         list[int] | None,
         count("Images per step; may be given more than once; else 64 and 256, on the GPU 1024 as well."),
@@ -133,10 +149,12 @@ def bench_epoch(
     images: Annotated[int | None, count("On the CPU: images of an epoch; else all.")] = None,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
+    gpu: NamedGpus = None,
 ):
     """Time our epoch and PyTorch's, alternately: the medians and their ratios.
 
     On the GPU ours runs with and without the CUDA graph, and PyTorch as it comes, compiled, and with a graph.
+    With --gpu a step is modelled, kernel by kernel.
 
     \b
     Examples:
@@ -144,12 +162,18 @@ def bench_epoch(
       cnn-numba bench epoch --batch-size 64 --repeats 5 --json epoch.json
       cnn-numba bench epoch --model cifar_convnet_bn --batch-size 64 --images 2000
       cnn-numba bench epoch --device gpu
+      cnn-numba bench epoch --gpu T4 --gpu A100
     """
     _find_benchmarks()
+    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
+    if gpu:
+        from benchmarks import epoch_modelled
+
+        _modelled(json_file, epoch_modelled.bench_epoch, gpus=gpu, model=model.value, **given)
+        return
     from benchmarks import epoch, epoch_gpu
 
     benchmarks = {"cpu": epoch, "gpu": epoch_gpu}[_measured(device)]
-    given = {"batch_sizes": tuple(batch_size)} if batch_size else {}
     if images is not None and device.value == "cpu":
         given["images"] = images
     _record(json_file, benchmarks.bench_epoch, model=model.value, repeats=repeats, **given)
@@ -157,15 +181,15 @@ def bench_epoch(
 
 @commands.command("accuracy", short_help="Train from several seeds; print each accuracy.")
 def bench_accuracy(
-    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     seeds: Annotated[
         int | None, count("How many trainings, with seeds 0, 1, ...; else 3, with --fast 10.")
     ] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Constant 1e-3 for 5 epochs instead of the default recipe.")
+        bool, flag("plain", "Constant 1e-3 for 5 epochs instead of the default recipe.")
     ] = False,
-    fast: Annotated[bool, typer.Option("--fast", help="The recipe of cnn-numba train --fast.")] = False,
-    pytorch: Annotated[bool, typer.Option("--pytorch", help="Train PyTorch's network as well.")] = False,
+    fast: Annotated[bool, flag("fast", "The recipe of cnn-numba train --fast.")] = False,
+    pytorch: Annotated[bool, flag("pytorch", "Train PyTorch's network as well.")] = False,
     device: DeviceOption = "cpu",
     json_file: JsonFile = None,
 ):
@@ -192,12 +216,10 @@ def bench_accuracy(
 
 @commands.command("layers", short_help="Time each layer on one core of the CPU.")
 def bench_layers(
-    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     batch_size: Annotated[int, count("Images per step.")] = 64,
     repeats: Annotated[int, count("Training steps that are timed.")] = 100,
-    ladder: Annotated[
-        bool, typer.Option("--ladder", help="Also climb from plain loops to the fast convolution.")
-    ] = False,
+    ladder: Annotated[bool, flag("ladder", "Also climb from plain loops to the fast convolution.")] = False,
     json_file: JsonFile = None,
 ):
     """Time each layer on one core of the CPU: its useful operations, and its share of the core's peak.
@@ -236,7 +258,7 @@ def bench_startup(
 @commands.command("workers", short_help="Time a step with one worker and with two.")
 def bench_workers(
     rounds: Annotated[int, count("How often each way is started, in turn.")] = 5,
-    steps: Annotated[int, typer.Option(min=20, metavar="N", help="Of each start; 10 warm up.")] = 40,
+    steps: Annotated[int, count("Of each start; 10 warm up.", min=20)] = 40,
     json_file: JsonFile = None,
 ):
     """Time a step of mnist_cnn with one worker and with two, alternately, and the all-reduce of two.
@@ -269,7 +291,7 @@ def bench_simulator(json_file: JsonFile = None):
 
 @commands.command("emulator", short_help="Time kernels on the emulated GPU.")
 def bench_emulator(
-    epoch: Annotated[bool, typer.Option(help="Train for an epoch too, which takes a minute or two.")] = True,
+    epoch: Annotated[bool, option("Train for an epoch too, which takes a minute or two.")] = True,
     json_file: JsonFile = None,
 ):
     """Time kernels on the emulated GPU, beside our simulator and Numba's. The times are this CPU's.
@@ -283,3 +305,49 @@ def bench_emulator(
     from benchmarks import emulator as benchmark
 
     _record(json_file, benchmark.bench_emulator, epoch=epoch)
+
+
+@commands.command("modelled", short_help="Hold modelled times of kernels against published ones.")
+def bench_modelled(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Only rows whose GPU, family and name have all of these."),
+    ] = None,
+    hardware: Annotated[
+        bool, typer.Option("--hardware", help="Measure the rows' kernels on this machine's GPU as well.")
+    ] = False,
+    json_file: JsonFile = None,
+):
+    """Model the times of published kernels; for all rows, write the record and docs/modelled-times.md.
+
+    With --hardware the GPU of this machine runs the same kernels. What it takes is written beside what is
+    modelled for it, into benchmarks/modelled or the file given.
+
+    \b
+    Examples:
+      cnn-numba bench modelled
+      cnn-numba bench modelled T4 transpose
+      cnn-numba bench modelled --hardware
+    """
+    _find_benchmarks()
+    if hardware:
+        _measure_modelled(words or [], json_file)
+        return
+    if json_file is not None:
+        raise typer.BadParameter("only with --hardware: record.json has its place.", param_hint="'--json'")
+    import subprocess
+
+    from benchmarks.processes import environment
+
+    # The emulated GPU is selected before numba.cuda is imported, also where there is a real one.
+    command = [sys.executable, "-m", "benchmarks.modelled", *(words or ["--record"])]
+    done = subprocess.run(command, env=environment(GPULESS="emulator"), check=False)
+    raise typer.Exit(done.returncode)
+
+
+def _measure_modelled(words, json_file):
+    from benchmarks.modelled import hardware as benchmark
+
+    record = _modelled(json_file, benchmark.bench_hardware, words=words)
+    if json_file is None:
+        print(benchmark.write(record))

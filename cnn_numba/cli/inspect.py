@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cnn_numba.cli.shared import OPTIONS, CliError
+from cnn_numba.cli.shared import OPTIONS, CliError, flag
 
 commands = typer.Typer(**OPTIONS)
 
@@ -32,8 +32,8 @@ def inspect(
     dynamic_shared: Annotated[
         int, typer.Option(min=0, metavar="N", help="Bytes of dynamic shared memory of the launch.")
     ] = 0,
-    source: Annotated[bool, typer.Option("--source", help="Show each source line's instructions.")] = False,
-    assembly: Annotated[bool, typer.Option("--assembly", help="Show the assembly.")] = False,
+    source: Annotated[bool, flag("source", "Show each source line's instructions.")] = False,
+    assembly: Annotated[bool, flag("assembly", "Show the assembly.")] = False,
 ):
     """Tell what a kernel becomes on a GPU, without one: registers, memory, instructions, what to change.
 

@@ -104,6 +104,21 @@ def as_options(values):
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
 
-def count(what):
-    """Return an option for a number from 1 on."""
-    return typer.Option(min=1, metavar="N", help=what)
+def option(what, *names, **how):
+    """Return an option, and what its help says."""
+    return typer.Option(*names, help=what, **how)
+
+
+def flag(name, what):
+    """Return an option that is given or not, and has no opposite."""
+    return typer.Option(f"--{name}", help=what)
+
+
+def count(what, min=1, callback=None):
+    """Return an option for a number from 1 on, or another one."""
+    return typer.Option(min=min, metavar="N", help=what, callback=callback)
+
+
+def share(what, *names, callback=below_1):
+    """Return an option for a number from 0 on and below 1, or what else `callback` allows."""
+    return typer.Option(*names, metavar="SHARE", help=what, callback=callback)

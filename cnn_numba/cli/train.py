@@ -21,11 +21,13 @@ from cnn_numba.cli.shared import (
     ScheduleName,
     as_options,
     backend_for,
-    below_1,
     count,
     countable,
+    flag,
     not_negative,
+    option,
     positive,
+    share,
 )
 from cnn_numba.data import classes, image_shape, load
 from cnn_numba.data.datasets import OTHER_SOURCES
@@ -37,90 +39,60 @@ commands = typer.Typer(**OPTIONS)
 
 _Dataset = Annotated[
     DatasetName | None,
-    typer.Option(
-        help="The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
+    option(
+        "The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
         "what --data-dir is known to hold.",
         show_default=False,
     ),
 ]
 _DataDir = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER", help="Where the original files are (a torchvision root); or a text of your own."
-    ),
-]
-_Epochs = Annotated[
-    int, typer.Option(min=1, metavar="N", callback=countable, help="Passes over the training set.")
-]
-_Optimizer = Annotated[OptimizerName, typer.Option(help="Adam, or SGD with momentum 0.9.")]
-_Lr = Annotated[float, typer.Option(metavar="RATE", callback=positive, help="The (highest) learning rate.")]
-_Beta1 = Annotated[
-    float,
-    typer.Option(
-        "--beta1", metavar="SHARE", callback=below_1, help="Of Adam: what stays of the mean gradient."
-    ),
-]
-_Beta2 = Annotated[
-    float, typer.Option("--beta2", metavar="SHARE", callback=below_1, help="Likewise, of the mean square.")
-]
-_Schedule = Annotated[ScheduleName, typer.Option(help="How the learning rate moves.")]
-_WeightDecay = Annotated[
-    float, typer.Option(metavar="SHARE", callback=not_negative, help="How weights are pulled to 0.")
-]
-_LabelSmoothing = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE",
-        callback=below_1,
-        help="Share of the target that all classes get alike; the test loss is measured without.",
-    ),
-]
-_Augment = Annotated[
-    AugmentName,
-    typer.Option(help="Change training images by chance: moved by up to an eighth, or mirrored too."),
+    option("Where the original files are (a torchvision root); or a text of your own.", metavar="FOLDER"),
 ]
 _Fast = Annotated[
     bool,
-    typer.Option(
-        "--fast",
-        help=f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise.",
-    ),
+    flag("fast", f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise."),
 ]
-_Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Same seed, machine and threads: same numbers.")]
+_Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
+_WeightDecay = Annotated[float, share("How weights are pulled to 0.", callback=not_negative)]
+_LabelSmoothing = Annotated[
+    float, share("Share of the target that all classes get alike; the test loss is measured without.")
+]
+_Augment = Annotated[
+    AugmentName, option("Change training images by chance: moved by up to an eighth, or mirrored too.")
+]
 _Precision = Annotated[
-    Precision,
-    typer.Option(help="What the operands of products are rounded to; float16 comes with loss scaling."),
+    Precision, option("What the operands of products are rounded to; float16 comes with loss scaling.")
 ]
 _Out = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
         metavar="FOLDER",
         file_okay=False,
-        help="For the results; else runs/MODEL, or runs/MODEL-DATASET with other data than the model's own.",
     ),
 ]
 _Resume = Annotated[
     bool,
-    typer.Option(
-        "--resume",
-        help="Go on where the run in --out stopped, with its options; with a constant schedule for more "
-        "--epochs.",
+    flag(
+        "resume",
+        "Go on where the run in --out stopped, with its options; with a constant schedule for more --epochs.",
     ),
 ]
 _Timeline = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
         metavar="FILE",
         dir_okay=False,
-        help="Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
     ),
 ]
 _Timeout = Annotated[
     float,
-    typer.Option(
+    option(
+        "Give another worker up that gives no sign of life for so long.",
         metavar="SECONDS",
         callback=positive,
-        help="Give another worker up that gives no sign of life for so long.",
     ),
 ]
 
@@ -140,22 +112,22 @@ class _Files(NamedTuple):
 @commands.command()
 def train(  # noqa: PLR0913 (its options are the training's)
     context: typer.Context,
-    model: Annotated[ModelName, typer.Option(help="The network.")] = "mnist_cnn",
+    model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     dataset: _Dataset = None,
     data_dir: _DataDir = None,
     fast: _Fast = False,
-    epochs: _Epochs = DEFAULT["epochs"],
+    epochs: Annotated[int, count("Passes over the training set.", callback=countable)] = DEFAULT["epochs"],
     batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
-    optimizer: _Optimizer = DEFAULT["optimizer"],
+    optimizer: Annotated[OptimizerName, option("Adam, or SGD with momentum 0.9.")] = DEFAULT["optimizer"],
     lr: _Lr = DEFAULT["lr"],
-    beta1: _Beta1 = DEFAULT["beta1"],
-    beta2: _Beta2 = DEFAULT["beta2"],
-    schedule: _Schedule = DEFAULT["schedule"],
+    beta1: Annotated[float, share("Of Adam: what stays of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
+    beta2: Annotated[float, share("Likewise, of the mean square.", "--beta2")] = DEFAULT["beta2"],
+    schedule: Annotated[ScheduleName, option("How the learning rate moves.")] = DEFAULT["schedule"],
     weight_decay: _WeightDecay = DEFAULT["weight_decay"],
     label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
     augment: _Augment = DEFAULT["augment"],
-    seed: _Seed = 0,
-    device: Annotated[Device, typer.Option(help="Where to train; auto takes the best there is.")] = "auto",
+    seed: Annotated[int, count("Same seed, machine and threads: same numbers.", min=0)] = 0,
+    device: Annotated[Device, option("Where to train; auto takes the best there is.")] = "auto",
     precision: _Precision = "float32",
     out: _Out = None,
     resume: _Resume = False,

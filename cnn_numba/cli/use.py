@@ -9,14 +9,14 @@ import numpy as np
 import typer
 from PIL import Image
 
-from cnn_numba.cli.shared import OPTIONS, CliError, complain, count
+from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, flag, option
 from cnn_numba.data import DATASETS, classes, image_shape, normalisation
 from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
 
 commands = typer.Typer(**OPTIONS)
 
-Checkpoint = Annotated[Path, typer.Option(help="The trained network, as train wrote it.")]
+Checkpoint = Annotated[Path, option("The trained network, as train wrote it.")]
 
 # Of 3,600 photographs as tests/data/photos.py makes them 97.7% are read right. With this limit and the doubts
 # of `find_digit` 0.9% of all are wrong and called sure, and 3.3% right and called not sure; with 0.5 these
@@ -64,7 +64,7 @@ def predict(
         typer.Argument(metavar="IMAGE", exists=True, dir_okay=False, help="Pictures of one digit each."),
     ],
     checkpoint: Checkpoint = Path("runs/mnist_cnn/checkpoint.npz"),
-    show: Annotated[bool, typer.Option("--show", help="Draw what the network gets to see.")] = False,
+    show: Annotated[bool, flag("show", "Draw what the network gets to see.")] = False,
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
@@ -144,7 +144,7 @@ def sample(
     temperature: Annotated[
         float, typer.Option(min=0.0, metavar="T", help="Below 1 likelier characters, at 0 the likeliest.")
     ] = 0.7,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Same seed: same text.")] = 0,
+    seed: Annotated[int, count("Same seed: same text.", min=0)] = 0,
 ):
     """Let a trained text_transformer write on, a character at a time.
 
@@ -187,7 +187,7 @@ def export(
     ] = None,
     pixels: Annotated[
         bool,
-        typer.Option("--pixels", help="Let it take raw pixels, and normalise them as the training did."),
+        flag("pixels", "Let it take raw pixels, and normalise them as the training did."),
     ] = False,
 ):
     """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.

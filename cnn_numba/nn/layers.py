@@ -141,6 +141,14 @@ class Layer:
     def _grad_input_like(self, grad_output):
         return head(self.grad_input, grad_output.shape[0])
 
+    def _heads(self, n, **buffers):
+        """Return the first n samples of buffers, by the names that an operation has for them."""
+        return {name: head(buffer, n) for name, buffer in buffers.items()}
+
+    def _refusal(self, takes, input_shape):
+        """Return the error for an input of another shape than the layer takes."""
+        return ValueError(f"{self!r} takes {takes}, got {shown(input_shape)}")
+
 
 def layer_list(layers: object) -> list[Layer]:
     """Return the layers in a list of them; TypeError or ValueError if it is something else, or empty."""
@@ -217,34 +225,28 @@ class Conv2d(_Weighted):
         window = self.weight_shape, self.stride, self.padding
         self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
+    @property
+    def _steps(self):
+        return {"stride": self.stride, "padding": self.padding}
+
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
-        self.x = x
-        self.output = self.ops.conv2d_forward(
-            x,
-            self.weight,
-            self.bias,
-            stride=self.stride,
-            padding=self.padding,
-            out=head(self.out, x.shape[0]),
-            relu=self.relu,
-            **self._rounding,
-        )
+        self.x, out = x, head(self.out, x.shape[0])
+        options = {**self._steps, **self._rounding}
+        self.output = self.ops.conv2d_forward(x, self.weight, self.bias, out=out, relu=self.relu, **options)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        options = {"stride": self.stride, "padding": self.padding, **self._rounding}
+        options = {**self._steps, **self._rounding}
         self.ops.conv2d_backward_weight(
             grad_output, self.x, self.weight_shape, grad_weight=self.grad_weight, **options
         )
         self.ops.conv2d_backward_bias(grad_output, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
-        grad_input = self._grad_input_like(grad_output)
-        return self.ops.conv2d_backward_input(
-            grad_output, self.weight, self.x.shape, grad_input=grad_input, **options
-        )
+        options["grad_input"] = self._grad_input_like(grad_output)
+        return self.ops.conv2d_backward_input(grad_output, self.weight, self.x.shape, **options)
 
 
 class _Pool2d(Layer):
@@ -256,11 +258,12 @@ class _Pool2d(Layer):
         self.stride = self.kernel_size if stride is None else pair(stride, "stride")
         self.padding = pair(padding, "padding", minimum=0)
 
+    @property
+    def _window(self):
+        return {"kernel_size": self.kernel_size, "stride": self.stride, "padding": self.padding}
+
     def __repr__(self):
-        return (
-            f"{type(self).__name__}(kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding})"
-        )
+        return f"{type(self).__name__}({', '.join(f'{name}={size}' for name, size in self._window.items())})"
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C, H_out, W_out)."""
@@ -286,15 +289,8 @@ class MaxPool2d(_Pool2d):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch, keeping where the maxima were."""
-        n = x.shape[0]
-        self.output, self.argmax = self.ops.max_pool2d_forward(
-            x,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            out=head(self.out, n),
-            argmax=head(self.positions, n),
-        )
+        out, argmax = head(self.out, x.shape[0]), head(self.positions, x.shape[0])
+        self.output, self.argmax = self.ops.max_pool2d_forward(x, **self._window, out=out, argmax=argmax)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -318,9 +314,7 @@ class AvgPool2d(_Pool2d):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Pool the batch."""
-        self.output = self.ops.avg_pool2d_forward(
-            x, self.kernel_size, stride=self.stride, padding=self.padding, out=head(self.out, x.shape[0])
-        )
+        self.output = self.ops.avg_pool2d_forward(x, **self._window, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
@@ -329,12 +323,7 @@ class AvgPool2d(_Pool2d):
             return None
         grad_input = self._grad_input_like(grad_output)
         return self.ops.avg_pool2d_backward(
-            grad_output,
-            grad_input.shape,
-            self.kernel_size,
-            stride=self.stride,
-            padding=self.padding,
-            grad_input=grad_input,
+            grad_output, grad_input.shape, **self._window, grad_input=grad_input
         )
 
 
@@ -401,8 +390,7 @@ class Linear(_Weighted):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
-            takes = f"{self!r} takes inputs of shape (N, {self.in_features})"
-            raise ValueError(f"{takes}, got {shown(input_shape)}")
+            raise self._refusal(f"inputs of shape (N, {self.in_features})", input_shape)
         return input_shape[0], self.out_features
 
     def allocate(self) -> None:
@@ -412,20 +400,27 @@ class Linear(_Weighted):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Multiply the batch by the weight and add the bias."""
-        self.x, out = x, head(self.out, x.shape[0])
-        self.output = self.ops.linear_forward(
-            x, self.weight, self.bias, out=out, relu=self.relu, **self._rounding
-        )
+        self.x, self.output = self._rows(x), head(self.out, x.shape[0])
+        out, options = self._rows(self.output), {"relu": self.relu, **self._rounding}
+        self.ops.linear_forward(self.x, self.weight, self.bias, out=out, **options)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
+        gradient = self._rows(grad_output)
         if not self.needs_grad_input:
-            self.ops.linear_backward_weight(grad_output, self.x, self.grad_weight, **self._rounding)
-            self.ops.linear_backward_bias(grad_output, grad_bias=self.grad_bias)
+            self.ops.linear_backward_weight(gradient, self.x, self.grad_weight, **self._rounding)
+            self.ops.linear_backward_bias(gradient, grad_bias=self.grad_bias)
             return None
-        gradients = self._grad_input_like(grad_output), self.grad_weight, self.grad_bias
-        return self.ops.linear_backward(grad_output, self.x, self.weight, *gradients, **self._rounding)[0]
+        grad_input = self._grad_input_like(grad_output)
+        gradients = self._rows(grad_input), self.grad_weight, self.grad_bias
+        self.ops.linear_backward(gradient, self.x, self.weight, *gradients, **self._rounding)
+        return grad_input
+
+    @staticmethod
+    def _rows(x):
+        """Return the rows of a batch: the batch itself, if it has no more axes."""
+        return x
 
 
 class _Activation(Layer):

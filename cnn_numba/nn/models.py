@@ -99,12 +99,7 @@ class Sequential:
         self.shapes = self._propagate_shapes()
         self._allocate_arenas(np.random.default_rng(seed))
         self._set_precision(precision)
-        trained = [
-            index
-            for index, layer in enumerate(self.layers)
-            if any(inner.parameter_shapes() for inner in layer.unfolded())
-        ]
-        first = min(trained, default=0)
+        first = next((index for index, layer in enumerate(self.layers) if layer.parameter_count), 0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
             # Where no layer before has parameters, nothing wants a gradient.
             layer.build(shape, self.backend, needs_grad_input=index > first)
@@ -263,10 +258,9 @@ class Sequential:
             rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
         rows.append(("total", "", "", f"{self.parameters.size:,}"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        columns = [*zip("<<<>", widths, strict=True)]
         lines = [
-            "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))])
-            + "  "
-            + row[3].rjust(widths[3])
+            "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(row, columns, strict=True))
             for row in rows
         ]
         return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])

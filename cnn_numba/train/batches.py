@@ -51,12 +51,8 @@ class _Batches:
     ) -> None:
         backend = model.backend
         self.gather, self.augmentation = backend.ops.gather, augmentation
-        self.images, self.labels, self.mean, self.std = (
-            backend.bring(images),
-            backend.bring(labels),
-            mean,
-            std,
-        )
+        self.images, self.labels = backend.bring(images), backend.bring(labels)
+        self.mean, self.std = mean, std
         self.batch_size, self.dtype = model.batch_size, backend.dtype
         self.x = backend.empty((model.batch_size, *images.shape[1:]), np.float32)
         self.y = backend.empty(model.batch_size, np.int32)

@@ -73,14 +73,6 @@ def _is_positive(value):
     return _is_number(value) and value > 0
 
 
-def _is_not_negative(value):
-    return _is_number(value) and value >= 0
-
-
-def _is_share(value):
-    return _is_number(value) and 0 <= value < 1
-
-
 def _are_totals(value):
     return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
 
@@ -130,7 +122,8 @@ def _is_generator_state(value):
 # What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
 # it, but importing its library takes longer than all the rest of a training's start.
 _COUNT, _SIZE = _whole(0, MOST_ELEMENTS), _whole(1, MOST_ELEMENTS)
-_DURATION = _is_not_negative, "a number of at least 0"
+_DURATION = lambda value: _is_number(value) and value >= 0, "a number of at least 0"
+_SHARE = lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"
 _RECIPE = {
     "mean": (_per_channel(_is_number), "a number or a list of numbers"),
     "std": (_per_channel(_is_positive), "a positive number or a list of such"),
@@ -138,7 +131,7 @@ _RECIPE = {
     "lr": (_is_positive, "a positive number"),
     "weight_decay": _DURATION,
     "augment": _one_of(AUGMENTATIONS),
-    **dict.fromkeys(("label_smoothing", "beta1", "beta2"), (_is_share, "a number of at least 0 and below 1")),
+    **dict.fromkeys(("label_smoothing", "beta1", "beta2"), _SHARE),
     "epochs": _SIZE,
     "seed": (lambda value: type(value) is int and value >= 0, "a whole number of at least 0"),
     "device": (_is_name, "a name"),

@@ -68,7 +68,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     on_step : callable, optional
         Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
     graph : bool
-        On the GPU, replay a whole step as one CUDA graph; False launches each kernel by itself.
+        On the GPU, replay a whole step as one CUDA graph. A backend with its own updates needs False.
     scaler : LossScaler or bool, optional
         Scales the gradients, and skips a step whose gradients are not finite. True makes one, False trains
         without, None makes one for a model in float16 only.

@@ -23,6 +23,9 @@ class Optimizer:
         What the next step depends on, beside parameters and gradients.
     """
 
+    kind = "no"  # what the functions of its updates begin with
+    moments: tuple[str, ...] = ()  # the arrays of its state that have an element for each parameter
+
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
         (self.lr,) = settings(lr=lr)
         if self.lr == 0:
@@ -33,27 +36,30 @@ class Optimizer:
         except AttributeError:
             raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
         self.ops = self.backend.ops.update
-        self.state: dict[str, Any] = {}
+        self.state: dict[str, Any] = {
+            name: self.backend.zeros(self.parameters.shape) for name in self.moments
+        }
+
+    def _arrays(self):
+        """Return what an update takes first, and changes."""
+        return self.parameters, self.gradients, *(self.state[name] for name in self.moments)
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
-        """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
+        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
         raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
     def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
         """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
-        raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
+        update = getattr(self.ops, f"{self.kind}_update_scheduled")
+        update(*self._arrays(), rates, cursor, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`; ValueError if their names, shapes or kinds of number are others."""
         load_arrays(self.state, state, type(self).__name__)
-
-    def _zeros(self):
-        """Return zeros like the parameters, where those are."""
-        return self.backend.zeros(self.parameters.shape)
 
     def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""
@@ -61,6 +67,9 @@ class Optimizer:
 
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum and weight decay, as in PyTorch."""
+
+    kind = "sgd"
+    moments = ("velocity",)
 
     def __init__(
         self,
@@ -75,26 +84,21 @@ class SGD(Optimizer):
         if nesterov and momentum == 0:
             raise ValueError("nesterov needs a momentum, got 0")
         super().__init__(model, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-        self.state = {"velocity": self._zeros()}
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        lr = self.lr if lr is None else lr
-        self.ops.sgd_update(self.parameters, self.gradients, self.state["velocity"], lr, **self.settings)
+        self.ops.sgd_update(*self._arrays(), self.lr if lr is None else lr, **self.settings)
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
-        """Return what `scheduled_step` needs for steps with these learning rates, shape (S, 2), float32."""
+        """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
         return self.ops.sgd_rates(lrs)
-
-    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
-        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
-        self.ops.sgd_update_scheduled(
-            self.parameters, self.gradients, self.state["velocity"], rates, cursor, **self.settings
-        )
 
 
 class Adam(Optimizer):
     """Adam, as in PyTorch; weight decay is added to the gradient."""
+
+    kind = "adam"
+    moments = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -109,31 +113,18 @@ class Adam(Optimizer):
         beta1, beta2 = (SETTINGS["betas"](beta, "betas") for beta in betas)
         eps, weight_decay = settings(eps=eps, weight_decay=weight_decay)
         super().__init__(model, lr, beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
-        self.state = {
-            "exp_avg": self._zeros(),
-            "exp_avg_sq": self._zeros(),
-            "step": np.zeros((), np.int64),
-        }
+        self.state["step"] = np.zeros((), np.int64)
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        lr = self.lr if lr is None else lr
         self.state["step"] += 1
-        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
         step = int(self.state["step"])
-        self.ops.adam_update(self.parameters, self.gradients, *moments, step, lr, **self.settings)
+        self.ops.adam_update(*self._arrays(), step, self.lr if lr is None else lr, **self.settings)
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
         betas = self.settings["beta1"], self.settings["beta2"]
         return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
-
-    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
-        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
-        moments = self.state["exp_avg"], self.state["exp_avg_sq"]
-        self.ops.adam_update_scheduled(
-            self.parameters, self.gradients, *moments, rates, cursor, **self.settings
-        )
 
     def count(self, steps: int) -> None:
         """Note steps that were taken by `scheduled_step`, replayed or not."""

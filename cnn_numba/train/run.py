@@ -13,6 +13,7 @@ from cnn_numba.arguments import choice, integer, settings
 from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.backends import backend
 from cnn_numba.train.alone import Alone
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.callbacks.base import Untimed
@@ -66,6 +67,7 @@ class Run:
             label_smoothing=settings(label_smoothing=plan.label_smoothing)[0],
         )
         _check_fit_together(model, dataset, optimizer)
+        _check_graph(model, plan.graph)
         choice(plan.schedule, "schedule", SCHEDULES)
         self.model, self.dataset, self.optimizer, self.plan = model, dataset, optimizer, plan
         self.workers, self.timeline, self.log = workers, timeline, log or (lambda line: None)
@@ -153,4 +155,14 @@ def _check_fit_together(model, dataset, optimizer):
         raise ValueError(
             f"{dataset.name} has images of shape {tuple(dataset.image_shape)}, "
             f"but {model.name} takes {model.input_shape}"
+        )
+
+
+def _check_graph(model, graph):
+    """Refuse a graph of updates that are not the package's: only those look the step's numbers up."""
+    update, known = model.backend.ops.update, backend(model.backend.name).ops.update
+    if graph and model.backend.on_device and update is not known:
+        raise ValueError(
+            "graph must be False for a backend with its own updates: a CUDA graph repeats the arguments of "
+            f"one step, its learning rate too; got True and {type(update).__name__}"
         )

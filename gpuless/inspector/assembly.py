@@ -7,7 +7,7 @@ import posixpath
 import re
 from typing import NamedTuple
 
-from gpuless.positions import source_file
+from gpuless.source.files import source_file
 
 
 class Instruction(NamedTuple):

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from gpuless.inspector.assembly import is_numbas
-from gpuless.positions import source_file
+from gpuless.source.files import source_file
 
 #: The number of a scoreboard that says there is none.
 NO_SCOREBOARD = 7

@@ -5,9 +5,9 @@ memory it asks for (`gpuless.emulator.run.recording`). NVIDIA's compiler makes t
 instructions are counted such that both fit (`sass_counts`). Caches are simulated (`caches`), warps queue for
 the units of an SM and for memory (`model`), and what comes out is a time with a range (`report`).
 
-Nothing here is measured. Published times of kernels lie between 0.85 and 1.5 times the modelled ones four
-times out of five, and of two kernels that differ by more than a quarter the faster one is nearly always the
-one that is modelled to be: see `benchmarks/modelled`.
+Nothing here is measured, except on a real GPU (`hardware`). Published times of kernels lie between 0.85 and
+1.5 times the modelled ones four times out of five, and of two kernels that differ by more than a quarter the
+faster one is nearly always the one that is modelled to be: see ``docs/modelled-times.md``.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ class Profile:
 
         It needs the emulated GPU, NVIDIA's compiler and disassembler (``gpuless[cu13]`` or ``gpuless[cu12]``)
         and SciPy (``gpuless[profile]``). The arguments keep what they hold: the launch does not take place.
+        Where kernels run on a real GPU, another process models the launch, and the GPU measures it on copies
+        of the arguments; a report then has both.
 
         Parameters
         ----------
@@ -110,7 +112,7 @@ class Profile:
         TypeError
             If `launch` is no kernel with its launch configuration.
         RuntimeError
-            Where kernels do not run on the emulated GPU, or the lines of the kernel are not known.
+            Where kernels run in the simulator, or the lines of the kernel are not known.
 
         Examples
         --------
@@ -130,8 +132,9 @@ class Profile:
         """
         from gpuless.profile.launches import Profiled
 
-        several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
-        return Profiled(launch, list(gpu) if several else [gpu], several)
+        if isinstance(gpu, Iterable) and not isinstance(gpu, str):
+            return Profiled(launch, list(gpu))
+        return Profiled(launch, [gpu], several=False)
 
     def device(self, name: str | Device, /, **changes: Any) -> Device:
         """Return a GPU that is modelled, or one that differs from it: `gpuless.profile.devices.device`."""

@@ -22,234 +22,312 @@ COLUMNS = (
     "l2_loads",  # sectors that loads and atomic operations ask L2 for
     "l2_hits",
     "dram",  # sectors that L2 fetches
+    "first",  # sectors that L2 has not had before
     "stored",  # sectors that stores send to L2
     "atomic_sectors",
-    "atomic_lanes",
-    "all_requests",  # with those before caches were warm
+    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take one turn a sector
+    "missed",  # requests of which L1 has not all
+    "fetched",  # requests of which L2 has not all
+    "pages",  # of DRAM that are opened for loads and atomic operations
 )
-REQUESTS, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, STORED, ATOMIC_SECTORS, ATOMIC_LANES, ALL = range(
-    len(COLUMNS)
-)
-_NOTHING = np.uint32(0xFFFFFFFF)
-_PAIR, _OTHER_PAIR = 3, 12
+ALL, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, FIRST, STORED, ATOMIC_SECTORS = range(10)
+ATOMIC_TURNS, MISSED, FETCHED, PAGES = range(10, len(COLUMNS))
+#: The first blocks of each place on an SM, which find caches empty, and all others.
+COLD, WARM = range(2)
+# A line in a cache: its number, then which of its sectors were written to and which are there.
+_NUMBER, _DIRTY = 8, 4
+_PAGE = 4  # 2 KB, by lines: a power of two
+
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
+_inlined = njit(nogil=True, forceinline=True, error_model="numpy")  # a call would count references to arrays
 
 
-@njit(cache=True, nogil=True)
+@_inlined
+def _behind(words, at):
+    """Return where the request ends that begins there."""
+    return at + (3 if words[at] & RUN else 2 + (words[at] >> SECTORS_AT & 255))
+
+
+@_compiled
 def index(words, first, streams):
-    """Return where the requests of each warp begin, and the places of these requests.
+    """Return where the requests of some warps begin, and the places of these requests.
 
     `first`: the number of the first warp; `streams`: how many there are.
     """
     begins = np.zeros(streams + 1, np.int64)
-    at, total = 0, 0
-    while at < words.size:
-        begins[np.int64(words[at + 1]) - first + 1] += 1
-        at += 3 if words[at] & RUN else 2 + (words[at] >> SECTORS_AT & 255)
-        total += 1
-    for stream in range(streams):
-        begins[stream + 1] += begins[stream]
-    places, cursors = np.empty(total, np.int64), begins[:-1].copy()
     at = 0
     while at < words.size:
         stream = np.int64(words[at + 1]) - first
-        places[cursors[stream]] = at
-        cursors[stream] += 1
-        at += 3 if words[at] & RUN else 2 + (words[at] >> SECTORS_AT & 255)
+        if 0 <= stream < streams:
+            begins[stream + 1] += 1
+        at = _behind(words, at)
+    for stream in range(streams):
+        begins[stream + 1] += begins[stream]
+    places, cursors = np.empty(begins[streams], np.int64), begins[:-1].copy()
+    at = 0
+    while at < words.size:
+        stream = np.int64(words[at + 1]) - first
+        if 0 <= stream < streams:
+            places[cursors[stream]] = at
+            cursors[stream] += 1
+        at = _behind(words, at)
     return begins, places
 
 
-@njit(cache=True, nogil=True)
-def _set_of(line, tags):
-    """Return where the set of a line begins."""
-    mixed = np.uint64(line) * np.uint64(0x9E3779B97F4A7C15)
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64((mixed >> np.uint64(32)) % np.uint64(tags.size // WAYS)) * WAYS
+@_compiled
+def work_of(words, sites):
+    """Return how many requests each of so many sites makes, and how much it is to simulate them.
+
+    That is something for each request, and for each of its lines.
+    """
+    found, effort, at = np.zeros(sites, np.int64), 0, 0
+    while at < words.size:
+        found[words[at] & 0xFFFF] += 1
+        effort += 3 if words[at] & RUN else 2 + 2 * (words[at] >> SECTORS_AT & 255)
+        at = _behind(words, at)
+    return found, effort
 
 
-@njit(cache=True, nogil=True)
-def _way_of(line, tags, used):
-    """Return the place of a line, and whether it is there: if not, its set's that was used longest ago."""
-    begin = oldest = _set_of(line, tags)
-    for way in range(begin, begin + WAYS):
-        if tags[way] == line:
-            return way, True
-        if tags[oldest] != _NOTHING and (tags[way] == _NOTHING or used[way] < used[oldest]):
-            oldest = way
-    return oldest, False
+@_compiled
+def sectors_of(words, chosen, most):
+    """Return the sectors that the first requests of chosen sites go to, at most so many requests."""
+    found, many, at, n = np.empty(most * 32, np.uint32), 0, 0, 0
+    while at < words.size and many < most:
+        if chosen[words[at] & 0xFFFF]:
+            many += 1
+            for i in range(words[at] >> SECTORS_AT & 255):
+                found[n] = words[at + 2] + i if words[at] & RUN else words[at + 2 + i]
+                n += 1
+        at = _behind(words, at)
+    return found[:n]
 
 
-@njit(cache=True, nogil=True)
+@_inlined
+def _mixed(line):
+    """Return a number of 32 bits, any as likely as any other, that says to which set a line belongs."""
+    mixed = line * 0x9E3779B97F4A7C1
+    return (mixed ^ mixed >> 29) * 0x3F58476D1CE4E5B9 >> 32 & 0xFFFFFFFF
+
+
+@_inlined
+def _to_front(cache, begin, line):
+    """Have a line first in the set that begins there; return what it has replaced, 0 if it was there."""
+    entry, way = cache[begin], begin + 1
+    while entry >> _NUMBER != line and way < begin + WAYS:
+        cache[way], entry = entry, cache[way]
+        way += 1
+    there = entry >> _NUMBER == line
+    cache[begin] = entry if there else line << _NUMBER
+    return 0 if there else entry
+
+
+@_inlined
 def _bits(sectors):
     return (sectors & 1) + (sectors >> 1 & 1) + (sectors >> 2 & 1) + (sectors >> 3 & 1)
 
 
-@njit(cache=True, nogil=True)
-def _in_l1(cache, sector, clock):
-    """Return whether L1 has a sector; it has it afterwards."""
-    tags, used, valid = cache
-    line, bit = sector >> 2, 1 << (sector & 3)
-    way, there = _way_of(line, tags, used)
-    if not there:
-        tags[way], valid[way] = line, 0
-    used[way] = clock
-    hit = bool(valid[way] & bit)
-    valid[way] |= bit
-    return hit
+@_inlined
+def _ask_l1(l1, at, line, sectors, counts, row):
+    """Return which sectors of a line, four bits, L1 has not; it has them afterwards."""
+    _to_front(l1, at, line)
+    missing = sectors & ~l1[at]
+    l1[at] |= sectors
+    counts[row + L1_HITS] += _bits(sectors ^ missing)
+    return missing
 
 
-@njit(cache=True, nogil=True)
-def _ask_l2(cache, sector, kind, clock, row, counting):
-    """Load, store or update a sector in L2; return how many sectors it writes to memory to have room."""
-    tags, used, valid, dirty = cache
-    line, bit = sector >> 2, 1 << (sector & 3)
-    way, there = _way_of(line, tags, used)
-    written = 0
-    if not there:
-        written = _bits(dirty[way])
-        tags[way], valid[way], dirty[way] = line, 0, 0
-    used[way] = clock
-    if kind != LOAD:
-        dirty[way] |= bit
-    if kind == STORE:
-        row[STORED] += counting
-        valid[way] |= bit
-        return written
-    row[L2_LOADS] += counting
-    row[ATOMIC_SECTORS] += counting * (kind == ATOMIC)
-    if valid[way] & bit:
-        row[L2_HITS] += counting
-        return written
-    fetched = bit if kind == ATOMIC else _PAIR if bit & _PAIR else _OTHER_PAIR
-    row[DRAM] += counting * _bits(fetched & ~valid[way])
-    valid[way] |= fetched
-    return written
+@_inlined
+def _open_page(pages, line):
+    """Open the page of DRAM that has a line; return whether it was closed."""
+    page = (line >> _PAGE) + 1
+    begin = (_mixed(page) * (pages.size // WAYS) >> 32) * WAYS
+    way = begin
+    while pages[way] >> _NUMBER != page and way < begin + WAYS - 1:
+        way += 1
+    closed = pages[way] >> _NUMBER != page
+    _to_front(pages, begin, page)
+    return closed
 
 
-@njit(cache=True, nogil=True)
-def _sectors_of(words, at, site, arrays, last, sectors):
-    """Write the sectors of a request; return how many they are.
+@_inlined
+def _write_back(entry, pages, written):
+    """Add to the sectors and to the pages that are written what a line has that L2 gives up."""
+    sectors = _bits(entry >> _DIRTY)
+    if sectors:
+        written[0] += sectors
+        written[1] += _open_page(pages, entry >> _NUMBER)
 
-    Arrays count as if they followed each other in the order in which the kernel is given them; `last`: the
-    one that a site has accessed last.
+
+@_inlined
+def _ask_l2(l2, at, line, sectors, kind, counts, row, memory):
+    """Load, store or update sectors of a line, four bits.
+
+    `memory`: sectors that have been seen by lines, open pages, and what is written.
     """
-    n = np.int64(words[at] >> SECTORS_AT & 255)
+    seen, pages, written = memory
+    _write_back(_to_front(l2, at, line), pages, written)
+    missing, asked = sectors & ~l2[at], kind != STORE
+    pairs = (missing | missing >> 1) & 5  # the first of a pair fetches both
+    late, fetched = (pairs, pairs * 3 & ~l2[at]) if kind == LOAD else (missing, missing)
+    l2[at] |= sectors | fetched | (0 if kind == LOAD else sectors << _DIRTY)
+    counts[row + (L2_LOADS if asked else STORED)] += _bits(sectors)
+    counts[row + ATOMIC_SECTORS] += _bits(sectors) * (kind == ATOMIC)
+    counts[row + L2_HITS] += (_bits(sectors) - _bits(late)) * asked
+    counts[row + DRAM] += _bits(fetched) * asked
+    if fetched and asked:
+        counts[row + PAGES] += _open_page(pages, line)
+    if fetched and line < seen.size:
+        counts[row + FIRST] += _bits(fetched & ~seen[line])
+        seen[line] |= fetched
+
+
+@_inlined
+def _turns(head, sectors):
+    """Return how many lanes of an atomic operation wait for each other, by the first word of the request."""
+    lanes = np.int64(head >> LANES_AT & 63)
+    return sectors if head & RUN and lanes <= sectors * (SECTOR // 4) else lanes
+
+
+@_inlined
+def _lines_of(words, at, arrays, last, site, lines, sectors):
+    """Write the lines of a request and which sectors of each; return how many, and in how many it lies.
+
+    Arrays count as if they followed each other; `last`: the one that each site has accessed last. Lines that
+    lanes come back to are there more than once.
+    """
+    n, many, distinct = np.int64(words[at] >> SECTORS_AT & 255), 0, 0
+    least, most = np.int64(1) << 62, np.int64(-1)
+    array = last[site]
+    first, end, shift = arrays[array, 0], arrays[array, 1], arrays[array, 2]
     for i in range(n):
         sector = np.int64(words[at + 2]) + i if words[at] & RUN else np.int64(words[at + 2 + i])
-        found = last[site]
-        if not arrays[found, 0] <= sector < arrays[found, 1]:
-            found = 0
-            while not arrays[found, 0] <= sector < arrays[found, 1]:
-                found += 1
-            last[site] = found
-        sectors[i] = np.uint32(sector + arrays[found, 2])
-    return n
+        if not first <= sector < end:
+            array = 0
+            while not arrays[array, 0] <= sector < arrays[array, 1]:
+                array += 1
+            first, end, shift, last[site] = arrays[array, 0], arrays[array, 1], arrays[array, 2], array
+        line, bit = (sector + shift) >> 2, 1 << (sector + shift & 3)
+        if many and lines[many - 1] == line:
+            sectors[many - 1] |= bit
+            continue
+        new = True
+        if least <= line <= most:
+            for j in range(many):
+                new &= lines[j] != line
+        least, most = min(least, line), max(most, line)
+        distinct += new
+        lines[many], sectors[many] = line, bit
+        many += 1
+    return many, distinct
 
 
-@njit(cache=True, nogil=True)
-def _lines_of(sectors):
-    """Return in how many lines some sectors lie."""
-    found = 0
-    for i in range(sectors.size):
-        new = 1
-        for j in range(i):
-            if sectors[j] >> 2 == sectors[i] >> 2:
-                new = 0
-                break
-        found += new
+@_compiled
+def footprint(words, begins, places, warps, sites, arrays):
+    """Return in how many lines of arrays the requests of the first blocks lie, by how many these are."""
+    seen, last = np.zeros(arrays[-1, 2] >> 2, np.bool_), np.zeros(sites, np.int64)
+    lines, sectors = np.empty(64, np.int64), np.empty(64, np.int64)
+    blocks = (begins.size - 1) // warps
+    found = np.zeros(blocks + 1, np.int64)
+    for block in range(blocks):
+        new = 0
+        for request in range(begins[block * warps], begins[(block + 1) * warps]):
+            at = places[request]
+            site = np.int64(words[at] & 0xFFFF)
+            many, _ = _lines_of(words, at, arrays, last, site, lines, sectors)
+            for i in range(many):
+                if lines[i] < seen.size and not seen[lines[i]]:
+                    seen[lines[i]] = True
+                    new += 1
+        found[block + 1] = found[block] + new
     return found
 
 
-@njit(cache=True, nogil=True)
-def _begin_block(block, warps, begins, cursors, ends):
-    """Give warps their requests; return how many warps have some."""
-    left = 0
-    for warp in range(warps):
-        stream = block * warps + warp
-        cursors[warp], ends[warp] = begins[stream], begins[stream + 1]
-        left += cursors[warp] < ends[warp]
-    return left
+@_inlined
+def _begin_blocks(following, place, warps, begins, streams, ring, left, turns):
+    """Give a place of an SM its next block that asks for something; return the number of the one behind it.
+
+    `following`: the number of the first that waits; `streams`: of each warp what it asks for next, and where
+    that ends; `ring`: of each warp whose turn follows; `left`: warps of each block that ask for more;
+    `turns`: the warp of each SM whose turn was last, -1 if there is none.
+    """
+    blocks, sm = (begins.size - 1) // warps, place * turns.size // left.size
+    while following < blocks and not left[place]:
+        for warp in range(warps):
+            stream, at = following * warps + warp, place * warps + warp
+            streams[at, 0], streams[at, 1] = begins[stream], begins[stream + 1]
+            if begins[stream] < begins[stream + 1]:
+                before = turns[sm] if turns[sm] >= 0 else at
+                ring[at] = ring[before] if before != at else at
+                ring[before] = turns[sm] = at
+                left[place] += 1
+        following += 1
+    return following
 
 
-@njit(cache=True, nogil=True)
-def _next_warp(turn, left, cursors, ends, warps):
-    """Return the next warp of an SM that has a request, or whose block has come to its end; -1 if none is."""
-    for _ in range(cursors.size):
-        turn = (turn + 1) % cursors.size
-        block = left[turn // warps]
-        if block == 0 or (block > 0 and cursors[turn] < ends[turn]):
-            return turn
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _serve(sectors, l1, l2, kind, through_l1, clock, row, counting):
-    """Count a request, sector by sector; return how many sectors are written to memory."""
-    written = 0
-    row[ALL] += 1
-    row[REQUESTS] += counting
-    row[LINES] += counting * _lines_of(sectors)
-    row[SECTORS] += counting * sectors.size
-    for i in range(sectors.size):
-        if through_l1 and _in_l1(l1, sectors[i], clock + i + 1):
-            row[L1_HITS] += counting
-        else:
-            written += _ask_l2(l2, sectors[i], kind, clock + i + 1, row, counting)
-    return written
-
-
-@njit(cache=True, nogil=True)
+@_compiled
 def simulate(requests, shape, sites, sets, arrays):
-    """Return what is counted of each site, as `COLUMNS` has it, and sectors that were written to memory.
+    """Return what is counted for each site, the array it has accessed last, sectors and pages written.
 
     `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
-    blocks that an SM has at a time, blocks that are to have ended before anything is counted; `sites`: of
-    each site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1 and of L2, of
-    `WAYS` lines each; `arrays`: first sector, sector behind the last and shift of each array, then a row for
-    everything else.
+    blocks that an SM has at a time, blocks that are to have ended before caches are warm; `sites`: of each
+    site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1, of L2 and of
+    open pages of DRAM, of `WAYS` each; `arrays`: first sector, sector behind the last and shift of each
+    array, then a row for everything else. What is counted has the axes `COLD` or `WARM`, site, and `COLUMNS`.
     """
     words, begins, places = requests
     warps, sms, resident, warm = shape
     kinds, cached = sites
-    blocks, room = (begins.size - 1) // warps, sets[0] * WAYS
-    counts, last = np.zeros((kinds.size, len(COLUMNS)), np.int64), np.zeros(kinds.size, np.int64)
-    tags, used = np.full((sms, room), _NOTHING), np.zeros((sms, room), np.int64)
-    valid = np.zeros((sms, room), np.uint8)
-    room = sets[1] * WAYS
-    dirty = np.zeros(room, np.uint8)
-    l2 = np.full(room, _NOTHING), np.zeros(room, np.int64), np.zeros(room, np.uint8), dirty
-    # How many warps of a block have requests left, -1 where there is no block.
-    left, turns = np.zeros((sms, resident), np.int64), np.full(sms, -1)
-    cursors, ends = np.zeros((sms, resident * warps), np.int64), np.zeros((sms, resident * warps), np.int64)
-    sectors = np.empty(64, np.uint32)
-    # In the beginning each place has a block that has come to its end.
-    following, ended, clock, written = 0, -sms * resident, 0, 0
-    active = True
+    l1_sets, l2_sets, page_sets = sets
+    counts, last = np.zeros(2 * kinds.size * len(COLUMNS), np.int64), np.zeros(kinds.size, np.int64)
+    l1, l2 = np.zeros(sms * l1_sets * WAYS, np.int64), np.zeros(l2_sets * WAYS, np.int64)
+    pages, written = np.zeros(page_sets * WAYS, np.int64), np.zeros(2, np.int64)
+    seen = np.zeros(arrays[-1, 2] >> 2, np.uint8)  # sectors of lines of arrays
+    streams, ring = (
+        np.zeros((sms * resident * warps, 2), np.int64),
+        np.zeros(sms * resident * warps, np.int64),
+    )
+    left, turns = np.zeros(sms * resident, np.int64), np.full(sms, -1)
+    lines, sectors = np.empty(64, np.int64), np.empty(64, np.int64)
+    following = 0
+    for at in range(sms * resident):  # one block on each SM, then a second one
+        place = at % sms * resident + at // sms
+        following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
+    first, active = following, True
     while active:
         active = False
         for sm in range(sms):
-            turn = _next_warp(turns[sm], left[sm], cursors[sm], ends[sm], warps)
-            if turn < 0:
+            if turns[sm] < 0:
                 continue
-            active, turns[sm], slot = True, turn, turn // warps
-            if left[sm, slot] == 0:
-                ended, left[sm, slot] = ended + 1, -1
-                if following < blocks:
-                    own = slice(slot * warps, (slot + 1) * warps)
-                    left[sm, slot] = _begin_block(following, warps, begins, cursors[sm, own], ends[sm, own])
-                    following += 1
-                continue
-            at = places[cursors[sm, turn]]
-            cursors[sm, turn] += 1
-            left[sm, slot] -= cursors[sm, turn] == ends[sm, turn]
-            counting, site = np.int64(ended >= warm), np.int64(words[at] & 0xFFFF)
-            row, kind = counts[site], kinds[site]
-            n = _sectors_of(words, at, site, arrays, last, sectors)
-            row[ATOMIC_LANES] += counting * (kind == ATOMIC) * np.int64(words[at] >> LANES_AT & 63)
-            l1 = tags[sm], used[sm], valid[sm]
-            through_l1 = kind == LOAD and cached[site]
-            written += _serve(sectors[:n], l1, l2, kind, through_l1, clock, row, counting)
-            clock += n
-    for way in range(dirty.size):
-        written += _bits(dirty[way])
-    return counts, written
+            active, before = True, turns[sm]
+            warp = ring[before]
+            at = places[streams[warp, 0]]
+            site, ended = np.int64(words[at] & 0xFFFF), following - first
+            row, kind = (np.int64(ended >= warm) * kinds.size + site) * len(COLUMNS), kinds[site]
+            many, distinct = _lines_of(words, at, arrays, last, site, lines, sectors)
+            counts[row + ALL] += 1
+            counts[row + LINES] += distinct
+            asked_for, fetched = np.int64(words[at] >> SECTORS_AT & 255), counts[row + DRAM]
+            counts[row + SECTORS] += asked_for
+            counts[row + ATOMIC_TURNS] += _turns(words[at], asked_for) * (kind == ATOMIC)
+            through_l1, missed = kind == LOAD and cached[site], False
+            for i in range(many):
+                line, asked, mixed = lines[i], sectors[i], _mixed(lines[i])
+                if through_l1:
+                    begin = (sm * l1_sets + (mixed * l1_sets >> 32)) * WAYS
+                    asked = _ask_l1(l1, begin, line, asked, counts, row)
+                if asked:
+                    missed, begin = True, (mixed * l2_sets >> 32) * WAYS
+                    _ask_l2(l2, begin, line, asked, kind, counts, row, (seen, pages, written))
+            counts[row + MISSED] += missed
+            counts[row + FETCHED] += counts[row + DRAM] > fetched
+            streams[warp, 0] += 1
+            turns[sm] = warp
+            if streams[warp, 0] == streams[warp, 1]:
+                turns[sm] = -1 if warp == before else before
+                ring[before] = ring[warp]
+                place = warp // warps
+                left[place] -= 1
+                following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
+    for way in range(l2.size):
+        _write_back(l2[way], pages, written)
+    return counts.reshape(2, kinds.size, len(COLUMNS)), last, written

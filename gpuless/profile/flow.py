@@ -23,9 +23,8 @@ class Block(NamedTuple):
 
 def blocks_of(code: MachineCode) -> list[Block]:
     """Return the basic blocks of machine code, in program order."""
-    leaders = {0, *code.labels.values()}
-    leaders |= {at + 1 for at, step in enumerate(code.steps) if step.base in _ENDS}
-    leaders = sorted(at for at in leaders if at < len(code.steps))
+    ends_at = {at + 1 for at, step in enumerate(code.steps) if step.base in _ENDS}
+    leaders = sorted(at for at in {0, *code.labels.values()} | ends_at if at < len(code.steps))
     numbers = {at: number for number, at in enumerate(leaders)}
     ends = [*leaders[1:], len(code.steps)]
     found = []

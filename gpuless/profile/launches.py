@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from gpuless import frontends
+from gpuless import frontends, selection
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile.devices import Device, device as device_of
-
-_WORDS = 1 << 24  # of requests that are recorded
-_INSTRUCTIONS = 1 << 28  # of warps that are run
-_FEWEST_SMS = 4
 
 
 def need_emulator() -> None:
@@ -39,42 +35,61 @@ class Profiled:
         if not self._devices:
             raise ValueError("gpu names no GPU at all")
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
-        from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
-        need_emulator()
-        outcomes = []
+        if selection.select().gpu == "hardware":
+            from gpuless.profile import hardware
 
-        def take(launch):  # while arrays that Numba has copied for it are there
-            try:
-                outcomes.append(reports_of(self._launch.dispatcher, launch, self._devices))
-            except BaseException as error:  # the driver would make another one of it
-                outcomes.append(error)
-
-        with recording.taken_launches(take):
-            self._launch(*arguments)
-        if not outcomes:
+            measured = hardware.reports(self._launch, self._devices, arguments)
+            return Comparison(measured) if self._several else measured[0]
+        found = reports_within(lambda: self._launch(*arguments), self._devices)
+        if not found:
             raise RuntimeError("nothing was launched: its stream captures a graph, and is not profiled")
-        if isinstance(outcomes[0], BaseException):
-            raise outcomes[0]
-        return Comparison(outcomes[0]) if self._several else outcomes[0][0]
+        return Comparison(found[0]) if self._several else found[0][0]
 
 
-def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
-    """Return the `Report` of a `TakenLaunch` of a kernel on each device."""
-    from gpuless.profile.machine_code import machine_codes
+def reports_within(function: Callable[[], object], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of what a function launches, of each launch for each device; none takes place."""
+    need_emulator()
+    from gpuless.emulator.run import recording
+    from gpuless.profile.windows import sample_of
+
+    launches, errors = [], []
+
+    def take(taken):  # while arrays that Numba has copied for it are there
+        try:
+            launches.append((taken.source.kernel(), taken, sample_of(taken)))
+        except BaseException as error:  # the driver would make another one of it
+            errors.append(error)
+
+    with recording.taken_launches(take):
+        function()
+    if errors:
+        raise errors[0]
+    return all_reports_of(launches, devices)
+
+
+def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[Any]]:
+    """Return the reports of several launches: of each the kernel, the `TakenLaunch` and the `Sample`.
+
+    It needs nothing of what was in memory: they can have taken place.
+    """
+    from gpuless.profile.machine_code import all_machine_codes
     from gpuless.profile.report import report_of
 
-    codes = machine_codes(kernel, taken, {device.code: None for device in devices})
-    recorded, reports = {}, []
-    for device in devices:
-        compiled = codes[device.code]
-        reports.append(
-            report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded))
-        )
-    return reports
+    ccs = list(dict.fromkeys(device.code for device in devices))
+    codes = all_machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
+    found: list[list[Any]] = []
+    for (kernel, taken, sample), compiled in zip(launches, codes, strict=True):
+        counted: dict[tuple, Any] = {}
+        found.append([])
+        for device in devices:
+            code = compiled[device.code]
+            modelled = _modelled(device, taken, code, sample, counted)
+            found[-1].append(report_of(kernel, taken, device, code, modelled))
+    return found
 
 
 class Modelled(NamedTuple):
@@ -85,16 +100,19 @@ class Modelled(NamedTuple):
     traffic: Any
     shape: Any
     prediction: Any
+    lanes: Any
 
 
-def _modelled(device: Device, taken, compiled, recorded):
+def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
     """Return what the model says of a launch on a device, as `Modelled`.
 
-    `recorded`: recordings by how many blocks they have; those that are missing are added.
+    `counted`: what is known of how often machine code ran, by compute capability.
     """
+    from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
+    from gpuless.profile.windows import window_of
 
     threads, shared = math.prod(taken.block), compiled.shared + taken.shared
     occupancy = occupancy_on(device.sm, threads, compiled.registers, shared)
@@ -103,34 +121,16 @@ def _modelled(device: Device, taken, compiled, recorded):
             f"the kernel cannot be launched on {device.name}: a block of {threads} threads with "
             f"{compiled.registers} registers each and {shared} bytes of shared memory does not fit"
         )
-    window = _window(taken, device, occupancy.blocks, recorded)
-    count = window.blocks
-    if count not in recorded:
-        recorded[count] = taken.record((taken.blocks - count) // 2, count)
-    recording = recorded[count]
-    counts = count_machine_code(compiled.code, recording)
-    traffic = traffic_of(recording, device, window, shared)
+    if taken.together and taken.blocks > (room := device.sms * occupancy.blocks):
+        raise ValueError(
+            f"the kernel cannot be launched on {device.name}: its {taken.blocks} blocks wait for each other, "
+            f"and there is room for {room} at a time"
+        )
+    window = window_of(sample, device, occupancy.blocks)
+    if device.code not in counted:
+        counted[device.code] = count_machine_code(compiled.code, sample)
+    counts = counted[device.code]
+    traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
-    return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))
-
-
-def _window(taken, device, resident, recorded):
-    """Return the `Window` of a launch that is run.
-
-    A block in the middle of the grid says how much one block is.
-    """
-    from gpuless.profile.traffic import WAVES, Window
-
-    if 1 not in recorded:
-        recorded[1] = taken.record(taken.blocks // 2, 1)
-    probe = recorded[1]
-    instructions = sum(warps * len(part) for warps, part in zip(probe.executed, probe.listings, strict=True))
-    affordable = min(_WORDS // max(1, probe.words.size), _INSTRUCTIONS // max(1, instructions))
-    if taken.blocks <= device.sms * resident:  # all blocks at once, a few on each SM
-        resident = math.ceil(taken.blocks / device.sms)
-        sms = min(device.sms, taken.blocks, max(_FEWEST_SMS, affordable // resident))
-        return Window(sms, resident, min(taken.blocks, math.ceil(taken.blocks * sms / device.sms)), 0)
-    waves = min(WAVES, taken.blocks / (device.sms * resident))
-    sms = min(device.sms, max(_FEWEST_SMS, int(affordable / (waves * resident))))
-    count = min(taken.blocks, math.ceil(waves * resident * sms))
-    return Window(sms, resident, count, sms * resident if waves == WAVES and count < taken.blocks else 0)
+    prediction = predict(device, counts, traffic, shape)
+    return Modelled(occupancy, counts, traffic, shape, prediction, lanes_of(sample))

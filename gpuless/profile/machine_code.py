@@ -1,5 +1,8 @@
 """The machine code of a kernel for a device, with control codes: from NVIDIA's compiler, or from disk."""
 
+import contextlib
+import functools
+import importlib.metadata
 import json
 from typing import NamedTuple
 
@@ -18,30 +21,56 @@ class Compiled(NamedTuple):
 
 
 def machine_codes(kernel, taken, ccs):
-    """Return the `Compiled` of a launch's kernel for some compute capabilities, by these.
+    """Return the `Compiled` of a launch's kernel for some compute capabilities, by these."""
+    return all_machine_codes([(kernel, taken)], ccs)[0]
 
-    `kernel`: made by ``cuda.jit``; `taken`: the `TakenLaunch`.
+
+def all_machine_codes(launches, ccs):
+    """Return the `Compiled` of each launch's kernel for some compute capabilities, by these.
+
+    `launches`: pairs of a kernel, made by ``cuda.jit``, and the `TakenLaunch`. What is not on disk is
+    compiled together, as a compiler takes longer to start than for a kernel.
     """
+    keys = [{cc: _key(kernel, taken, cc) for cc in ccs} for kernel, taken in launches]
+    kept = {key: cache.read(key) for own in keys for key in own.values()}
+    jobs = {}
+    for (kernel, taken), own in zip(launches, keys, strict=True):
+        types = tuple(taken.source.made_from[2])
+        missing = {key: Job(kernel, types, cc, listing="control codes") for cc, key in own.items()}
+        jobs |= {key: job for key, job in missing.items() if kept[key] is None}
+    for key, result in zip(jobs, compile_jobs(list(jobs.values())), strict=True):
+        if "sass" not in result:
+            raise NoCompiler(
+                "there is no disassembler here, and the model reads machine code: "
+                "pip install nvidia-cuda-nvdisasm"
+            )
+        kept[key] = json.dumps({name: result[name] for name in _KEPT}).encode()
+        cache.write(key, kept[key])
+    return [
+        {cc: _read(json.loads(kept[key]), kernel, cc) for cc, key in own.items()}
+        for (kernel, _), own in zip(launches, keys, strict=True)
+    ]
+
+
+def _key(kernel, taken, cc):
     text = taken.kernel.source.text
     lines = recording.LINES.findall(text)
-    keys = {cc: cache.key(text, "machine code", cc, lines, sorted(_options(kernel).items())) for cc in ccs}
-    kept = {cc: cache.read(key) for cc, key in keys.items()}
-    missing = [cc for cc, content in kept.items() if content is None]
-    if missing:
-        types = taken.source.made_from[2]
-        jobs = [Job(kernel, tuple(types), cc, listing="control codes") for cc in missing]
-        for cc, result in zip(missing, compile_jobs(jobs), strict=True):
-            if "sass" not in result:
-                raise NoCompiler(
-                    "there is no disassembler here, and the model reads machine code: "
-                    "pip install nvidia-cuda-nvdisasm"
-                )
-            kept[cc] = json.dumps({name: result[name] for name in _KEPT}).encode()
-            cache.write(keys[cc], kept[cc])
-    return {cc: _read(json.loads(content), kernel, cc) for cc, content in kept.items()}
+    about = lines, sorted(_options(kernel).items()), _toolkit()
+    return cache.key(text, "machine code", cc, *about)
 
 
+_TOOLS = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm")
 _KEPT = ("sass", "registers", "shared", "spill_stores")
+
+
+@functools.cache
+def _toolkit():
+    """Return the versions of what compiles and disassembles: another one may write other machine code."""
+    found = []
+    for name in _TOOLS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append((name, importlib.metadata.version(name)))
+    return found
 
 
 def _options(kernel):

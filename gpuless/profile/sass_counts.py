@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpuless.compiler.jobs import InspectionError
 from gpuless.profile.flow import blocks_of, loops_of, nest_of
 
 #: Anchors that are further off than this share count as not met.
@@ -116,7 +117,12 @@ def count_machine_code(code, recording):
     blocks = blocks_of(code)
     wanted = _counted(recording)
     offered, predicated = _offered(code, blocks)
-    _check_files(wanted, code)
+    files, others = ({anchor.file for anchor in each if anchor.file} for each in (wanted, offered))
+    if files and others and files.isdisjoint(others):
+        raise InspectionError(
+            f"the machine code cannot be counted: its lines are of {', '.join(sorted(others))}, and what was "
+            f"run has lines of {', '.join(sorted(files))}"
+        )
     rounded = {
         (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
     }
@@ -140,13 +146,6 @@ def count_machine_code(code, recording):
         if more + less > TOLERANCE * max(want, 1.0) and not allowed:
             missed[anchor] = want, have
     return SassCounts(code.steps, executed, blocks, shares, missed)
-
-
-def _check_files(wanted, code):
-    """Raise an error where machine code and PTX name different files: nothing could be counted."""
-    known = {step.file for step in code.steps}
-    if lost := sorted({anchor.file for anchor in wanted} - known):
-        raise RuntimeError(f"the machine code has no line of {lost[0]}, so it cannot be counted there")
 
 
 def _name(opcode):

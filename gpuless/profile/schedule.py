@@ -99,6 +99,18 @@ def schedule(asked: list[Asked], scenario: Scenario = MODELLED) -> tuple[list[Ev
     return machine.events, max([machine.host, *machine.ready.values()])
 
 
+def tracks(events: list[Event]) -> dict[str, list[Event]]:
+    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
+    found: dict[str, list[Event]] = {HOST: []}
+    for event in events:
+        name, number = event.stream, 1
+        while found.get(name) and found[name][-1].end > event.begin:
+            number += 1
+            name = f"{event.stream} ({number})"
+        found.setdefault(name, []).append(event)
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != HOST, name))}
+
+
 _CALLS = {
     KERNEL: "launch",
     "graph": "launch a graph",

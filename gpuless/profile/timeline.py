@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from gpuless.profile.devices import Device, device as device_of
 from gpuless.profile.report import amount, time
-from gpuless.profile.schedule import COPY, HIGH, HOST, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
+from gpuless.profile.schedule import COPY, HIGH, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
 from gpuless.wrapping import aligned, wrapped
 
 
@@ -156,18 +156,6 @@ class Timeline:
         write(self, path)
 
 
-def tracks(events: list[Event]) -> dict[str, list[Event]]:
-    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
-    found: dict[str, list[Event]] = {HOST: []}
-    for event in events:
-        name, number = event.stream, 1
-        while found.get(name) and found[name][-1].end > event.begin:
-            number += 1
-            name = f"{event.stream} ({number})"
-        found.setdefault(name, []).append(event)
-    return {name: found[name] for name in sorted(found, key=lambda name: (name != HOST, name))}
-
-
 def _row(name, events):
     durations = [event.duration for event in events]
     size = sum(event.size for event in events)
@@ -207,22 +195,17 @@ def profiled(gpu: Any, samples: int | None) -> Iterator[Any]:
     recorder, timelines = Recorder(devices, samples), [Timeline(device) for device in devices]
     with watched(recorder):
         yield timelines if several else timelines[0]
-    if recorder.failed is not None:
-        raise recorder.failed
+    recorder.finish()
     for timeline, asked in zip(timelines, recorder.asked, strict=True):
-        _fill(timeline, asked, recorder.launches)
+        _fill(timeline, asked, recorder.doubts)
 
 
-def _fill(timeline, asked, launches):
+def _fill(timeline, asked, doubts):
     """Schedule what was asked for."""
-    from gpuless.profile.watched import doubts
-
     events, timeline.microseconds = schedule(asked)
     timeline.events = sorted(events, key=lambda event: event.begin)
     timeline.low, timeline.high = (schedule(asked, scenario)[1] for scenario in (LOW, HIGH))
     reasons = [reason for event in timeline.events if event.report for reason in event.report.unsure]
-    for name, count in doubts(launches):
-        reasons.append(
-            f"{count} launches of {name} take the time of another one, and what they do depends on data"
-        )
+    others = "that take the time of another one, though what they do depends on data"
+    reasons += [f"launches of {name} {others}: {count}" for name, count in doubts]
     timeline.unsure = tuple(dict.fromkeys(reasons))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuless.profile.report import time
-from gpuless.profile.schedule import COPY, HOST, KERNEL, SET, WAIT
-from gpuless.profile.timeline import Timeline, tracks
+from gpuless.profile.schedule import COPY, HOST, KERNEL, SET, WAIT, tracks
 
 # Opaque, so that it can be read on a dark page as well.
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
@@ -15,8 +14,8 @@ _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#
 _OTHERS, _COPIES, _ASKS, _WAITS = "#9a98a3", "#5b5b66", "#b9b4a6", "#e2ddd0"
 
 
-def plot(timeline: Timeline) -> Any:
-    """Draw a timeline; return the figure."""
+def plot(timeline: Any) -> Any:
+    """Draw a `Timeline`; return the figure."""
     from matplotlib.figure import Figure
 
     rows = tracks(timeline.events)

@@ -11,14 +11,13 @@ import os
 import tempfile
 from typing import Any
 
-from gpuless.profile.schedule import HOST
-from gpuless.profile.timeline import Timeline, tracks
+from gpuless.profile.schedule import HOST, tracks
 
 _HOST, _GPU = 1, 2  # processes
 
 
-def write(timeline: Timeline, path: Any) -> None:
-    """Write a trace, whole or not at all."""
+def write(timeline: Any, path: Any) -> None:
+    """Write the trace of a `Timeline`, whole or not at all."""
     path = os.fspath(path)
     handle, partial = tempfile.mkstemp(".json", ".trace-", os.path.dirname(path) or ".")
     try:
@@ -38,7 +37,7 @@ def _umask():
     return mask
 
 
-def trace_of(timeline: Timeline) -> dict:
+def trace_of(timeline: Any) -> dict:
     """Return a timeline as the object of a trace file."""
     device = timeline.device.name
     found = [

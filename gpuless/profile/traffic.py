@@ -6,48 +6,51 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuless.profile import caches
-from gpuless.profile.caches import ALL, COLUMNS, LINE, REQUESTS, SECTOR, SECTORS, STORED, WAYS
+from gpuless.profile.caches import (
+    ALL,
+    COLUMNS,
+    DRAM,
+    FETCHED,
+    FIRST,
+    L2_HITS,
+    L2_LOADS,
+    LINE,
+    PAGES,
+    SECTOR,
+    SECTORS,
+    STORED,
+    WAYS,
+)
 
 _KINDS = {"load": caches.LOAD, "store": caches.STORE, "atomic": caches.ATOMIC}
-_APART = 2 << 20  # CUDA's allocator begins large arrays at multiples of this
 _FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
 #: How much of L2 what has been written may take until it is written back.
 _DIRTY_SHARE = 0.5
-#: Waves that are run: a first one that fills caches, and two that are looked at.
-WAVES = 3
-
-
-class Window(NamedTuple):
-    """A part of a GPU that is simulated: SMs, blocks that each has at a time, blocks altogether.
-
-    `warm`: how many of these end before anything is counted: caches are cold in the first of many waves, as
-    in none of the others.
-    """
-
-    sms: int
-    resident: int
-    blocks: int
-    warm: int
+_BANKS = 16  # of a channel of memory, each with a page that is open: GDDR6 and HBM2
 
 
 class Traffic(NamedTuple):
-    """What memory does for the blocks that were recorded, once caches are warm.
+    """What memory does for the blocks of a sample.
 
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
-    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `places`: sectors
-    that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for a
-    request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if
-    full warps asked for neighbours; `warps`: how many were recorded.
+    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `opened`: pages
+    of DRAM that are opened for these; `places`: sectors that atomic operations go to; `shared`: by what is
+    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `needed`:
+    by what is done and line, how many sectors would do if full warps asked for neighbours; `warps`: how many
+    the sample has; `at_work`: how many of the blocks access memory at all, and of the warps of those: others
+    end at once.
     """
 
     lines: dict
     totals: np.ndarray
     partial: float
     written: float
+    opened: float
     places: int
     shared: dict
     needed: dict
     warps: int
+    at_work: tuple
 
     @property
     def l1_hit_rate(self):
@@ -70,24 +73,17 @@ class Traffic(NamedTuple):
         return self.totals[caches.DRAM] + self.written
 
 
-def traffic_of(recording, device, window, shared):
-    """Return the `Traffic` of the recording of a `Window` on a device; `shared`: shared memory of a block."""
-    sites = recording.sites
-    kinds = np.array([_KINDS[site.operation] for site in sites] or [0], np.int64)
-    cached = np.array([site.cached for site in sites] or [True])
-    begins, places = caches.index(
-        recording.words, recording.first * recording.warps, recording.count * recording.warps
+def traffic_of(sample, device, window, shared):
+    """Return the `Traffic` of a `Sample` in a `Window` of a device; `shared`: shared memory of a block."""
+    sites = sample.sites
+    kinds = np.array([_KINDS[site.operation] for site in sites], np.int64)
+    counts, arrays, written = _simulated(sample, device, window, shared, kinds)
+    rows = _rates(counts, window.cold) * sample.requests[:, np.newaxis]
+    again = _met_again(rows, arrays, sample, device)
+    written = written * (
+        sample.count / window.blocks * _mean(1 - again, rows[:, FIRST] * (kinds != caches.LOAD))
     )
-    l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
-    l2 = device.l2 * window.sms // device.sms
-    counts, written = caches.simulate(
-        (recording.words, begins, places),
-        (recording.warps, window.sms, window.resident, window.warm),
-        (kinds, cached),
-        (max(1, l1 // (LINE * WAYS)), max(1, l2 // (LINE * WAYS))),
-        _arrays(recording),
-    )
-    rows = _scaled(counts[: len(sites)])
+    _spare(rows, kinds, again, _apart(sample, device, window))
     lines, needed = defaultdict(lambda: np.zeros(len(COLUMNS))), defaultdict(float)
     for site, row in zip(sites, rows, strict=True):
         if site.space == "global":
@@ -95,57 +91,125 @@ def traffic_of(recording, device, window, shared):
             needed[site.operation, site.file, site.line] += row[ALL] * site.size
     stores = [(site, row) for site, row in zip(sites, rows, strict=True) if site.operation == "store"]
     partial = sum(row[STORED] for site, row in stores if row[STORED] and _bytes_of_sector(site, row) < _FULL)
-    kept = device.l2 * _DIRTY_SHARE / SECTOR * recording.count / recording.blocks
-    atomics = np.flatnonzero(kinds == caches.ATOMIC)
+    kept = device.l2 * _DIRTY_SHARE / SECTOR * sample.count / sample.blocks
     return Traffic(
         dict(lines),
-        rows.sum(0) if len(rows) else np.zeros(len(COLUMNS)),
+        rows.sum(0),
         partial,
-        max(0.0, written - kept),
-        _distinct(recording.words, places, set(atomics.tolist())) if atomics.size else 0,
-        _shared_lines(recording),
+        *(written * max(0.0, 1 - kept / max(1e-300, written[0]))).tolist(),
+        sample.atomic_places,
+        _shared_lines(sample),
         dict(needed),
-        recording.count * recording.warps,
+        sample.count * sample.warps,
+        _at_work(sample),
     )
+
+
+def _at_work(sample):
+    """Return the share of blocks in which a warp asks for memory, and that of warps that do in these."""
+    asks = []
+    for one in sample.recordings[1:] or sample.recordings:
+        begins, _ = caches.index(one.words, one.first * one.warps, one.count * one.warps)
+        asks.append(np.diff(begins).reshape(one.count, one.warps) > 0)
+    asks = np.concatenate(asks)
+    some = asks.any(1)
+    return (float(some.mean()), float(asks[some].mean())) if some.any() else (1.0, 1.0)
+
+
+def _simulated(sample, device, window, shared, kinds):
+    """Return what `caches.simulate` does for the blocks of a window.
+
+    What these do not do is taken from blocks that are elsewhere, each for itself.
+    """
+    cached = np.array([site.cached for site in sample.sites], np.bool_)
+    sets, stretch = _sets(sample, device, window, shared), sample.recordings[0]
+
+    def run(requests, shape):
+        return caches.simulate(requests, (sample.warps, *shape), (kinds, cached), sets, sample.arrays)
+
+    begins, places = sample.index
+    first = (stretch.count - window.blocks) // 2 * sample.warps
+    own = begins[first : first + window.blocks * sample.warps + 1]
+    counts, arrays, written = run((stretch.words, own, places), (window.sms, window.resident, window.warm))
+    unseen = (sample.requests > 0) & ~counts[:, :, ALL].any(0)
+    for other in sample.recordings[1:] if unseen.any() else ():
+        requests = caches.index(other.words, other.first * sample.warps, other.count * sample.warps)
+        more, elsewhere, _ = run((other.words, *requests), (1, 1, 0))
+        counts[:, unseen] += more[:, unseen]
+        arrays[unseen] = np.maximum(arrays[unseen], elsewhere[unseen])
+    return counts, arrays, written
 
 
 def _bytes_of_sector(site, row):
     return row[ALL] * 32 * site.size / row[STORED]
 
 
-def _scaled(counts):
-    """Return what is counted of warm caches as if they had been warm for all requests."""
-    rows = counts.astype(float)
-    warm, every = rows[:, REQUESTS], rows[:, ALL]
-    scale = np.divide(every, warm, out=np.zeros_like(every), where=warm > 0)
-    rows[:, :ALL] *= scale[:, None]
-    return rows
+def _sets(sample, device, window, shared):
+    """Return how many sets L1, L2 and the open pages of DRAM have.
+
+    L2 has room for as large a part of what the blocks of a window use as the GPU's has for that of all blocks
+    that it has at a time.
+    """
+    l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
+    some, every = window.sms * window.resident, _at_once(sample, device, window)
+    part = sample.lines_of(some) / max(1.0, sample.lines_of(every)) if some < every else 1.0
+    pages = _BANKS * device.channels * window.sms // device.sms
+    return max(1, l1 // (LINE * WAYS)), max(1, int(device.l2 * part) // (LINE * WAYS)), max(1, pages // WAYS)
 
 
-def _arrays(recording):
-    """Return where arrays lie, in sectors, and by how much they are shifted to follow each other."""
-    rows, following = [], 0
-    for array in dict.fromkeys(recording.arrays[number] for number in sorted(recording.arrays)):
-        first = (array.address - recording.base) // SECTOR & 0xFFFFFFFF
-        length = -(-array.size // SECTOR)
-        rows.append((first, first + length, following - first))
-        following += -(-array.size // _APART) * _APART // SECTOR
-    return np.array([*rows, (0, 1 << 32, following)], np.int64)
+def _at_once(sample, device, window):
+    """Return how many blocks a device has at a time."""
+    return min(sample.blocks, device.sms * window.resident)
 
 
-def _distinct(words, places, sites):
-    """Return how many sectors the requests of some sites go to."""
-    found = set()
-    for at in places[: 1 << 16].tolist():
-        head = int(words[at])
-        if head & 0xFFFF in sites:
-            n = head >> 16 & 255
-            found.update(
-                range(int(words[at + 2]), int(words[at + 2]) + n)
-                if head >> 31
-                else words[at + 2 : at + 2 + n].tolist()
-            )
-    return len(found)
+def _apart(sample, device, window):
+    """Return how much less of L2 a block needs for itself among all blocks than among those of a window."""
+    some, every = window.sms * window.resident, _at_once(sample, device, window)
+    if some >= every:
+        return 1.0
+    return min(1.0, sample.lines_of(every) / every / max(1e-300, sample.lines_of(some) / some))
+
+
+def _met_again(rows, arrays, sample, device):
+    """Return by site which share of what L2 has not had before it has, once all blocks have been run.
+
+    `arrays`: which each site accesses. Where blocks ask for more of an array than it has, some of them ask
+    for what others have had, further away than a window is long: L2 still has it if what is asked for in
+    between has room there.
+    """
+    bounds, again = sample.arrays, np.zeros(len(rows))
+    a_block = np.zeros(len(bounds))
+    np.add.at(a_block, arrays, rows[:, FIRST] / sample.count)
+    sizes = (bounds[:, 1] - bounds[:, 0]).astype(float)
+    for site, array in enumerate(arrays):
+        times = a_block[array] * sample.blocks / sizes[array]
+        if times > 1:
+            between = np.minimum(sizes, a_block * sample.blocks / times).sum() * SECTOR
+            again[site] = (1 - 1 / times) * np.clip(2 - between / device.l2, 0, 1)
+    return again
+
+
+def _spare(rows, kinds, again, apart):
+    """Take from what L2 fetches what it has `again`; of the rest a block needs for itself what is `apart`."""
+    fetched, missed = rows[:, DRAM], rows[:, L2_LOADS] - rows[:, L2_HITS]
+    first = np.where(kinds == caches.STORE, 0.0, rows[:, FIRST])
+    left = first * (1 - again) + np.maximum(0.0, fetched - first) * apart
+    share = np.divide(left, fetched, out=np.ones_like(left), where=fetched > 0)
+    rows[:, L2_HITS] += missed * (1 - share)
+    rows[:, [DRAM, FETCHED, PAGES]] *= share[:, np.newaxis]
+
+
+def _mean(values, weights):
+    """Return the mean of values by their weights, 1 if they have none."""
+    return float(values @ weights / weights.sum()) if weights.sum() else 1.0
+
+
+def _rates(counts, cold):
+    """Return what is counted of a request of each site, where so large a share finds caches cold."""
+    requests = counts[:, :, ALL]
+    weights = np.where(requests, np.reshape([cold, 1 - cold], (2, 1)) + 1e-12, 0.0)  # there may be one alone
+    weights /= np.maximum(weights.sum(0), 1e-300) * np.maximum(requests, 1)
+    return (weights[:, :, np.newaxis] * counts).sum(0)
 
 
 def _shared_lines(recording):

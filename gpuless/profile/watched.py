@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuless.emulator.driver.allocations import DEVICE, place_of
 from gpuless.emulator.driver.streams import DEFAULT
 from gpuless.emulator.driver.watching import Watcher
 from gpuless.emulator.ptx.instructions import readable
+from gpuless.emulator.run.lines import argument_names
 from gpuless.profile import costs
 from gpuless.profile.dependence import dependence_of
-from gpuless.profile.launches import reports_of
+from gpuless.profile.launches import all_reports_of
 from gpuless.profile.schedule import COPY, KERNEL, SET, Asked, Lane
+from gpuless.profile.windows import sample_of
 
+_TOGETHER = 20  # launches that are modelled together: what a process of the compiler is given
 _NON_BLOCKING = 1  # of a stream's flags
 _WORDS = {("pageable", DEVICE): "host to device", ("pinned", DEVICE): "host to device"}
 _WORDS |= {(DEVICE, "pageable"): "device to host", (DEVICE, "pinned"): "device to host"}
 
 
-class Launched(NamedTuple):
-    """A kernel's launch.
-
-    `reports`: for each device; `doubtful`: whether they are those of another launch, which may have done
-    something else.
-    """
-
-    reports: list
-    doubtful: bool = False
-
-
 class Recorder(Watcher):
     """Notes what a thread asks for, for several devices at a time.
 
-    `asked`: for each device a list of `Asked`; `failed`: what could not be modelled; `launches`: `Launched`
-    of each kernel.
+    `asked`: for each device a list of `Asked`, whose kernels have a report once `finish` has been called;
+    `doubts`: by kernel, how often a launch takes the report of another one that may have done something else.
     """
 
     def __init__(self, devices, samples):
-        self.devices, self.asked, self.failed = devices, [[] for _ in devices], None
-        self.launches: list[Launched] = []
-        self._models, self._lanes, self._events = _Models(devices, samples), {}, {}
+        self.devices, self.asked, self._failed = devices, [[] for _ in devices], None
+        self._models, self._lanes, self._events, self._costs = _Models(devices, samples), {}, {}, {}
         self._graphs: list[_Graph] = []
+
+    def finish(self):
+        """Model the launches; raise what could not be modelled."""
+        if self._failed is not None:
+            raise self._failed
+        reports = self._models.reports()
+        self.doubts = sorted(self._models.doubts.items())
+        for number, asked in enumerate(self.asked):
+            asked[:] = [_timed(each, reports, number) for each in asked]
 
     # --- What is shown ---------------------------------------------------------------------------------
 
@@ -55,7 +55,8 @@ class Recorder(Watcher):
 
     def capture(self, work):
         """Note what `Watcher.capture` sees."""
-        self._note(Asked("call", f"{work.kind} to capture", None, _launch_cost(work)))
+        host = self._launch_cost(work.about().plain) if work.kind == "kernel" else costs.CALL
+        self._note(Asked("call", f"{work.kind} to capture", None, host))
 
     def instantiate(self, nodes):
         """Note what `Watcher.instantiate` sees."""
@@ -85,9 +86,10 @@ class Recorder(Watcher):
 
     def synchronize(self, stream=None, event=None):
         """Note what `Watcher.synchronize` sees."""
-        if stream is not None and self.asked[0] and self.asked[0][-1].waits:
-            return  # a copy after which the host goes on
         lane = stream if stream is None else self._lane(stream)
+        last = self.asked[0][-1] if self.asked[0] else None
+        if last is not None and last.waits and last.stream == lane:
+            return  # a copy, for which the host has waited
         name = "for an event" if event is not None else f"for {lane.name if lane else 'the GPU'}"
         self._note(Asked("wait", name, lane, event=None if event is None else id(self._kept(event))))
 
@@ -122,7 +124,7 @@ class Recorder(Watcher):
         if work.kind == "set":
             size = work.about.size
             return [
-                _timed(Asked(SET, "set memory", host=costs.CALL, size=size), costs.set_time(device, size))
+                _lasting(Asked(SET, "set memory", host=costs.CALL, size=size), costs.set_time(device, size))
                 for device in self.devices
             ]
         if work.kind == "event":
@@ -131,37 +133,44 @@ class Recorder(Watcher):
         return [Asked("empty", work.kind, host=costs.CALL)] * len(self.devices)
 
     def _kernels(self, work):
-        taken, nothing = work.about(), [Asked("empty", "kernel")] * len(self.devices)
-        if self.failed is not None:
-            return nothing
-        try:
-            launched = self._models.launched(taken)
-        except BaseException as error:  # raised when the program's own code is over
-            self.failed = error
-            return nothing
-        self.launches.append(launched)
-        host = _launch_cost(work)
-        return [_kernel(report, host) for report in launched.reports]
+        if self._failed is None:
+            taken = work.about()
+            try:
+                number = self._models.launched(taken)
+                asked = Asked(KERNEL, host=self._launch_cost(taken.plain), report=number)
+                return [asked] * len(self.devices)
+            except BaseException as error:  # raised when the program's own code is over
+                self._failed = error
+        return [Asked("empty", "kernel")] * len(self.devices)
+
+    def _launch_cost(self, kernel):
+        """Return what it takes the host to launch a kernel."""
+        if kernel not in self._costs:
+            names = argument_names(kernel.source)
+            known = names or not kernel.function.parameters
+            cost = costs.numba_launch([*Counter(names).values()]) if known else costs.OTHER_LAUNCH
+            self._costs[kernel] = cost
+        return self._costs[kernel]
 
 
-def _launch_cost(work):
-    """Return what it takes the host to ask for some work."""
-    if work.kind != "kernel":
-        return costs.CALL
-    source = work.about().source
-    if source is None:
-        return costs.OTHER_LAUNCH
-    return costs.numba_launch(list(Counter(source.parameter_names()).values()))
+def times_of(report: Any) -> tuple[float, float, float]:
+    """Return the microseconds of a kernel among others, at least and at most: gaps stand for its launch."""
+    alone = report.microseconds - report.device.launch
+    return alone, *(alone * bound / report.microseconds for bound in (report.low, report.high))
 
 
-def _kernel(report, host):
-    """Return what a kernel asks for. The launch is not in its time: gaps are."""
+def _timed(asked, reports, number):
+    """Return what is asked of a device, with the time of kernels."""
+    if asked.nodes:
+        return asked._replace(nodes=tuple(_timed(node, reports, number) for node in asked.nodes))
+    if asked.kind != KERNEL:
+        return asked
+    report = reports[asked.report][number]
     device, shape = report.device, report.modelled.shape
-    alone = report.microseconds - device.launch
-    low, high = (alone * bound / report.microseconds for bound in (report.low, report.high))
     share = min(1.0, shape.blocks / (device.sms * shape.resident))
-    about = {"host": host, "share": share, "report": report}
-    return Asked(KERNEL, report.kernel, duration=alone, low=low, high=high, **about)
+    duration, low, high = times_of(report)
+    about = {"name": report.kernel, "share": share, "report": report}
+    return asked._replace(duration=duration, low=low, high=high, **about)
 
 
 def _copy(device, about):
@@ -173,14 +182,14 @@ def _copy(device, about):
     engine = words if source != target or about.peer else ""
     asked = Asked(COPY, words, host=costs.CALL, engine=engine, size=about.size)
     # Pageable memory is copied by the host itself, to where the bus can reach it.
-    return _timed(asked._replace(waits="pageable" in (source, target)), duration)
+    return _lasting(asked._replace(waits="pageable" in (source, target)), duration)
 
 
 def _side(place):
     return "device" if place == DEVICE else "host"
 
 
-def _timed(asked, duration):
+def _lasting(asked, duration):
     return asked._replace(
         duration=duration, low=duration / costs.COPY_RANGE, high=duration * costs.COPY_RANGE
     )
@@ -224,11 +233,12 @@ class _Models:
     """
 
     def __init__(self, devices, samples):
-        self._devices, self._samples = devices, samples
+        self._devices, self._samples, self.doubts = devices, samples, Counter()
         self._found, self._dependences = defaultdict(list), {}
+        self._sampled, self._reports = [], []
 
     def launched(self, taken):
-        """Return the `Launched` of a launch."""
+        """Return the number of the reports of a launch, which is about to take place."""
         kernel = taken.plain
         if kernel not in self._dependences:
             self._dependences[kernel] = dependence_of(kernel)
@@ -236,11 +246,21 @@ class _Models:
         found = self._found[self._key(taken, dependence.parameters)]
         enough = self._samples if dependence.on_data else 1
         if enough is not None and len(found) >= enough:
-            return Launched(found[-1], dependence.on_data)
+            self.doubts.update([taken.source.function().__name__] * dependence.on_data)
+            return found[-1]
         if taken.source is None:
             raise RuntimeError(f"{readable(kernel.name)} was not compiled by Numba: its source is not known")
-        found.append(reports_of(taken.source.kernel(), taken, self._devices))
-        return Launched(found[-1])
+        found.append(len(self._reports) + len(self._sampled))
+        self._sampled.append((taken.source.kernel(), taken, sample_of(taken)))
+        if len(self._sampled) == _TOGETHER:
+            self.reports()
+        return found[-1]
+
+    def reports(self):
+        """Return the reports of all launches that were sampled, of each one for each device."""
+        self._reports += all_reports_of(self._sampled, self._devices)
+        self._sampled.clear()
+        return self._reports
 
     def _key(self, taken, decisive):
         """Return what launches have in common that do the same."""
@@ -255,8 +275,3 @@ class _Models:
             else:
                 values.append(value if i in decisive else None)
         return kernel, taken.grid, taken.block, taken.shared, tuple(values)
-
-
-def doubts(launches: list[Launched]) -> list[Any]:
-    """Return how often each kernel took the report of another launch that may have done something else."""
-    return sorted(Counter(each.reports[0].kernel for each in launches if each.doubtful).items())

@@ -54,6 +54,32 @@ def test_bench_calls_the_benchmark_and_writes_its_figures(run, monkeypatch, tmp_
     assert json.loads((tmp_path / "figures.json").read_text()) == {"seconds": 1.5}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["ops", "--gpu", "H100"], {"gpus": ["H100"]}),
+        (
+            ["epoch", "--gpu", "t4", "--gpu", "A100", "--batch-size", 32],
+            {"gpus": ["t4", "A100"], "model": "mnist_cnn", "batch_sizes": (32,)},
+        ),
+    ],
+)
+def test_bench_models_gpus_that_are_named(run, monkeypatch, tmp_path, arguments, expected):
+    calls = {}
+    module = f"benchmarks.{arguments[0]}_modelled.bench_{arguments[0]}"
+    monkeypatch.setattr(module, lambda **options: calls.update(options) or {"modelled": True})
+    code, _, err = run("bench", *arguments, "--json", tmp_path / "figures.json")
+    assert (code, err) == (0, "")
+    assert calls == expected
+    assert json.loads((tmp_path / "figures.json").read_text()) == {"modelled": True}
+
+
+def test_bench_names_a_gpu_that_it_does_not_know(run):
+    code, _, err = run("bench", "epoch", "--gpu", "T5")
+    assert code == 2
+    assert "gpu 'T5' is not known" in err
+
+
 def test_two_recipes_at_once_are_refused(run):
     code, _, err = run("bench", "accuracy", "--plain", "--fast")
     assert code == 2
@@ -92,3 +118,26 @@ def test_the_benchmarks_are_those_of_the_clone(tmp_path):
     assert "record.json is no JSON" in done.stderr
     done = run("-c", "import benchmarks; print(benchmarks.__file__)", env=environment())
     assert done.stdout == f"{benchmarks.__file__}\n"
+
+
+def test_modelled_times_are_written_for_all_rows_and_printed_for_some(run, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "subprocess.run",
+        lambda command, **options: (
+            calls.append((command[1:], options["env"]["GPULESS"])) or subprocess.CompletedProcess(command, 3)
+        ),
+    )
+    assert run("bench", "modelled")[0] == run("bench", "modelled", "T4", "sum")[0] == 3
+    module = ["-m", "benchmarks.modelled"]
+    assert calls == [([*module, "--record"], "emulator"), ([*module, "T4", "sum"], "emulator")]
+
+
+def test_modelled_times_are_measured_on_a_gpu_only(run, monkeypatch):
+    monkeypatch.setattr("cnn_numba.device.hardware", lambda: False)
+    code, _, err = run("bench", "modelled", "--hardware")
+    assert code == 2
+    assert err.startswith("cnn-numba: there is no GPU to measure on (")
+    code, _, err = run("bench", "modelled", "--json", "x.json")
+    assert code == 2
+    assert "'--json': only with --hardware" in err

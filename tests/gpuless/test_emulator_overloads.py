@@ -224,3 +224,38 @@ def test_what_a_kernel_from_disk_allocates_is_counted(monkeypatch, found):
         assert rtsys.get_allocation_stats().alloc == before + 1
     rtsys.memsys_disable_stats()
     assert found == [False, True]
+
+
+def with_lines(kernel):
+    """Return the PTX with lines of a kernel that was launched, and whether it was compiled for that."""
+    from gpuless.frontends.numba_cuda import origins
+
+    (launched,) = kernel.overloads.values()
+    source, compiled = origins._known[launched._codelibrary], []
+    real = origins._compile_with_lines
+    try:
+        origins._compile_with_lines = lambda *given: compiled.append(given) or real(*given)
+        return source.with_lines(), bool(compiled)
+    finally:
+        origins._compile_with_lines = real
+
+
+def test_lines_are_kept_with_the_places_of_the_source():
+    first, again, moved = program(SOURCE), program(SOURCE), program("\n" + SOURCE)
+    for each in (first, again, moved):
+        result(each["kernel"])
+    text, compiled = with_lines(first["kernel"])
+    assert compiled
+    assert ".loc" in text
+    assert with_lines(again["kernel"]) == (text, False)
+    other, compiled = with_lines(moved["kernel"])
+    assert compiled
+    assert other != text
+
+
+def test_kernels_are_kept_where_numba_compiles_for_the_cpu_as_well():
+    from numba import njit
+
+    assert njit(lambda x: x.sum() + 1)(np.ones(3)) == 4  # with all that Numba knows of random numbers
+    result(program(SOURCE)["kernel"])
+    assert overloads.Overloads(program(SOURCE)["kernel"])._made_of((cuda.types.float32[::1],))

@@ -1,7 +1,8 @@
 """Processes that begin with what many programs import: forks of one that has, and has done nothing else.
 
-Most programs of a test take a second for their imports, and a few hundredths for what they are about. Where
-there is no fork that programs can rely on, each is run by a fresh interpreter.
+Most programs of a test take a second for their imports, and a few hundredths for what they are about; a
+kernel for a notebook takes three. Where there is no fork that programs can rely on, each is run by a fresh
+interpreter.
 
 Run as a script this is the process that is forked: it reads requests, one in a line, and answers in a line.
 """
@@ -32,42 +33,63 @@ IMPORTED = {
 # --- In the process that is forked -------------------------------------------------------------------------
 
 
-def serve():
+def serve(imported):
     """Answer requests until there are no more; in a fork, return the program that it is to run."""
+    # What is imported is looked for where a new process would look.
     sys.path.remove(os.path.dirname(os.path.abspath(__file__)))
-    wanted = os.environ["GPULESS"]
-    if wanted == "emulator":
+    if os.environ.get("GPULESS") == "emulator":
         importlib.import_module("gpuless").select()
-    for name in IMPORTED[wanted]:
+    for name in imported:
         importlib.import_module(name)
     prepare_to_compile()
     gc.freeze()  # what all share is not looked through in each, and stays shared
+    gc.set_threshold(50_000)  # compiling makes small objects by the million, and keeps most
     requests, answers = (os.dup(number) for number in (0, 1))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
     with open(requests) as lines, open(answers, "w", buffering=1) as output:
         for line in lines:
-            program, files, environment = json.loads(line)
-            number = os.fork()
-            if not number:
+            what, *given = json.loads(line)
+            if what == "ended":
+                answer = ended(*given)
+            elif answer := os.fork():
+                os.setpgid(answer, answer)  # a kernel is stopped with its group
+            else:
                 break
-            print(json.dumps(number), file=output)
-            print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])), file=output)
+            print(json.dumps(answer), file=output)
         else:
             return None
-    for number, (path, flags) in enumerate(zip(files, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
-        os.dup2(os.open(path, flags), number)
-    os.environ.clear()
-    os.environ.update(environment)
-    return program
+    return become(*given)
 
 
 def prepare_to_compile():
     """Let Numba register what functions it knows, as it does before it compiles the first."""
-    from numba.cuda.descriptor import cuda_target
+    from numba.core.registry import cpu_target
 
-    cuda_target.typing_context.refresh()
-    cuda_target.target_context.refresh()
+    targets = [cpu_target]
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "0":
+        from numba.cuda.descriptor import cuda_target
+
+        targets.append(cuda_target)
+    for target in targets:
+        target.typing_context.refresh()
+        target.target_context.refresh()
+
+
+def ended(number, wait):
+    """Return the exit status of a fork that has ended and its processor time, None if it has not."""
+    number, status, usage = os.wait4(number, 0 if wait else os.WNOHANG)
+    return (os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime) if number else None
+
+
+def become(program, environment, folder, files):
+    """Take over what a program is given; return the program."""
+    for number, path in enumerate(files):
+        os.dup2(os.open(path, os.O_WRONLY if number else os.O_RDONLY), number)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    return program
 
 
 def run_program(options):
@@ -78,6 +100,7 @@ def run_program(options):
         sys.argv[:] = ["-c", *rest[1:]]
         exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
     elif kind == "-m":
+        sys.argv[:] = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, os.path.dirname(kind))
@@ -90,13 +113,13 @@ def run_program(options):
 class WarmPython:
     """A process that is forked for each program.
 
-    `environment`: its own, with ``GPULESS``, by which it knows what to import.
+    `environment` is its own, `imported` what it imports beforehand.
     """
 
-    def __init__(self, environment):
+    def __init__(self, environment, imported):
         self._turn = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", __file__],
+            [sys.executable, __file__, *imported],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -104,26 +127,39 @@ class WarmPython:
             bufsize=1,
             start_new_session=True,  # Ctrl-C is for the tests
         )
+        self.pid = self._process.pid
+
+    def _ask(self, *request):
+        with self._turn:
+            print(json.dumps(request), file=self._process.stdin)
+            return json.loads(self._process.stdout.readline())
+
+    def start(self, program, environment, folder=None, files=()):
+        """Start a program; return the number of its process.
+
+        `files` are what it reads from and writes to; without them it reads nothing, and prints errors only.
+        """
+        program = [str(each) for each in program]
+        return self._ask("start", program, dict(environment), str(folder or Path.cwd()), [*map(str, files)])
+
+    def ended(self, number, wait=False):
+        """Return the exit status of a program and its processor time, None as long as there is none."""
+        return self._ask("ended", number, wait)
 
     def run(self, program, environment, given=b"", timeout=300):
         """Run a program to its end; return the process, as `subprocess.run` does."""
-        with tempfile.TemporaryDirectory() as folder, self._turn:
+        with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("input", "output", "errors")]
             for file, content in zip(files, (given, b"", b""), strict=True):
                 file.write_bytes(content)
-            options = [str(each) for each in program]
-            print(json.dumps([options, [*map(str, files)], dict(environment)]), file=self._process.stdin)
-            number = self._answer()
+            number = self.start(program, environment, files=files)
             late = threading.Timer(timeout, kill, [number])
             late.start()
-            status = self._answer()
+            status, _ = self.ended(number, wait=True)
             late.cancel()
             if late.finished.is_set() and status == -signal.SIGKILL:
-                raise subprocess.TimeoutExpired(options, timeout)
-            return subprocess.CompletedProcess(options, status, *(file.read_bytes() for file in files[1:]))
-
-    def _answer(self):
-        return json.loads(self._process.stdout.readline())
+                raise subprocess.TimeoutExpired(program, timeout)
+            return subprocess.CompletedProcess(program, status, *(file.read_bytes() for file in files[1:]))
 
     def close(self):
         """End the process."""
@@ -135,9 +171,9 @@ class WarmPython:
 @functools.cache
 def warm(wanted, path):
     """Return the process for programs with this ``GPULESS``, and ``PYTHONPATH``; it ends with this one."""
-    environment = os.environ | {"GPULESS": wanted, "PYTHONPATH": path}
+    environment = os.environ | {"GPULESS": wanted, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     environment.pop("NUMBA_ENABLE_CUDASIM", None)
-    made = WarmPython(environment)
+    made = WarmPython(environment, IMPORTED[wanted])
     atexit.register(made.close)
     return made
 
@@ -148,5 +184,5 @@ def kill(number):
         os.kill(number, signal.SIGKILL)
 
 
-if __name__ == "__main__" and (options := serve()):
+if __name__ == "__main__" and (options := serve(sys.argv[1:])):
     run_program(options)

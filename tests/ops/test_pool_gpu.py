@@ -37,25 +37,32 @@ def with_ties(shape):
     return np.random.default_rng(1).integers(-2, 1, shape).astype(np.float32)
 
 
+@pytest.fixture
+def general(monkeypatch):
+    """Any windows take the kernels for all."""
+    monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: False)
+    monkeypatch.setattr(gpu, "_are_disjoint", lambda window: False)
+
+
 def on_device(*arrays):
     return [device.to_device(array) for array in arrays]
 
 
-def forward(rung, case):
+def forward(case):
     """Run a max pooling on poisoned outputs; return them."""
     x, *window = case
     x = with_ties(x)
     shape = reference.max_pool2d_forward(x, *window)[0].shape
     out, argmax = on_device(poisoned(shape), poisoned(shape, np.int32))
-    received = rung(device.to_device(x), *window, out=out, argmax=argmax)
+    received = gpu.max_pool2d_forward(device.to_device(x), *window, out=out, argmax=argmax)
     assert received[0] is out
     assert received[1] is argmax
     return device.to_host(out), device.to_host(argmax)
 
 
 @cases
-def test_naive_max_forward(case):
-    out, argmax = forward(gpu.max_pool2d_forward_naive, case)
+def test_naive_max_forward(case, general):
+    out, argmax = forward(case)
     expected, positions = reference.max_pool2d_forward(with_ties(case[0]), *case[1:])
     np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(argmax, positions)
@@ -63,18 +70,19 @@ def test_naive_max_forward(case):
 
 @pytest.mark.parametrize("shape", [(1, 1, 2, 2), (2, 3, 5, 4), (3, 2, 13, 14), (5, 7, 2, 9)], ids=str)
 def test_max_forward_of_2x2_tiles(shape):
-    out, argmax = forward(gpu.max_pool2d_forward_2x2, (shape, 2, 2, 0))
+    out, argmax = forward((shape, 2, 2, 0))
     expected, positions = reference.max_pool2d_forward(with_ties(shape), 2)
     np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(argmax, positions)
 
 
-@pytest.mark.parametrize("rung", [gpu.max_pool2d_forward_naive, gpu.max_pool2d_forward_2x2])
-def test_the_first_nan_of_a_window_wins(rung):
+@pytest.mark.parametrize("tiles", [True, False])
+def test_the_first_nan_of_a_window_wins(tiles, monkeypatch):
+    monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: tiles)
     x = np.array([[[[1, np.nan, 3, 4, 0, 0], [np.nan, 9, np.nan, np.nan, np.nan, -1]]]], np.float32)
     expected, positions = reference.max_pool2d_forward(x, 2)
     np.testing.assert_array_equal(positions, [[[[1, 8, 10]]]])
-    out, argmax = rung(device.to_device(x), 2)
+    out, argmax = gpu.max_pool2d_forward(device.to_device(x), 2)
     np.testing.assert_array_equal(device.to_host(out), expected)
     np.testing.assert_array_equal(device.to_host(argmax), positions)
 
@@ -98,11 +106,10 @@ def one_after_the_other(grad_output, argmax, shape):
 
 
 @cases
-@pytest.mark.parametrize("rung", [gpu.max_pool2d_backward_naive, gpu.max_pool2d_backward_warp])
-def test_max_backward_adds_in_the_order_of_the_outputs(case, rung):
+def test_max_backward_adds_in_the_order_of_the_outputs(case):
     arguments = max_gradients(case)
     grad_input = device.to_device(poisoned(case[0]))
-    assert rung(*on_device(*arguments), case[0], grad_input=grad_input) is grad_input
+    assert gpu.max_pool2d_backward(*on_device(*arguments), case[0], grad_input=grad_input) is grad_input
     assert_close(device.to_host(grad_input), reference.max_pool2d_backward(*arguments, case[0]))
     np.testing.assert_array_equal(device.to_host(grad_input), one_after_the_other(*arguments, case[0]))
 
@@ -113,13 +120,12 @@ def test_a_whole_warp_may_share_a_maximum(rng):
     np.testing.assert_array_equal(grad_input, one_after_the_other(grad_output, argmax, (1, 2, 3, 3)))
 
 
-@pytest.mark.parametrize("rung", [gpu.max_pool2d_backward_naive, gpu.max_pool2d_backward_warp])
 @pytest.mark.parametrize("bad", [-1, 12, 2**31 - 1, -(2**31)])
-def test_the_gradient_of_a_position_outside_the_plane_goes_nowhere(rung, bad):
+def test_the_gradient_of_a_position_outside_the_plane_goes_nowhere(bad):
     argmax = np.array([[[[3, bad]]], [[[bad, 7]]]], np.int32)
     grad_output = np.array([[[[1, 10]]], [[[100, 1000]]]], np.float32)
     with sanitized() as reports:
-        grad_input = rung(*on_device(grad_output, argmax), (2, 1, 3, 4))
+        grad_input = gpu.max_pool2d_backward(*on_device(grad_output, argmax), (2, 1, 3, 4))
     assert reports[0].ok, str(reports[0])
     expected = np.zeros((2, 12))
     expected[0, 3], expected[1, 7] = 1, 1000
@@ -136,23 +142,24 @@ def test_average_forward(case):
     assert_close(device.to_host(out), expected)
 
 
-def check_average_backward(rung, case):
+def check_average_backward(case):
     shape, *window = case
     out_shape = reference.avg_pool2d_forward(np.zeros(shape), *window).shape
     grad_output = random_float32(np.random.default_rng(4), *out_shape)
     grad_input = device.to_device(poisoned(shape))
-    assert rung(device.to_device(grad_output), shape, *window, grad_input=grad_input) is grad_input
+    there = device.to_device(grad_output)
+    assert gpu.avg_pool2d_backward(there, shape, *window, grad_input=grad_input) is grad_input
     assert_close(device.to_host(grad_input), reference.avg_pool2d_backward(grad_output, shape, *window))
 
 
 @cases
-def test_average_backward_gathered(case):
-    check_average_backward(gpu.avg_pool2d_backward_gather, case)
+def test_average_backward_gathered(case, general):
+    check_average_backward(case)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in OVERLAPPING], ids=str)
 def test_average_backward_of_disjoint_windows(case):
-    check_average_backward(gpu.avg_pool2d_backward_disjoint, case)
+    check_average_backward(case)
 
 
 def launches_of(case):
@@ -188,30 +195,29 @@ def test_an_empty_batch_launches_nothing():
     x, argmax = on_device(np.zeros((0, 3, 4, 6), np.float32), np.zeros((0, 3, 2, 3), np.int32))
     out = device.empty(argmax.shape)
     with only_launches() as launched:
-        for rung in (gpu.max_pool2d_forward_naive, gpu.max_pool2d_forward_2x2):
-            assert rung(x, 2, out=out, argmax=argmax)[0] is out
-        for rung in (gpu.max_pool2d_backward_naive, gpu.max_pool2d_backward_warp):
-            assert rung(out, argmax, x.shape, grad_input=x) is x
-        gpu.avg_pool2d_forward(x, 2, out=out)
-        for rung in (gpu.avg_pool2d_backward_gather, gpu.avg_pool2d_backward_disjoint):
-            assert rung(out, x.shape, 2, grad_input=x) is x
+        for stride in (2, 1):
+            window = 2 if stride == 2 else (3, 4), stride
+            assert gpu.max_pool2d_forward(x, *window, out=out, argmax=argmax)[0] is out
+            gpu.avg_pool2d_forward(x, *window, out=out)
+            assert gpu.avg_pool2d_backward(out, x.shape, *window, grad_input=x) is x
+        assert gpu.max_pool2d_backward(out, argmax, x.shape, grad_input=x) is x
     assert not launched
 
 
 @pytest.mark.parametrize("case", [TILES, ((2, 2, 10, 7), 3, 2, 1), ((3, 1, 5, 6), (3, 2), 3, 1)], ids=str)
-def test_the_sanitizer_finds_nothing(case):
+def test_the_sanitizer_finds_nothing(case, monkeypatch):
     x, *window = case
     grad_output, argmax = max_gradients(case)
     x, grad_output, argmax = on_device(with_ties(x), grad_output, argmax)
     with sanitized() as reports:
-        gpu.max_pool2d_forward_naive(x, *window)
-        gpu.max_pool2d_forward(x, *window)
-        gpu.max_pool2d_backward_naive(grad_output, argmax, x.shape)
-        gpu.max_pool2d_backward_warp(grad_output, argmax, x.shape)
+        gpu.max_pool2d_backward(grad_output, argmax, x.shape)
         gpu.avg_pool2d_forward(x, *window)
-        gpu.avg_pool2d_backward_gather(grad_output, x.shape, *window)
-        gpu.avg_pool2d_backward(grad_output, x.shape, *window)
-    assert len(reports) == 7
+        for _ in range(2):
+            gpu.max_pool2d_forward(x, *window)
+            gpu.avg_pool2d_backward(grad_output, x.shape, *window)
+            monkeypatch.setattr(gpu, "_tiles_2x2", lambda window: False)
+            monkeypatch.setattr(gpu, "_are_disjoint", lambda window: False)
+    assert len(reports) == 6
     for report in reports:
         assert report.ok, str(report)
         assert not report.notes, str(report)
@@ -263,17 +269,8 @@ def test_outputs_may_not_overlap_inputs():
 
 
 @pytest.mark.parametrize("window", [(3, 2, 0), (2, 1, 0), ((2, 3), 2, 0), (2, (2, 3), 0), (2, 2, 1)], ids=str)
-def test_the_rung_of_2x2_tiles_refuses_other_windows(window):
-    with pytest.raises(
-        ValueError, match=r"takes kernel 2, stride 2, no padding; got \(\d, \d, \d, \d, \d, \d\)"
-    ):
-        gpu.max_pool2d_forward_2x2(device.zeros((1, 1, 8, 8)), *window)
-
-
-def test_the_rung_of_disjoint_windows_refuses_overlapping_ones():
-    match = re.escape("do not overlap; got kernel_size (2, 3) and stride (2, 2)")
-    with pytest.raises(ValueError, match=match):
-        gpu.avg_pool2d_backward_disjoint(device.zeros((1, 1, 4, 3)), (1, 1, 8, 8), (2, 3), 2)
+def test_other_windows_than_2x2_tiles_take_the_kernel_for_all(window):
+    assert launches_of(((1, 1, 8, 8), *window))[0] == "max_pool2d_forward_naive_kernel"
 
 
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------

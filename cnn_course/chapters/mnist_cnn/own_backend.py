@@ -178,7 +178,7 @@ class _Loss(_Operation):
 
 
 class _Update(_Operation):
-    """The updates: the kernels take the numbers of one step, so a training must not replay a CUDA graph."""
+    """The updates: the kernels take the numbers of one step, so `fit` refuses to replay a CUDA graph."""
 
     def sgd_rates(self, lrs):
         self.ahead = iter(lrs)
@@ -231,7 +231,8 @@ def own_backend(own: dict) -> Backend:
         dense=_Dense(ops.dense, own, activation),
         activation=activation,
         loss=_Loss(ops.loss, own),
-        update=_Update(ops.update, own),
+        # Without own updates, steps may be replayed as a CUDA graph: `fit` refuses that for other updates.
+        update=_Update(ops.update, own) if own.keys() & {"momentum_kernel", "adam_kernel"} else ops.update,
     )
     return gpu._replace(ops=ops)
 

@@ -11,7 +11,7 @@ from numba import cuda, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.attention.gpu_naive import attention_backward_naive, attention_forward_naive
+from cnn_numba.beyond.attention.gpu_naive import attention_backward_naive, attention_forward_naive, heads_of
 from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
 from cnn_numba.ops.shapes import DEVICE
 
@@ -68,7 +68,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
-    launch_forward(_heads(q), _heads(k), _heads(v), causal, _heads(out), _rows(log_sum_exp))
+    launch_forward(*map(heads_of, (q, k, v)), causal, heads_of(out), heads_of(log_sum_exp))
     return out, log_sum_exp
 
 
@@ -94,20 +94,9 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
-    inputs = [_heads(array) for array in (grad_output, q, k, v, out)]
-    outputs = [_heads(array) for array in (grad_q, grad_k, grad_v)]
-    launch_backward(*inputs, _rows(log_sum_exp), causal, averages, *outputs)
+    inputs = map(heads_of, (grad_output, q, k, v, out, log_sum_exp))
+    launch_backward(*inputs, causal, averages, *map(heads_of, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v
-
-
-def _heads(x):
-    """View (N, H, T, D) as (N * H, T, D)."""
-    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
-
-
-def _rows(x):
-    """View (N, H, T) as (N * H, T)."""
-    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
 
 
 # --- Heads together, places together ------------------------------------------------------------------------

@@ -90,21 +90,10 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
 
     Parameters
     ----------
-    q : device array, shape (N, H, T_q, D), float32
-        The queries of each head.
-    k, v : device array, shape (N, H, T_k, D), float32
-        Keys and values.
-    causal : bool
-        As in `attention_forward`.
-    out : device array, shape (N, H, T_q, D), float32, optional
-        Where to write the result; None allocates.
+    q, k, v, causal, out
+        As for `attention_forward`.
     weights : device array, shape (N, H, T_q, T_k), float32, optional
-        Where to write the table, which the backward needs; None allocates.
-
-    Returns
-    -------
-    out : device array, shape (N, H, T_q, D)
-    weights : device array, shape (N, H, T_q, T_k)
+        The table, which the backward needs.
 
     Examples
     --------
@@ -117,10 +106,10 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
     arrays = q, k, v, out, weights
     *_, out, weights = checks.attention_forward_naive(DEVICE, *arrays, causal=causal)
     scale = np.float32(1 / math.sqrt(q.shape[3]))
-    heads = _heads(weights)
-    _launch(attention_scores_kernel, heads, _heads(q), _heads(k), scale, causal, heads)
+    heads = heads_of(weights)
+    _launch(attention_scores_kernel, heads, heads_of(q), heads_of(k), scale, causal, heads)
     _launch_rows(attention_softmax_kernel, weights, _rows(weights))
-    _launch(attention_product_kernel, _heads(out), heads, _heads(v), False, _heads(out))
+    _launch(attention_product_kernel, heads_of(out), heads, heads_of(v), False, heads_of(out))
     return out, weights
 
 
@@ -131,24 +120,12 @@ def attention_backward_naive(
 
     Parameters
     ----------
-    grad_output : device array, shape (N, H, T_q, D), float32
-        Gradient of the loss with respect to the output.
-    q : device array, shape (N, H, T_q, D), float32
-        The queries of the forward pass.
-    k, v : device array, shape (N, H, T_k, D), float32
-        Its keys and values.
+    grad_output, q, k, v, grad_q, grad_k, grad_v
+        As for `attention_backward`.
     weights : device array, shape (N, H, T_q, T_k), float32
         What `attention_forward_naive` returned.
-    grad_q : device array, shape (N, H, T_q, D), float32, optional
-        Where to write the gradient with respect to q; None allocates.
-    grad_k, grad_v : device array, shape (N, H, T_k, D), float32, optional
-        Where to write the other two; None allocates.
     grad_scores : device array, shape (N, H, T_q, T_k), float32, optional
-        Where to write the gradients of the scores; None allocates.
-
-    Returns
-    -------
-    grad_q, grad_k, grad_v, grad_scores : device array
+        The gradients of the scores.
 
     Examples
     --------
@@ -163,8 +140,8 @@ def attention_backward_naive(
     arrays = q, k, v, weights, grad_output, grad_q, grad_k, grad_v, grad_scores
     *_, grad_q, grad_k, grad_v, grad_scores = checks.attention_backward_naive(DEVICE, *arrays)
     gradients = grad_q, grad_k, grad_v, grad_scores
-    grad_output, q, k, v, weights = (_heads(array) for array in (grad_output, q, k, v, weights))
-    grad_q, grad_k, grad_v, grad_scores = (_heads(array) for array in gradients)
+    grad_output, q, k, v, weights = map(heads_of, (grad_output, q, k, v, weights))
+    grad_q, grad_k, grad_v, grad_scores = map(heads_of, gradients)
     scale = np.float32(1 / math.sqrt(q.shape[2]))
     _launch(attention_product_kernel, grad_v, weights, grad_output, True, grad_v)
     _launch(attention_scores_kernel, grad_scores, grad_output, v, np.float32(1), False, grad_scores)
@@ -188,8 +165,8 @@ def _launch_rows(kernel, table, *arguments):
     device.launch_for_each(kernel, threads, BLOCK[0] * BLOCK[1], *arguments)
 
 
-def _heads(x):
-    """View (N, H, rows, columns) as (N * H, rows, columns)."""
+def heads_of(x):
+    """View an array (N, H, ...) as (N * H, ...)."""
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 

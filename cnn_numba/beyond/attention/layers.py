@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings, shown
+from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
 from cnn_numba.ops.backends import with_scratch
@@ -60,9 +60,7 @@ class MultiHeadAttention(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if len(input_shape) != 3 or input_shape[2] != self.features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, T, {self.features}), got {shown(input_shape)}"
-            )
+            raise self._refusal(f"inputs of shape (N, T, {self.features})", input_shape)
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
@@ -81,10 +79,8 @@ class MultiHeadAttention(Layer):
         self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
         self.log_sum_exp = self.backend.empty(heads[:3])
         # The other gradients overwrite intermediate results that nothing reads any more.
-        self.grad_split, self.grad_averages = (
-            self.backend.empty(3 * rows * size),
-            self.backend.empty(rows * size),
-        )
+        self.grad_split = self.backend.empty(3 * rows * size)
+        self.grad_averages = self.backend.empty(rows * size)
 
     def _shapes(self, n):
         """Return the shapes (n, T, 3, H, D) and (3, n, H, T, D) of n samples, and both of a single part."""
@@ -102,14 +98,8 @@ class MultiHeadAttention(Layer):
         self.dense.linear_forward(self.x, self.weight, self.bias, out=projected)
         split = self.ops.split_heads(projected.reshape(places), out=_first(self.split, heads))
         averages = _first(self.averages, one_head)
-        self.ops.attention_forward(
-            split[0],
-            split[1],
-            split[2],
-            causal=self.causal,
-            out=averages[0],
-            log_sum_exp=head(self.log_sum_exp, n),
-        )
+        out = {"out": averages[0], "log_sum_exp": head(self.log_sum_exp, n)}
+        self.ops.attention_forward(split[0], split[1], split[2], causal=self.causal, **out)
         merged = self.ops.merge_heads(averages, out=_first(self.merged, one_place)).reshape(self.x.shape)
         self.output = head(self.out, n)
         self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=token_rows(self.output))
@@ -127,18 +117,9 @@ class MultiHeadAttention(Layer):
         grad_averages = _first(self.grad_averages, one_head)
         self.ops.split_heads(merged.reshape(one_place), out=grad_averages)
         split, grad_split = _first(self.split, heads), _first(self.grad_split, heads)
-        self.ops.attention_backward(
-            grad_averages[0],
-            split[0],
-            split[1],
-            split[2],
-            _first(self.averages, one_head)[0],
-            head(self.log_sum_exp, n),
-            causal=self.causal,
-            grad_q=grad_split[0],
-            grad_k=grad_split[1],
-            grad_v=grad_split[2],
-        )
+        saved = _first(self.averages, one_head)[0], head(self.log_sum_exp, n), self.causal
+        gradients = {"grad_q": grad_split[0], "grad_k": grad_split[1], "grad_v": grad_split[2]}
+        self.ops.attention_backward(grad_averages[0], split[0], split[1], split[2], *saved, **gradients)
         projected = self.ops.merge_heads(grad_split, out=_first(self.projected, places))
         gradient = projected.reshape(self.x.shape[0], 3 * self.features)
         self.dense.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight)

@@ -33,14 +33,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     causal : bool
         If True, there must be as many queries as keys.
     out : ndarray, shape (N, H, T_q, D), float, optional
-        Where to write the result; None allocates float64.
     log_sum_exp : ndarray, shape (N, H, T_q), float, optional
-        Where to write what the backward needs; None allocates float64.
-
-    Returns
-    -------
-    out : ndarray, shape (N, H, T_q, D)
-    log_sum_exp : ndarray, shape (N, H, T_q)
+        What the backward needs.
 
     Raises
     ------
@@ -88,26 +82,13 @@ def attention_backward(
     Parameters
     ----------
     grad_output : ndarray, shape (N, H, T_q, D), float
-        Gradient of the loss with respect to the output.
-    q : ndarray, shape (N, H, T_q, D), float
-        The queries of the forward pass.
-    k, v : ndarray, shape (N, H, T_k, D), float
-        Its keys and values.
+    q, k, v, causal
+        As the forward pass had them.
     out : ndarray, shape (N, H, T_q, D), float
-        What the forward pass returned.
     log_sum_exp : ndarray, shape (N, H, T_q), float
-        Likewise.
-    causal : bool
-        As in the forward pass.
+        What the forward pass returned.
     grad_q : ndarray, shape (N, H, T_q, D), float, optional
-        Where to write the gradient with respect to q; None allocates float64.
     grad_k, grad_v : ndarray, shape (N, H, T_k, D), float, optional
-        Where to write the other two; None allocates float64.
-
-    Returns
-    -------
-    grad_q : ndarray, shape (N, H, T_q, D)
-    grad_k, grad_v : ndarray, shape (N, H, T_k, D)
 
     Notes
     -----
@@ -141,23 +122,13 @@ def attention_weights(q, k, causal=False, out=None):
     """Compute the weight of each key's value for each query: the table that no other function keeps.
 
     ``out[i, j] = exp(scores[i, j]) / sum over j of exp(scores[i, j])`` in each head, with the scores of
-    `attention_forward`.
+    `attention_forward`: each row adds up to 1.
 
     Parameters
     ----------
-    q : ndarray, shape (N, H, T_q, D), float
-        The queries.
-    k : ndarray, shape (N, H, T_k, D), float
-        The keys.
-    causal : bool
-        As in `attention_forward`.
+    q, k, causal
+        As for `attention_forward`.
     out : ndarray, shape (N, H, T_q, T_k), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, H, T_q, T_k)
-        `out`; each row adds up to 1.
 
     Examples
     --------
@@ -181,12 +152,6 @@ def split_heads(x, out=None):
     x : ndarray, shape (N, T, P, H, D), float
         P things, such as query, key and value, of H heads for each of T places.
     out : ndarray, shape (P, N, H, T, D), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (P, N, H, T, D)
-        `out`.
 
     Notes
     -----
@@ -212,12 +177,6 @@ def merge_heads(x, out=None):
     x : ndarray, shape (P, N, H, T, D), float
         As `split_heads` returns it.
     out : ndarray, shape (N, T, P, H, D), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, T, P, H, D)
-        `out`.
 
     Examples
     --------

@@ -6,8 +6,8 @@ import numpy as np
 from numba import cuda, float32, int64, uint32
 
 from cnn_numba import device
-from cnn_numba.arguments import integer
 from cnn_numba.beyond.embedding import checks
+from cnn_numba.ops.gather.checks import batch_size_of
 from cnn_numba.ops.shapes import DEVICE
 
 THREADS = 256
@@ -136,23 +136,14 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
 
     Parameters
     ----------
-    text : device array, shape (L,), uint8
-    order : device array, shape (M,), int64
-        The windows of an epoch, in the order in which they are used.
-    cursor : device array, shape (1,), int32
-        The number of the batch, counted from 0.
-    stride : int
+    text, stride
         As for `gather_windows`.
+    order, cursor, batch_size
+        As for `gather_batch_at`: an epoch's windows, and which of them.
     x : device array, shape (n, T), int32
         Written to; -1 where there is no window.
     y : device array, shape (n * T,), int32
         Likewise.
-    batch_size : int, optional
-        How many windows each batch before this one took; default n.
-
-    Returns
-    -------
-    x, y : device array
 
     Raises
     ------
@@ -169,9 +160,7 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     ([[2, 3, 4]], [3, 4, 5])
     """
     windows = checks.gather_windows_at(DEVICE, text, order, cursor, stride, x, y)
-    batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
-    if batch_size < x.shape[0]:
-        raise ValueError(f"batch_size must be at least the {x.shape[0]} windows of x, got {batch_size}")
+    batch_size = batch_size_of(x, batch_size)
     arguments = text, order, cursor, batch_size, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
     device.launch_for_each(gather_windows_at_kernel, x.size, THREADS, *arguments)
     return x, y

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from cnn_numba.arguments import integer, shown
+from cnn_numba.arguments import integer
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
 from cnn_numba.ops.backends import BackendLike
@@ -49,7 +49,7 @@ class Embedding(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, features)."""
         if len(input_shape) != 2 or input_shape[1] != self.length:
-            raise ValueError(f"{self!r} takes inputs of shape (N, {self.length}), got {shown(input_shape)}")
+            raise self._refusal(f"inputs of shape (N, {self.length})", input_shape)
         return (*input_shape, self.features)
 
     def initialise(self, generator: np.random.Generator) -> None:

@@ -20,12 +20,6 @@ def embedding_forward(tokens, weight, positions, out=None):
     positions : ndarray, shape (T, C), float
         A learned vector for each place.
     out : ndarray, shape (N, T, C), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, T, C)
-        `out`.
 
     Raises
     ------
@@ -58,16 +52,10 @@ def embedding_backward(grad_output, tokens, grad_weight):
     Parameters
     ----------
     grad_output : ndarray, shape (N, T, C), float
-        Gradient of the loss with respect to the output.
     tokens : ndarray, shape (N, T), int32
         The tokens of the forward pass.
     grad_weight : ndarray, shape (V, C), float
-        Where to write the result; overwritten, not added to.
-
-    Returns
-    -------
-    ndarray, shape (V, C)
-        `grad_weight`.
+        Overwritten, not added to.
 
     Raises
     ------
@@ -106,13 +94,9 @@ def gather_windows(text, indices, stride, x, y):
     stride : int
         How far from one window to the next.
     x : ndarray, shape (n, T), int32
-        Where to write the windows.
+        Written to: the windows.
     y : ndarray, shape (n * T,), int32
-        Where to write the characters to predict, one for each character of the windows.
-
-    Returns
-    -------
-    x, y : ndarray
+        Written to: the characters to predict, one for each character of the windows.
 
     Raises
     ------

@@ -7,9 +7,6 @@ third launch overwrites. That spares the functions an argument for scratch space
 Layer normalisation is in `gpu_layer`, and how both keep their digits in `gpu_sums`.
 """
 
-import functools
-import inspect
-
 import numpy as np
 from numba import cuda, float32, uint32
 
@@ -22,11 +19,7 @@ from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum, whole_warps
 
 __all__ = [
     "batch_norm2d_backward",
-    "batch_norm2d_backward_block",
-    "batch_norm2d_backward_split",
     "batch_norm2d_forward",
-    "batch_norm2d_forward_block",
-    "batch_norm2d_forward_split",
     "layer_norm_backward",
     "layer_norm_forward",
 ]
@@ -34,22 +27,6 @@ __all__ = [
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
 _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
-
-
-def _rung(operation, launch, split):
-    """Return an operation that splits every channel into parts, or none; its arguments are the same."""
-    signature = inspect.signature(operation)
-
-    @functools.wraps(operation)
-    def rung(*arguments, **named):
-        bound = signature.bind(*arguments, **named)
-        bound.apply_defaults()
-        return launch(split, *bound.args)
-
-    ending, whose = ("split", "`PART` elements of a channel") if split else ("block", "channel")
-    rung.__name__ = rung.__qualname__ = f"{operation.__name__}_{ending}"
-    rung.__doc__ = f"Do what `{operation.__name__}` does, with a block for each {whose}."
-    return rung
 
 
 # --- Forward -----------------------------------------------------------------------------------------------
@@ -157,34 +134,6 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
         out[i] = (x[i] - mean[c]) * (weight[c] * inv_std[c]) + bias[c]
 
 
-def _forward(split, x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std):
-    """Launch a forward pass, with channels `split` into parts or whole; None splits long ones."""
-    arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
-    *_, out, mean, inv_std = checks.batch_norm2d_forward(
-        DEVICE, *arrays, training=training, momentum=momentum, eps=eps
-    )
-    split = _is_long(x) if split is None else split
-    planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
-    running = running_mean, running_var, np.float32(momentum), eps
-    if training and not split:
-        arguments = planes, weight, bias, *running, _flat_planes(out), mean, inv_std
-        device.launch(batch_norm2d_forward_block_kernel, x.shape[1], whole_warps(count, THREADS), *arguments)
-        return out, mean, inv_std
-    if training:
-        parts = device.blocks(count, PART)
-        centres, squares = two_scratch(out, x.shape[1], parts)
-        grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
-        device.launch(batch_norm2d_parts_kernel, grid, block, planes, PART, centres, squares)
-        arguments = planes, PART, centres, squares, *running, mean, inv_std
-        device.launch_for_each(batch_norm2d_combine_kernel, WARP * x.shape[1], THREADS, *arguments)
-    else:
-        arguments = running_mean, running_var, eps, mean, inv_std
-        device.launch_for_each(batch_norm2d_use_running_kernel, x.shape[1], THREADS, *arguments)
-    arguments = x.ravel(), planes.shape[2], weight, bias, mean, inv_std, out.ravel()
-    device.launch_for_each(batch_norm2d_normalise_kernel, x.size, THREADS, *arguments)
-    return out, mean, inv_std
-
-
 def batch_norm2d_forward(
     x,
     weight,
@@ -202,12 +151,29 @@ def batch_norm2d_forward(
 
     Channels of more than `PART` elements are shared out among several blocks.
     """
-    statistics = running_mean, running_var, training, momentum, eps
-    return _forward(None, x, weight, bias, *statistics, out, mean, inv_std)
-
-
-batch_norm2d_forward_block = _rung(batch_norm2d_forward, _forward, split=False)
-batch_norm2d_forward_split = _rung(batch_norm2d_forward, _forward, split=True)
+    arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
+    *_, out, mean, inv_std = checks.batch_norm2d_forward(
+        DEVICE, *arrays, training=training, momentum=momentum, eps=eps
+    )
+    planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
+    running = running_mean, running_var, np.float32(momentum), eps
+    if training and not _is_long(x):
+        arguments = planes, weight, bias, *running, _flat_planes(out), mean, inv_std
+        device.launch(batch_norm2d_forward_block_kernel, x.shape[1], whole_warps(count, THREADS), *arguments)
+        return out, mean, inv_std
+    if training:
+        parts = device.blocks(count, PART)
+        centres, squares = two_scratch(out, x.shape[1], parts)
+        grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
+        device.launch(batch_norm2d_parts_kernel, grid, block, planes, PART, centres, squares)
+        arguments = planes, PART, centres, squares, *running, mean, inv_std
+        device.launch_for_each(batch_norm2d_combine_kernel, WARP * x.shape[1], THREADS, *arguments)
+    else:
+        arguments = running_mean, running_var, eps, mean, inv_std
+        device.launch_for_each(batch_norm2d_use_running_kernel, x.shape[1], THREADS, *arguments)
+    arguments = x.ravel(), planes.shape[2], weight, bias, mean, inv_std, out.ravel()
+    device.launch_for_each(batch_norm2d_normalise_kernel, x.size, THREADS, *arguments)
+    return out, mean, inv_std
 
 
 def _is_long(x):
@@ -298,15 +264,19 @@ def batch_norm2d_backward_input_kernel(
     grad_input[i] = weight[c] * inv_std[c] * (grad_output[i] - average - distance * slope)
 
 
-def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input, grad_weight, grad_bias):
-    """Launch a backward pass, with channels `split` into parts or whole; None splits long ones."""
+def batch_norm2d_backward(
+    grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
+):
+    """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`.
+
+    Channels of more than `PART` elements are shared out among several blocks.
+    """
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
-    split = _is_long(x) if split is None else split
     gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
-    if split:
+    if _is_long(x):
         parts = device.blocks(count, PART)
         shares = two_scratch(grad_input, x.shape[1], parts)
         arguments = gradient_planes, planes, mean, inv_std, PART, *shares
@@ -321,18 +291,3 @@ def _backward(split, grad_output, x, weight, mean, inv_std, training, grad_input
         kernel = batch_norm2d_backward_block_kernel
         device.launch(kernel, x.shape[1], whole_warps(count, THREADS), gradient_planes, planes, *arguments)
     return grad_input, grad_weight, grad_bias
-
-
-def batch_norm2d_backward(
-    grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
-):
-    """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`.
-
-    Channels of more than `PART` elements are shared out among several blocks.
-    """
-    outputs = grad_input, grad_weight, grad_bias
-    return _backward(None, grad_output, x, weight, mean, inv_std, training, *outputs)
-
-
-batch_norm2d_backward_block = _rung(batch_norm2d_backward, _backward, split=False)
-batch_norm2d_backward_split = _rung(batch_norm2d_backward, _backward, split=True)

@@ -4,12 +4,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings, shown, sizes
+from cnn_numba.arguments import integer, settings, sizes
 from cnn_numba.device import Array
 from cnn_numba.nn.layers import Layer, head
 
 
-class BatchNorm2d(Layer):
+class _Norm(Layer):
+    """A layer with a scale and a shift, whose backward pass always computes the gradient of the input."""
+
+    operation = "norm"
+    weight_shape: tuple[int, ...]
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scale (weight) and shift (bias)."""
+        return {"weight": self.weight_shape, "bias": self.weight_shape}
+
+    def initialise(self, generator: np.random.Generator) -> None:
+        """Begin with the identity."""
+        self.weight[:], self.bias[:] = 1, 0
+
+    def _allocate(self, *shape):
+        """Allocate the statistics of this shape, and the gradient of the input if it is not there."""
+        if not self.needs_grad_input:
+            self.grad_input = self.backend.empty(self.input_shape)
+        self.mean, self.inv_std = self.backend.empty(shape), self.backend.empty(shape)
+
+    def gradients(self, grad_output):
+        """Return what the backward pass writes, by name."""
+        grad_input = self._grad_input_like(grad_output)
+        return {"grad_input": grad_input, "grad_weight": self.grad_weight, "grad_bias": self.grad_bias}
+
+
+class BatchNorm2d(_Norm):
     """Batch normalisation of each channel, with running statistics for evaluation.
 
     Parameters
@@ -23,21 +49,17 @@ class BatchNorm2d(Layer):
     """
 
     kind = "batch_norm"
-    operation = "norm"
     running_mean = running_var = None
     sync = None  # what replaces it in training where several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
         self.num_features = integer(num_features, "num_features", minimum=1)
+        self.weight_shape = (self.num_features,)
         self.momentum, self.eps = settings(momentum=momentum, eps=eps)
 
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
-
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": (self.num_features,), "bias": (self.num_features,)}
 
     def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the running statistics."""
@@ -46,22 +68,17 @@ class BatchNorm2d(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
-            raise ValueError(
-                f"{self!r} takes inputs of shape (N, {self.num_features}, H, W), got {shown(input_shape)}"
-            )
+            raise self._refusal(f"inputs of shape (N, {self.num_features}, H, W)", input_shape)
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
         """Begin with the identity, and with running statistics of mean 0 and variance 1."""
-        self.weight[:], self.bias[:] = 1, 0
+        super().initialise(generator)
         self.running_mean[:], self.running_var[:] = 0, 1
 
     def allocate(self) -> None:
-        """Allocate the statistics of a batch, and the gradient of the input, which is always computed."""
-        if not self.needs_grad_input:
-            self.grad_input = self.backend.empty(self.input_shape)
-        self.mean = self.backend.empty(self.num_features)
-        self.inv_std = self.backend.empty(self.num_features)
+        """Allocate the statistics of a batch, and the gradient of the input."""
+        self._allocate(self.num_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise by the batch's statistics when training, by the running ones otherwise."""
@@ -69,18 +86,10 @@ class BatchNorm2d(Layer):
         if training and self.sync:
             self.output = self.sync.forward(x)
             return self.output
+        out = {"out": head(self.out, x.shape[0]), "mean": self.mean, "inv_std": self.inv_std}
+        how = {"training": training, "momentum": self.momentum, "eps": self.eps}
         self.output, _, _ = self.ops.batch_norm2d_forward(
-            x,
-            self.weight,
-            self.bias,
-            self.running_mean,
-            self.running_var,
-            training=training,
-            momentum=self.momentum,
-            eps=self.eps,
-            out=head(self.out, x.shape[0]),
-            mean=self.mean,
-            inv_std=self.inv_std,
+            x, self.weight, self.bias, self.running_mean, self.running_var, **how, **out
         )
         return self.output
 
@@ -88,22 +97,12 @@ class BatchNorm2d(Layer):
         """Write the gradients of scale and shift; return that of the input."""
         if self.training and self.sync:
             return self.sync.backward(grad_output)
-        grad_input = self._grad_input_like(grad_output)
-        grad_input, _, _ = self.ops.batch_norm2d_backward(
-            grad_output,
-            self.x,
-            self.weight,
-            self.mean,
-            self.inv_std,
-            training=self.training,
-            grad_input=grad_input,
-            grad_weight=self.grad_weight,
-            grad_bias=self.grad_bias,
-        )
+        saved = self.x, self.weight, self.mean, self.inv_std, self.training
+        grad_input, _, _ = self.ops.batch_norm2d_backward(grad_output, *saved, **self.gradients(grad_output))
         return grad_input if self.needs_grad_input else None
 
 
-class LayerNorm(Layer):
+class LayerNorm(_Norm):
     """Normalisation of each sample over its trailing axes.
 
     Parameters
@@ -115,67 +114,37 @@ class LayerNorm(Layer):
     """
 
     kind = "layer_norm"
-    operation = "norm"
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
         super().__init__()
         is_tuple = isinstance(normalized_shape, (tuple, list))
         shape = normalized_shape if is_tuple else (normalized_shape,)
-        self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
+        self.weight_shape = self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
         (self.eps,) = settings(eps=eps)
 
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scale (weight) and shift (bias)."""
-        return {"weight": self.normalized_shape, "bias": self.normalized_shape}
-
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
-            raise ValueError(
-                f"{self!r} takes inputs that end in {self.normalized_shape}, got {shown(input_shape)}"
-            )
+            raise self._refusal(f"inputs that end in {self.normalized_shape}", input_shape)
         return input_shape
 
-    def initialise(self, generator: np.random.Generator) -> None:
-        """Begin with the identity."""
-        self.weight[:], self.bias[:] = 1, 0
-
     def allocate(self) -> None:
-        """Allocate the statistics of each sample, and the gradient of the input, which is always computed."""
-        if not self.needs_grad_input:
-            self.grad_input = self.backend.empty(self.input_shape)
-        leading = self.out.shape[: self.out.ndim - len(self.normalized_shape)]
-        self.mean, self.inv_std = self.backend.empty(leading), self.backend.empty(leading)
+        """Allocate the statistics of each sample, and the gradient of the input."""
+        self._allocate(*self.out.shape[: self.out.ndim - len(self.normalized_shape)])
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise each sample."""
         self.x, n = x, x.shape[0]
-        self.output, _, _ = self.ops.layer_norm_forward(
-            x,
-            self.weight,
-            self.bias,
-            eps=self.eps,
-            out=head(self.out, n),
-            mean=head(self.mean, n),
-            inv_std=head(self.inv_std, n),
-        )
+        out = self._heads(n, out=self.out, mean=self.mean, inv_std=self.inv_std)
+        self.output, _, _ = self.ops.layer_norm_forward(x, self.weight, self.bias, eps=self.eps, **out)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of scale and shift; return that of the input."""
         n = grad_output.shape[0]
-        grad_input = self._grad_input_like(grad_output)
-        grad_input, _, _ = self.ops.layer_norm_backward(
-            grad_output,
-            self.x,
-            self.weight,
-            head(self.mean, n),
-            head(self.inv_std, n),
-            grad_input=grad_input,
-            grad_weight=self.grad_weight,
-            grad_bias=self.grad_bias,
-        )
+        saved = self.x, self.weight, head(self.mean, n), head(self.inv_std, n)
+        grad_input, _, _ = self.ops.layer_norm_backward(grad_output, *saved, **self.gradients(grad_output))
         return grad_input if self.needs_grad_input else None

@@ -57,14 +57,8 @@ def batch_norm2d_forward(
     eps : float
         Keeps the quotient finite where a channel is constant.
     out : ndarray, shape (N, C, H, W), float, optional
-        Where to write the result; None allocates float64.
     mean, inv_std : ndarray, shape (C,), float, optional
-        Where to write the statistics used, which the backward needs; None allocates float64.
-
-    Returns
-    -------
-    out : ndarray, shape (N, C, H, W)
-    mean, inv_std : ndarray, shape (C,)
+        The statistics used, which the backward needs.
 
     Raises
     ------
@@ -119,24 +113,13 @@ def batch_norm2d_backward(
     Parameters
     ----------
     grad_output : ndarray, shape (N, C, H, W), float
-        Gradient of the loss with respect to the output.
-    x : ndarray, shape (N, C, H, W), float
-        The images of the forward pass.
-    weight : ndarray, shape (C,), float
-        The scale of the forward pass.
+    x, weight, training
+        As the forward pass had them.
     mean, inv_std : ndarray, shape (C,), float
         What the forward pass returned.
-    training : bool
-        As in the forward pass.
     grad_input : ndarray, shape (N, C, H, W), float, optional
-        Where to write the gradient with respect to x; None allocates float64.
     grad_weight, grad_bias : ndarray, shape (C,), float, optional
-        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not added to.
-
-    Returns
-    -------
-    grad_input : ndarray, shape (N, C, H, W)
-    grad_weight, grad_bias : ndarray, shape (C,)
+        Overwritten, not added to.
 
     Notes
     -----
@@ -187,14 +170,8 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     eps : float
         Keeps the quotient finite where all features are equal.
     out : ndarray, shape of `x`, float, optional
-        Where to write the result; None allocates float64.
     mean, inv_std : ndarray, the leading shape of `x`, float, optional
-        Where to write the statistics, which the backward needs; None allocates float64.
-
-    Returns
-    -------
-    out : ndarray, shape of `x`
-    mean, inv_std : ndarray, the leading shape of `x`
+        The statistics, which the backward needs.
 
     Notes
     -----
@@ -232,22 +209,13 @@ def layer_norm_backward(
     Parameters
     ----------
     grad_output : ndarray, shape (..., features), float
-        Gradient of the loss with respect to the output.
-    x : ndarray, shape (..., features), float
-        The samples of the forward pass.
-    weight : ndarray, shape features, float
-        The scale of the forward pass.
+    x, weight
+        As the forward pass had them.
     mean, inv_std : ndarray, the leading shape of `x`, float
         What the forward pass returned.
     grad_input : ndarray, shape of `x`, float, optional
-        Where to write the gradient with respect to x; None allocates float64.
     grad_weight, grad_bias : ndarray, shape features, float, optional
-        Where to write the gradients of weight and bias; None allocates float64. Overwritten, not added to.
-
-    Returns
-    -------
-    grad_input : ndarray, shape of `x`
-    grad_weight, grad_bias : ndarray, shape features
+        Overwritten, not added to.
 
     Notes
     -----

@@ -25,16 +25,6 @@ from cnn_numba.ops.dense.gpu import (
 )
 from cnn_numba.ops.shapes import DEVICE
 
-__all__ = [
-    "LstmScratch",
-    "lstm_backward",
-    "lstm_backward_bias",
-    "lstm_backward_input",
-    "lstm_backward_weight",
-    "lstm_forward",
-    "lstm_scratch",
-]
-
 THREADS = 256
 _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
@@ -157,13 +147,6 @@ def lstm_forward(
     """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
 
     `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
-
-    Examples
-    --------
-    >>> x, weight = device.to_device(np.ones((1, 2, 1), np.float32)), device.zeros((4, 1))
-    >>> out, h_n, c_n, cells, gates = lstm_forward(x, weight, weight)
-    >>> device.to_host(gates).tolist()
-    [[[0.5, 0.5, 0.0, 0.5], [0.5, 0.5, 0.0, 0.5]]]
     """
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)

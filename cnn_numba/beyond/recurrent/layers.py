@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from cnn_numba.arguments import integer, settings, shown
+from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, View, head
+from cnn_numba.nn.layers import Layer, View
 from cnn_numba.ops.backends import with_scratch
 
 
@@ -26,7 +26,7 @@ class Rows(View):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, C * H, W)."""
         if len(input_shape) != 4:
-            raise ValueError(f"{self!r} takes images of shape (N, C, H, W), got {shown(input_shape)}")
+            raise self._refusal("images of shape (N, C, H, W)", input_shape)
         batch_size, channels, height, width = input_shape
         return (batch_size, channels * height, width)
 
@@ -85,9 +85,7 @@ class LSTM(Layer):
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
         if len(input_shape) != 3 or input_shape[2] != self.input_size:
-            raise ValueError(
-                f"{self!r} takes sequences of shape (N, T, {self.input_size}), got {shown(input_shape)}"
-            )
+            raise self._refusal(f"sequences of shape (N, T, {self.input_size})", input_shape)
         steps = input_shape[1:2] if self.return_sequences else ()
         return (input_shape[0], *steps, self.hidden_size)
 
@@ -111,27 +109,19 @@ class LSTM(Layer):
         self.all_states = self.out if self.return_sequences else self.backend.empty(sequence)
         self.h_n = self.backend.empty(state) if self.return_sequences else self.out
         self.c_n, self.all_cells = self.backend.empty(state), self.backend.empty(sequence)
-        self.all_gates, self.grad_gates = (
-            self.backend.empty((*sequence[:2], 4 * self.hidden_size)) for _ in range(2)
-        )
+        gates = (*sequence[:2], 4 * self.hidden_size)
+        self.all_gates, self.grad_gates = self.backend.empty(gates), self.backend.empty(gates)
         self.grad_h0, self.grad_c0 = self.backend.empty(state), self.backend.empty(state)
         self.ops = with_scratch(self.ops, "lstm", *self.input_shape, self.hidden_size)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Go through the steps of the batch."""
         self.x, n = x, x.shape[0]
-        self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(
-            x,
-            self.weight_ih,
-            self.weight_hh,
-            self.bias_ih,
-            self.bias_hh,
-            out=head(self.all_states, n),
-            h_n=head(self.h_n, n),
-            c_n=head(self.c_n, n),
-            cells=head(self.all_cells, n),
-            gates=head(self.all_gates, n),
+        weights = self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+        out = self._heads(
+            n, out=self.all_states, h_n=self.h_n, c_n=self.c_n, cells=self.all_cells, gates=self.all_gates
         )
+        self.states, h_n, _, self.cells, self.gates = self.ops.lstm_forward(x, *weights, **out)
         self.output = self.states if self.return_sequences else h_n
         return self.output
 
@@ -139,23 +129,12 @@ class LSTM(Layer):
         """Go back through the steps; write the gradients of weights and biases; return that of the input."""
         n = grad_output.shape[0]
         of_all, of_last = (grad_output, None) if self.return_sequences else (None, grad_output)
+        out = self._heads(n, grad_gates=self.grad_gates, grad_h0=self.grad_h0, grad_c0=self.grad_c0)
         grad_gates, _, _ = self.ops.lstm_backward(
-            of_all,
-            self.weight_hh,
-            self.cells,
-            self.gates,
-            grad_h_n=of_last,
-            grad_gates=head(self.grad_gates, n),
-            grad_h0=head(self.grad_h0, n),
-            grad_c0=head(self.grad_c0, n),
+            of_all, self.weight_hh, self.cells, self.gates, grad_h_n=of_last, **out
         )
-        self.ops.lstm_backward_weight(
-            grad_gates,
-            self.x,
-            self.states,
-            grad_weight_ih=self.grad_weight_ih,
-            grad_weight_hh=self.grad_weight_hh,
-        )
+        weights = {"grad_weight_ih": self.grad_weight_ih, "grad_weight_hh": self.grad_weight_hh}
+        self.ops.lstm_backward_weight(grad_gates, self.x, self.states, **weights)
         self.ops.lstm_backward_bias(
             grad_gates, grad_bias_ih=self.grad_bias_ih, grad_bias_hh=self.grad_bias_hh
         )

@@ -51,20 +51,13 @@ def lstm_forward(
     h0, c0 : ndarray, shape (N, H), float, optional
         Hidden state and cell before the first step; None stands for zeros.
     out : ndarray, shape (N, T, H), float, optional
-        Where to write the hidden state after each step; None allocates float64, here and below.
+        The hidden state after each step.
     h_n, c_n : ndarray, shape (N, H), float, optional
-        Where to write hidden state and cell after the last step.
+        Hidden state and cell after the last step.
     cells : ndarray, shape (N, T, H), float, optional
-        Where to write the cell after each step, which the backward needs.
+        The cell after each step, which the backward needs.
     gates : ndarray, shape (N, T, 4H), float, optional
-        Where to write i, f, g and o of each step, which the backward needs.
-
-    Returns
-    -------
-    out : ndarray, shape (N, T, H)
-    h_n, c_n : ndarray, shape (N, H)
-    cells : ndarray, shape (N, T, H)
-    gates : ndarray, shape (N, T, 4H)
+        The gates i, f, g and o of each step, which the backward needs.
 
     Notes
     -----
@@ -132,24 +125,16 @@ def lstm_backward(
     ----------
     grad_output : ndarray, shape (N, T, H), float, or None
         Gradient of the loss with respect to `out`; None if it only depends on the last states.
-    weight_hh : ndarray, shape (4H, H), float
-        The weights of the forward pass.
+    weight_hh, c0
+        As `lstm_forward` had them.
     cells : ndarray, shape (N, T, H), float
     gates : ndarray, shape (N, T, 4H), float
         What `lstm_forward` wrote there.
-    c0 : ndarray, shape (N, H), float, optional
-        The cell before the first step, as `lstm_forward` was given it.
     grad_h_n, grad_c_n : ndarray, shape (N, H), float, optional
         Gradient with respect to `h_n` and `c_n`; None stands for zeros.
     grad_gates : ndarray, shape (N, T, 4H), float, optional
-        Where to write the gradient with respect to a; None allocates float64, here and below.
+        Gradient with respect to a.
     grad_h0, grad_c0 : ndarray, shape (N, H), float, optional
-        Where to write the gradient with respect to `h0` and `c0`.
-
-    Returns
-    -------
-    grad_gates : ndarray, shape (N, T, 4H)
-    grad_h0, grad_c0 : ndarray, shape (N, H)
 
     Notes
     -----
@@ -197,12 +182,6 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     weight_ih : ndarray, shape (4H, I), float
         The weights of the forward pass.
     grad_input : ndarray, shape (N, T, I), float, optional
-        Where to write the result; None allocates float64.
-
-    Returns
-    -------
-    ndarray, shape (N, T, I)
-        `grad_input`.
 
     Examples
     --------
@@ -234,12 +213,7 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
         As `lstm_forward` was given it.
     grad_weight_ih : ndarray, shape (4H, I), float, optional
     grad_weight_hh : ndarray, shape (4H, H), float, optional
-        Where to write the results; None allocates float64. Overwritten, not added to.
-
-    Returns
-    -------
-    grad_weight_ih : ndarray, shape (4H, I)
-    grad_weight_hh : ndarray, shape (4H, H)
+        Overwritten, not added to.
 
     Examples
     --------
@@ -268,11 +242,6 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     grad_gates : ndarray, shape (N, T, 4H), float
         What `lstm_backward` returns.
     grad_bias_ih, grad_bias_hh : ndarray, shape (4H,), float, optional
-        Where to write the results; None allocates float64.
-
-    Returns
-    -------
-    grad_bias_ih, grad_bias_hh : ndarray, shape (4H,)
 
     Examples
     --------

@@ -62,17 +62,8 @@ class SyncBatchNorm:
         sums = np.zeros((2, layer.num_features))
         if grad_output is not None:
             # As if the statistics were given: what follows from them comes below.
-            grad_input, *parts = layer.ops.batch_norm2d_backward(
-                grad_output,
-                layer.x,
-                layer.weight,
-                layer.mean,
-                layer.inv_std,
-                training=False,
-                grad_input=head(layer.grad_input, len(grad_output)),
-                grad_weight=layer.grad_weight,
-                grad_bias=layer.grad_bias,
-            )
+            saved, out = (layer.x, layer.weight, layer.mean, layer.inv_std), layer.gradients(grad_output)
+            grad_input, *parts = layer.ops.batch_norm2d_backward(grad_output, *saved, training=False, **out)
             sums[:] = [to_host(array) for array in parts]
         self.add_up(sums)
         if grad_output is None or not layer.needs_grad_input:
@@ -87,18 +78,10 @@ class SyncBatchNorm:
 
     def _normalise(self, x, weight, bias, out, training=False):
         layer = self.layer
+        written = {"out": head(out, x.shape[0]), "mean": layer.mean, "inv_std": layer.inv_std}
+        how = {"training": training, "momentum": 1.0, "eps": layer.eps}
         normalised, _, _ = layer.ops.batch_norm2d_forward(
-            x,
-            weight,
-            bias,
-            self.mean,
-            self.variance,
-            training=training,
-            momentum=1.0,
-            eps=layer.eps,
-            out=head(out, x.shape[0]),
-            mean=layer.mean,
-            inv_std=layer.inv_std,
+            x, weight, bias, self.mean, self.variance, **how, **written
         )
         return normalised
 

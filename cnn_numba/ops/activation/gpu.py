@@ -91,15 +91,13 @@ def relu_forward_vectorized_kernel(x, out):
 def relu_forward_vectorized(x, out=None):
     """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
     *_, out = checks.forward(DEVICE, x, out)
-    _insist_on_alignment("relu_forward_vectorized", x, out)
+    if not _are_aligned(x, out):
+        at = ", ".join(hex(device.address(array)) for array in (x, out))
+        raise ValueError(
+            f"relu_forward_vectorized takes arrays that begin at multiples of 16 bytes, not at {at}"
+        )
     _launch(relu_forward_vectorized_kernel, device.blocks(x.size, VECTOR), x, out)
     return out
-
-
-def _insist_on_alignment(name, *arrays):
-    if not _are_aligned(*arrays):
-        addresses = ", ".join(hex(device.address(array)) for array in arrays)
-        raise ValueError(f"{name} takes arrays that begin at multiples of 16 bytes; these are at {addresses}")
 
 
 def relu_forward(x, out=None):
@@ -124,11 +122,6 @@ def relu_backward_naive_kernel(grad_output, out, grad_input):
         grad_input[i] = _relu_gradient(grad_output[i], out[i])
 
 
-def relu_backward_naive(grad_output, out, grad_input=None):
-    """Do what `relu_backward` does, one element a thread."""
-    return _backward(relu_backward_naive_kernel, grad_output, out, grad_input)
-
-
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_vectorized_kernel(grad_output, out, grad_input):
@@ -151,20 +144,14 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
             grad_input[tail] = _relu_gradient(grad_output[tail], out[tail])
 
 
-def relu_backward_vectorized(grad_output, out, grad_input=None):
-    """Do what `relu_backward` does, four elements a thread; ValueError unless all arrays are aligned."""
-    *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
-    _insist_on_alignment("relu_backward_vectorized", grad_output, out, grad_input)
-    threads = device.blocks(out.size, VECTOR)
-    _launch(relu_backward_vectorized_kernel, threads, grad_output, out, grad_input)
-    return grad_input
-
-
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
-    aligned = _are_aligned(grad_output, out, grad_input)
-    return (relu_backward_vectorized if aligned else relu_backward_naive)(grad_output, out, grad_input)
+    kernel, threads = relu_backward_naive_kernel, out.size
+    if _are_aligned(grad_output, out, grad_input):
+        kernel, threads = relu_backward_vectorized_kernel, device.blocks(out.size, VECTOR)
+    _launch(kernel, threads, grad_output, out, grad_input)
+    return grad_input
 
 
 @cuda.jit

@@ -38,17 +38,7 @@ def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | Non
     return out
 
 
-def gather_augmented(
-    images: np.ndarray,
-    indices: np.ndarray,
-    mean: float | tuple[float, ...],
-    std: float | tuple[float, ...],
-    padding: int,
-    flip: bool,
-    seed: int,
-    epoch: int,
-    out: np.ndarray | None = None,
-) -> np.ndarray:
+def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
     """Pick images, each moved and mirrored by chance, and normalise them; see `reference.gather_augmented`.
 
     Computed as by `gather_batch`.

@@ -132,14 +132,10 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     batch_size : int, optional
         How many samples each batch before this one took; default n. An epoch's last batch may be smaller.
 
-    Returns
-    -------
-    x, y : device array
-
     Raises
     ------
-    TypeError, ValueError
-        As for `gather_batch`, or if an image has no pixels or `batch_size` is less than n.
+    ValueError
+        If an image has no pixels, or `batch_size` is less than n.
 
     Examples
     --------
@@ -180,16 +176,6 @@ def advance(cursor):
     Parameters
     ----------
     cursor : device array, shape (1,), int32
-
-    Returns
-    -------
-    device array, shape (1,), int32
-        `cursor`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else.
 
     Examples
     --------

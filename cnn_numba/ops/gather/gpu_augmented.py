@@ -129,15 +129,6 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     draw : device array, shape (2,), uint32
         Seed and epoch.
 
-    Returns
-    -------
-    x, y : device array
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `gather_batch_at` and `gather_augmented`.
-
     Examples
     --------
     >>> images = device.to_device(np.arange(1, 4, dtype=np.uint8).reshape(1, 1, 1, 3))

@@ -14,6 +14,13 @@ def _beats(value, best):
     return (value > best) or (value != value)
 
 
+@serial_jit
+def _larger(best, where, value, here):
+    """Return the maximum so far and its place, once another value has been looked at."""
+    better = _beats(value, best)
+    return value if better else best, here if better else where
+
+
 @parallel_jit
 def _max_pool2d_by_two(x, out, argmax):
     """2x2 windows side by side, the usual case: no bounds to compute and no branch to mispredict."""
@@ -24,15 +31,9 @@ def _max_pool2d_by_two(x, out, argmax):
             for ow in range(out.shape[3]):
                 h, w = 2 * oh, 2 * ow
                 best, where = x[n, c, h, w], h * width + w
-                value = x[n, c, h, w + 1]
-                better = _beats(value, best)
-                best, where = value if better else best, h * width + w + 1 if better else where
-                value = x[n, c, h + 1, w]
-                better = _beats(value, best)
-                best, where = value if better else best, (h + 1) * width + w if better else where
-                value = x[n, c, h + 1, w + 1]
-                better = _beats(value, best)
-                best, where = value if better else best, (h + 1) * width + w + 1 if better else where
+                best, where = _larger(best, where, x[n, c, h, w + 1], h * width + w + 1)
+                best, where = _larger(best, where, x[n, c, h + 1, w], (h + 1) * width + w)
+                best, where = _larger(best, where, x[n, c, h + 1, w + 1], (h + 1) * width + w + 1)
                 out[n, c, oh, ow], argmax[n, c, oh, ow] = best, where
 
 

@@ -17,9 +17,8 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
-from cnn_numba.arguments import sizes
 from cnn_numba.ops.pool import checks
-from cnn_numba.ops.shapes import DEVICE, Window2d, pool2d_window
+from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
 THREADS = 256
@@ -90,15 +89,6 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     argmax[i] = where
 
 
-def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
-    options = stride, padding, kernel_size
-    _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
-    arguments = _planes(x), window, out.ravel(), argmax.ravel()
-    device.launch_for_each(max_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
-    return out, argmax
-
-
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], float32[::1], int32[::1])")
 def max_pool2d_forward_2x2_kernel(x, out, argmax):
@@ -120,23 +110,35 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     argmax[i] = where
 
 
+def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Largest value under each window; see `reference.max_pool2d_forward`."""
+    return _pool(x, (stride, padding, kernel_size), out, argmax, _tiles_2x2)
+
+
+def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
+    return _pool(x, (stride, padding, kernel_size), out, argmax, lambda window: False)
+
+
 def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
-    options = stride, padding, kernel_size
+    return _pool(x, (stride, padding, kernel_size), out, argmax, _must_tile_2x2)
+
+
+def _pool(x, options, out, argmax, is_simple):
+    """Check, choose the kernel by the window, and launch."""
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
-    if not _tiles_2x2(window):
-        raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
-    arguments = _planes(x), out.ravel(), argmax.ravel()
-    device.launch_for_each(max_pool2d_forward_2x2_kernel, out.size, THREADS, *arguments)
+    kernel, inputs = max_pool2d_forward_naive_kernel, (_planes(x), window)
+    if is_simple(window):
+        kernel, inputs = max_pool2d_forward_2x2_kernel, (_planes(x),)
+    device.launch_for_each(kernel, out.size, THREADS, *inputs, out.ravel(), argmax.ravel())
     return out, argmax
 
 
-def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Largest value under each window; see `reference.max_pool2d_forward`."""
-    DEVICE.check("x", x, (None,) * 4)
-    simple = _tiles_2x2(pool2d_window(x.shape, kernel_size, stride, padding))
-    rung = max_pool2d_forward_2x2 if simple else max_pool2d_forward_naive
-    return rung(x, kernel_size, stride, padding, out, argmax)
+def _must_tile_2x2(window):
+    if not _tiles_2x2(window):
+        raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
+    return True
 
 
 def _tiles_2x2(window):
@@ -144,32 +146,6 @@ def _tiles_2x2(window):
 
 
 # --- Max pooling, backward ---------------------------------------------------------------------------------
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[:, ::1], float32[:, ::1])")
-def max_pool2d_backward_naive_kernel(grad_output, argmax, grad_input):
-    """Send the gradients of one plane to its maxima, one plane a thread; launched over the planes."""
-    plane = uint32(cuda.grid(1))
-    if plane >= grad_input.shape[0]:
-        return
-    pixels = uint32(grad_input.shape[1])
-    for pixel in range(pixels):
-        grad_input[plane, pixel] = float32(0)
-    for o in range(uint32(grad_output.shape[1])):
-        pixel = uint32(argmax[plane, o])
-        if pixel < pixels:  # the host could not look
-            grad_input[plane, pixel] += grad_output[plane, o]
-
-
-def max_pool2d_backward_naive(grad_output, argmax, input_shape, grad_input=None):
-    """Do what `max_pool2d_backward` does with one thread per plane, as a CPU would: hardly any threads."""
-    arrays = input_shape, grad_output, argmax, grad_input
-    *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
-    planes = grad_input.shape[0] * grad_input.shape[1]
-    arguments = map(_flat_planes, (grad_output, argmax, grad_input))
-    device.launch_for_each(max_pool2d_backward_naive_kernel, planes, THREADS, *arguments)
-    return grad_input
 
 
 @cuda.jit
@@ -200,11 +176,13 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
             grad_input[plane, pixel] = total
 
 
-def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
-    """Do what `max_pool2d_backward` does with one warp per plane.
+def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
+    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
 
-    The arguments do not say which windows hold a pixel, so it cannot gather them. A warp goes
-    through the outputs 32 at a time, and their gradients are added in the order of the outputs.
+    The arguments do not say which windows hold a pixel, so it cannot gather them. A warp goes through the
+    outputs of a plane 32 at a time, and their gradients are added in the order of the outputs. The gradient
+    of a position outside the plane goes nowhere: to refuse it, as the other backends do, the host would have
+    to wait for the GPU.
     """
     arrays = input_shape, grad_output, argmax, grad_input
     *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
@@ -212,15 +190,6 @@ def max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input=None):
     arguments = map(_flat_planes, (grad_output, argmax, grad_input))
     device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * planes, THREADS, *arguments)
     return grad_input
-
-
-def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
-    """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
-
-    The gradient of a position outside the plane goes nowhere: to refuse it, as the other backends do, the
-    host would have to wait for the GPU.
-    """
-    return max_pool2d_backward_warp(grad_output, argmax, input_shape, grad_input)
 
 
 def _flat_planes(array):
@@ -274,23 +243,6 @@ def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad
     grad_input[plane, h, w] = total * share
 
 
-def avg_pool2d_backward_gather(
-    grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
-):
-    """Do what `avg_pool2d_backward` does, for any window: one thread per pixel looks for those that hold it.
-
-    The other way round, each window would add to its pixels, and windows that overlap would add to the same
-    pixel at the same time.
-    """
-    arrays = input_shape, grad_output, grad_input
-    *_, grad_input, window = checks.avg_pool2d_backward(
-        DEVICE, *arrays, window=(stride, padding, kernel_size)
-    )
-    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
-    device.launch_for_each(avg_pool2d_backward_gather_kernel, grad_input.size, THREADS, *arguments)
-    return grad_input
-
-
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
@@ -311,30 +263,20 @@ def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, gr
     grad_input[plane, h, w] = value
 
 
-def avg_pool2d_backward_disjoint(
-    grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None
-):
-    """Do what `avg_pool2d_backward` does, for windows that do not overlap: no loop; ValueError for others."""
-    arrays = input_shape, grad_output, grad_input
-    *_, grad_input, window = checks.avg_pool2d_backward(
-        DEVICE, *arrays, window=(stride, padding, kernel_size)
-    )
-    if not _are_disjoint(window):
-        raise ValueError(
-            f"avg_pool2d_backward_disjoint takes windows that do not overlap; "
-            f"got kernel_size {window[:2]} and stride {window[2:4]}"
-        )
-    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
-    device.launch_for_each(avg_pool2d_backward_disjoint_kernel, grad_input.size, THREADS, *arguments)
-    return grad_input
-
-
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
-    """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
-    input_shape = sizes(input_shape, "input_shape", "(N, C, H, W)")
-    disjoint = _are_disjoint(pool2d_window(input_shape, kernel_size, stride, padding))
-    rung = avg_pool2d_backward_disjoint if disjoint else avg_pool2d_backward_gather
-    return rung(grad_output, input_shape, kernel_size, stride, padding, grad_input)
+    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
+
+    A thread per pixel looks for the windows that hold it. The other way round, each window would add to its
+    pixels, and windows that overlap would add to the same pixel at the same time.
+    """
+    arrays, options = (input_shape, grad_output, grad_input), (stride, padding, kernel_size)
+    *_, grad_input, window = checks.avg_pool2d_backward(DEVICE, *arrays, window=options)
+    kernel = (
+        avg_pool2d_backward_disjoint_kernel if _are_disjoint(window) else avg_pool2d_backward_gather_kernel
+    )
+    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
+    device.launch_for_each(kernel, grad_input.size, THREADS, *arguments)
+    return grad_input
 
 
 def _are_disjoint(window):

@@ -10,12 +10,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from cnn_numba.ops.shared.jit import inline_jit
-from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, _pointer, _vector
+from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, ZEROS, _made_of, _pointer, _vector
 
 _LANE = ir.IntType(32)
 _LANES = ir.VectorType(_LANE, WIDTH)
 _MASK = ir.VectorType(ir.IntType(1), WIDTH)
-_ZEROS = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
 
 
 def _first(context, builder, count, count_type):
@@ -37,10 +36,10 @@ def _masked(builder, name, result, *args):
 
 @intrinsic
 def _address(typing_context, block):
-    def generate(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.FloatType().as_pointer())
-
-    return types.CPointer(types.float32)(block), generate
+    pointer = types.CPointer(types.float32)
+    return pointer(block), _made_of(
+        lambda builder, block: builder.bitcast(block, ir.FloatType().as_pointer())
+    )
 
 
 @inline_jit
@@ -56,7 +55,7 @@ def load_part(typing_context, array, index, count):
     def generate(context, builder, signature, args):
         mask = _first(context, builder, args[2], signature.args[2])
         place = _pointer(context, builder, signature, args)
-        return _masked(builder, "load", _LLVM_VECTOR, place, ir.Constant(_LANE, 4), mask, _ZEROS)
+        return _masked(builder, "load", _LLVM_VECTOR, place, ir.Constant(_LANE, 4), mask, ZEROS)
 
     return _vector(array, index, count), generate
 
@@ -78,10 +77,10 @@ def store_part(typing_context, array, index, count, value):
 def positive(typing_context, vector):
     """Return a vector with zeros for what is not larger than 0; NaN stays."""
 
-    def generate(context, builder, signature, args):
-        return builder.select(builder.fcmp_ordered("<=", args[0], _ZEROS), _ZEROS, args[0])
+    def generate(builder, vector):
+        return builder.select(builder.fcmp_ordered("<=", vector, ZEROS), ZEROS, vector)
 
-    return vector(vector), generate
+    return vector(vector), _made_of(generate)
 
 
 @intrinsic

@@ -22,6 +22,7 @@ from numba.extending import intrinsic, models, overload, register_model
 WIDTH = 16 if binding.get_host_cpu_features().get("avx512f") else 8
 
 _LLVM_VECTOR = ir.VectorType(ir.FloatType(), WIDTH)
+ZEROS = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
 
 
 class _Vector(types.Type):
@@ -36,6 +37,11 @@ class _VectorModel(models.PrimitiveModel):
 
 
 _vector = _Vector()
+
+
+def _made_of(code):
+    """Return what generates a function out of the values that it is given: ``code(builder, *values)``."""
+    return lambda context, builder, signature, args: code(builder, *args)
 
 
 def _address(context, builder, signature, args):
@@ -111,44 +117,34 @@ def filled(typing_context, number):
 @intrinsic
 def add(typing_context, a, b):
     """Return ``a + b``, element by element."""
-
-    def generate(context, builder, signature, args):
-        return builder.fadd(*args)
-
-    return _vector(a, b), generate
+    return _vector(a, b), _made_of(lambda builder, a, b: builder.fadd(a, b))
 
 
 @intrinsic
 def subtract(typing_context, a, b):
     """Return ``a - b``, element by element."""
-
-    def generate(context, builder, signature, args):
-        return builder.fsub(*args)
-
-    return _vector(a, b), generate
+    return _vector(a, b), _made_of(lambda builder, a, b: builder.fsub(a, b))
 
 
 @intrinsic
 def where_larger(typing_context, a, b, then, otherwise):
     """Return the elements of `then` where `a` is larger than `b`, or NaN; elsewhere those of `otherwise`."""
 
-    def generate(context, builder, signature, args):
-        a, b, then, otherwise = args
+    def generate(builder, a, b, then, otherwise):
         larger = builder.or_(builder.fcmp_ordered(">", a, b), builder.fcmp_unordered("uno", a, a))
         return builder.select(larger, then, otherwise)
 
-    return _vector(a, b, then, otherwise), generate
+    return _vector(a, b, then, otherwise), _made_of(generate)
 
 
 @intrinsic
 def where_equal(typing_context, a, b, then):
     """Return the elements of `then` where `a` equals `b`; elsewhere zeros."""
 
-    def generate(context, builder, signature, args):
-        zeros = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
-        return builder.select(builder.fcmp_ordered("==", args[0], args[1]), args[2], zeros)
+    def generate(builder, a, b, then):
+        return builder.select(builder.fcmp_ordered("==", a, b), then, ZEROS)
 
-    return _vector(a, b, then), generate
+    return _vector(a, b, then), _made_of(generate)
 
 
 _LLVM_BYTES = ir.VectorType(ir.IntType(8), WIDTH)
@@ -195,11 +191,7 @@ _vectors = _Vectors()
 def vectors(typing_context, count):
     """Return an array of vectors; `count` is a constant."""
     size = count.literal_value
-
-    def generate(context, builder, signature, args):
-        return cgutils.alloca_once(builder, _LLVM_VECTOR, size=size)
-
-    return _vectors(count), generate
+    return _vectors(count), _made_of(lambda builder, _: cgutils.alloca_once(builder, _LLVM_VECTOR, size=size))
 
 
 def _element(context, builder, signature, args):

@@ -14,18 +14,22 @@ Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twic
 on. `commit_copies` ends a group of copies, and `wait_for_copies_but_newest` waits for all groups but one.
 
 Each is an intrinsic: Numba writes one line of PTX where it is called. All need compute capability 8.0, but
-the roundings written without PTX, `round_to_*`. The simulator and the sanitizer run the Python functions
-beside them, which say what the instructions do.
+the roundings written without PTX, `round_to_*`. The Python functions say what the instructions do: see
+`intrinsics`.
 """
 
 import numpy as np
+from llvmlite import ir
 from numba import cuda
 
 from cnn_numba import device
+from cnn_numba.ops.shared.intrinsics import instruction, types
 
 #: From here on GPUs have the instructions.
 CAPABILITY = (8, 0)
 ALL_LANES = 0xFFFFFFFF
+_WORD, _HALF, _NUMBER = ir.IntType(32), ir.HalfType(), ir.FloatType()
+_BYTES = ir.IntType(8).as_pointer(3)
 
 
 def product_unit(precision):
@@ -193,216 +197,171 @@ def _copying(count):
     return copy
 
 
-_copy4_async, _copy8_async = _copying(4), _copying(8)
-
-
 def _nothing():
     pass
 
 
-# The simulator runs these, and no compiler ever sees them.
-for _function in (
-    *(_round_to_tf32, _round_to_float16, _round_to_bfloat16, _pack_float16, _pack_bfloat16, _nothing),
-    *(_multiply_tf32, _multiply_float16, _multiply_bfloat16, _copy4_async, _copy8_async),
-    *(_load_matrices_tf32, _load_matrices, _load_matrices_transposed),
-):
-    _function.stands_in = True
+def _emit(builder, code, constraints, result, arguments, always=False):
+    """Write a line of PTX. Unless it is to be executed `always`, it may go if nobody uses its result."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(ir.InlineAsm(kind, code, constraints, side_effect=always), arguments)
 
-if device.simulated():
-    round_to_tf32 = to_tf32 = cuda.jit(device=True)(_round_to_tf32)
-    round_to_float16 = cuda.jit(device=True)(_round_to_float16)
-    round_to_bfloat16 = cuda.jit(device=True)(_round_to_bfloat16)
-    pack_float16, pack_bfloat16 = cuda.jit(device=True)(_pack_float16), cuda.jit(device=True)(_pack_bfloat16)
-    multiply_tf32 = cuda.jit(device=True)(_multiply_tf32)
-    multiply_float16 = cuda.jit(device=True)(_multiply_float16)
-    multiply_bfloat16 = cuda.jit(device=True)(_multiply_bfloat16)
-    load_matrices_tf32 = cuda.jit(device=True)(_load_matrices_tf32)
-    load_matrices = cuda.jit(device=True)(_load_matrices)
-    load_matrices_transposed = cuda.jit(device=True)(_load_matrices_transposed)
-    copy4_async, copy8_async = cuda.jit(device=True)(_copy4_async), cuda.jit(device=True)(_copy8_async)
-    commit_copies = wait_for_copies_but_newest = cuda.jit(device=True)(_nothing)
-else:
-    from llvmlite import ir
-    from numba.cuda import types
-    from numba.cuda.extending import intrinsic
 
-    _WORD, _HALF, _NUMBER = ir.IntType(32), ir.HalfType(), ir.FloatType()
+def _rounding(near):
+    """Return what generates a rounding; `near` builds the code of numbers that are not NaN."""
 
-    def _emit(builder, code, constraints, result, arguments, always=False):
-        """Write a line of PTX. Unless it is to be executed `always`, it may go if nobody uses its result."""
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        return builder.call(ir.InlineAsm(kind, code, constraints, side_effect=always), arguments)
-
-    def _rounding(near):
-        """Make an intrinsic that rounds a number; `near` builds the code of those that are not NaN."""
-
-        @intrinsic
-        def rounded(typingctx, value):
-            def code(context, builder, signature, arguments):
-                (value,) = arguments
-                nan = builder.fcmp_unordered("uno", value, value)
-                return builder.select(nan, value, near(builder, value))
-
-            return types.float32(types.float32), code
-
-        return rounded
-
-    def _cut(builder, bits, ones):
-        return builder.bitcast(builder.and_(bits, ir.Constant(_WORD, ones)), _NUMBER)
-
-    def _tf32(builder, value):
-        half = ir.Constant(_WORD, 0x1000)
-        return _cut(builder, builder.add(builder.bitcast(value, _WORD), half), 0xFFFFE000)
-
-    def _float16(builder, value):
-        return builder.fpext(builder.fptrunc(value, _HALF), _NUMBER)
-
-    def _bfloat16(builder, value):
-        bits = builder.bitcast(value, _WORD)
-        odd = builder.and_(builder.lshr(bits, ir.Constant(_WORD, 16)), ir.Constant(_WORD, 1))
-        almost_half = builder.add(bits, ir.Constant(_WORD, 0x7FFF))
-        return _cut(builder, builder.add(almost_half, odd), 0xFFFF0000)
-
-    round_to_tf32, round_to_float16, round_to_bfloat16 = map(_rounding, (_tf32, _float16, _bfloat16))
-
-    @intrinsic
-    def to_tf32(typingctx, value):
-        """Round a number to tf32 with the instruction for it."""
-
+    def rounded(typingctx, value):
         def code(context, builder, signature, arguments):
-            bits = _emit(builder, "cvt.rna.tf32.f32 $0, $1;", "=r,f", _WORD, arguments)
-            return builder.bitcast(bits, _NUMBER)
+            (value,) = arguments
+            nan = builder.fcmp_unordered("uno", value, value)
+            return builder.select(nan, value, near(builder, value))
 
         return types.float32(types.float32), code
 
-    def _packing(kind):
-        @intrinsic
-        def pack(typingctx, low, high):
-            def code(context, builder, signature, arguments):
-                low, high = arguments
-                return _emit(builder, f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", _WORD, [high, low])
+    return rounded
 
-            return types.uint32(types.float32, types.float32), code
 
-        return pack
+def _cut(builder, bits, ones):
+    return builder.bitcast(builder.and_(bits, ir.Constant(_WORD, ones)), _NUMBER)
 
-    pack_float16, pack_bfloat16 = map(_packing, ("f16x2", "bf16x2"))
 
-    def _product_of(shape, kind, operand):
-        """Make the intrinsic of one instruction, whose operands are 4 and 2 of `operand`."""
+def _tf32(builder, value):
+    half = ir.Constant(_WORD, 0x1000)
+    return _cut(builder, builder.add(builder.bitcast(value, _WORD), half), 0xFFFFE000)
 
-        @intrinsic
-        def multiply(typingctx, left, right, sums):
-            def code(context, builder, signature, arguments):
-                given = zip(arguments, (4, 2, 4), strict=True)
-                flat = [builder.extract_value(one, i) for one, count in given for i in range(count)]
-                words = [builder.bitcast(value, _WORD) for value in flat[:6]]
-                names = [f"${i}" for i in range(14)]
-                groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
-                operands = ", ".join(f"{{{group}}}" for group in groups)
-                line = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {operands};"
-                result = ir.LiteralStructType([_NUMBER] * 4)
-                constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-                values = _emit(builder, line, constraints, result, words + flat[6:], always=True)
-                four = [builder.extract_value(values, i) for i in range(4)]
-                return context.make_tuple(builder, signature.return_type, four)
 
-            four = types.UniTuple(types.float32, 4)
-            return four(types.UniTuple(operand, 4), types.UniTuple(operand, 2), four), code
+def _float16(builder, value):
+    return builder.fpext(builder.fptrunc(value, _HALF), _NUMBER)
 
-        return multiply
 
-    multiply_tf32 = _product_of("m16n8k8", "tf32", types.float32)
-    multiply_float16 = _product_of("m16n8k16", "f16", types.uint32)
-    multiply_bfloat16 = _product_of("m16n8k16", "bf16", types.uint32)
+def _bfloat16(builder, value):
+    bits = builder.bitcast(value, _WORD)
+    odd = builder.and_(builder.lshr(bits, ir.Constant(_WORD, 16)), ir.Constant(_WORD, 1))
+    almost_half = builder.add(bits, ir.Constant(_WORD, 0x7FFF))
+    return _cut(builder, builder.add(almost_half, odd), 0xFFFF0000)
 
-    def _element(context, builder, array_type, array, index_type, index):
-        """Return a pointer to an element."""
-        data = context.make_array(array_type)(context, builder, array).data
-        return builder.gep(data, [context.cast(builder, index, index_type, types.intp)])
 
-    def _in_shared_memory(builder, pointer):
-        """Return where in shared memory a pointer points, as the instructions want to know it."""
-        there = builder.addrspacecast(builder.bitcast(pointer, ir.IntType(8).as_pointer()), _BYTES)
-        return builder.ptrtoint(there, _WORD)
+@instruction(_round_to_tf32)
+def to_tf32(typingctx, value):
+    """Round a number to tf32 with the instruction for it."""
 
-    _BYTES = ir.IntType(8).as_pointer(3)
+    def code(context, builder, signature, arguments):
+        bits = _emit(builder, "cvt.rna.tf32.f32 $0, $1;", "=r,f", _WORD, arguments)
+        return builder.bitcast(bits, _NUMBER)
 
-    def _loading(order, number):
-        """Make an intrinsic that loads four matrices of 8 x 16 bytes; a lane gets a `number` of each.
+    return types.float32(types.float32), code
 
-        ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
-        lane i says it for row i % 8 of matrix i // 8.
-        """
 
-        @intrinsic
-        def load(typingctx, array, index):
-            def code(context, builder, signature, arguments):
-                array_type, index_type = signature.args
-                pointer = _element(context, builder, array_type, arguments[0], index_type, arguments[1])
-                line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
-                result, constraints = ir.LiteralStructType([_WORD] * 4), "=r,=r,=r,=r,r,~{memory}"
-                address = _in_shared_memory(builder, pointer)
-                values = _emit(builder, line, constraints, result, [address], always=True)
-                kind = context.get_value_type(number)
-                four = [builder.bitcast(builder.extract_value(values, i), kind) for i in range(4)]
-                return context.make_tuple(builder, signature.return_type, four)
+def _packing(kind):
+    def pack(typingctx, low, high):
+        def code(context, builder, signature, arguments):
+            low, high = arguments
+            return _emit(builder, f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", _WORD, [high, low])
 
-            return types.UniTuple(number, 4)(array, index), code
+        return types.uint32(types.float32, types.float32), code
 
-        return load
+    return pack
 
-    load_matrices_tf32 = _loading("", types.float32)
-    load_matrices = _loading("", types.uint32)
-    load_matrices_transposed = _loading(".trans", types.uint32)
 
-    def _copy16():
-        """Make an intrinsic that has 16 bytes copied to shared memory while the thread goes on.
+def _product_of(shape, kind, operand):
+    """Return what generates one instruction, whose operands are 4 and 2 of `operand`."""
 
-        ``(target, target_index, source, source_index, there)``: zeros are written if it is not `there`.
-        """
+    def multiply(typingctx, left, right, sums):
+        def code(context, builder, signature, arguments):
+            given = zip(arguments, (4, 2, 4), strict=True)
+            flat = [builder.extract_value(one, i) for one, count in given for i in range(count)]
+            words = [builder.bitcast(value, _WORD) for value in flat[:6]]
+            names = [f"${i}" for i in range(14)]
+            groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
+            operands = ", ".join(f"{{{group}}}" for group in groups)
+            line = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {operands};"
+            result = ir.LiteralStructType([_NUMBER] * 4)
+            constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+            values = _emit(builder, line, constraints, result, words + flat[6:], always=True)
+            four = [builder.extract_value(values, i) for i in range(4)]
+            return context.make_tuple(builder, signature.return_type, four)
 
-        @intrinsic
-        def copy(typingctx, target, target_index, source, source_index, there):
-            def code(context, builder, signature, arguments):
-                kinds = signature.args
-                to = _element(context, builder, kinds[0], arguments[0], kinds[1], arguments[1])
-                start = _element(context, builder, kinds[2], arguments[2], kinds[3], arguments[3])
-                length = builder.select(arguments[4], ir.Constant(_WORD, 16), ir.Constant(_WORD, 0))
-                given = _in_shared_memory(builder, to), builder.ptrtoint(start, ir.IntType(64)), length
-                line = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
-                _emit(builder, line, "r,l,r,~{memory}", ir.VoidType(), given, always=True)
-                return context.get_dummy_value()
+        four = types.UniTuple(types.float32, 4)
+        left, right = (types.UniTuple(getattr(types, operand), count) for count in (4, 2))
+        return four(left, right, four), code
 
-            return types.void(target, target_index, source, source_index, types.boolean), code
+    return multiply
 
-        return copy
 
-    copy4_async, copy8_async = _copy16(), _copy16()
+def _element(context, builder, array_type, array, index_type, index):
+    """Return a pointer to an element."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [context.cast(builder, index, index_type, types.intp)])
 
-    def _statement(line):
-        @intrinsic
-        def state(typingctx):
-            def code(context, builder, signature, arguments):
-                _emit(builder, line, "~{memory}", ir.VoidType(), [], always=True)
-                return context.get_dummy_value()
 
-            return types.void(), code
+def _in_shared_memory(builder, pointer):
+    """Return where in shared memory a pointer points, as the instructions want to know it."""
+    there = builder.addrspacecast(builder.bitcast(pointer, ir.IntType(8).as_pointer()), _BYTES)
+    return builder.ptrtoint(there, _WORD)
 
-        return state
 
-    commit_copies = _statement("cp.async.commit_group;")
-    wait_for_copies_but_newest = _statement("cp.async.wait_group 1;")
+def _loading(order, number):
+    """Return what generates the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
 
-    # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
-    for _intrinsic, _function in (
-        *((round_to_tf32, _round_to_tf32), (to_tf32, _round_to_tf32)),
-        *((round_to_float16, _round_to_float16), (round_to_bfloat16, _round_to_bfloat16)),
-        *((pack_float16, _pack_float16), (pack_bfloat16, _pack_bfloat16)),
-        *((multiply_tf32, _multiply_tf32), (multiply_float16, _multiply_float16)),
-        *((multiply_bfloat16, _multiply_bfloat16), (load_matrices_tf32, _load_matrices_tf32)),
-        *((load_matrices, _load_matrices), (load_matrices_transposed, _load_matrices_transposed)),
-        *((copy4_async, _copy4_async), (copy8_async, _copy8_async)),
-        *((commit_copies, _nothing), (wait_for_copies_but_newest, _nothing)),
-    ):
-        _intrinsic.py_func = _function
+    ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
+    lane i says it for row i % 8 of matrix i // 8.
+    """
+
+    def load(typingctx, array, index):
+        def code(context, builder, signature, arguments):
+            array_type, index_type = signature.args
+            pointer = _element(context, builder, array_type, arguments[0], index_type, arguments[1])
+            line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+            result, constraints = ir.LiteralStructType([_WORD] * 4), "=r,=r,=r,=r,r,~{memory}"
+            address = _in_shared_memory(builder, pointer)
+            values = _emit(builder, line, constraints, result, [address], always=True)
+            kind = context.get_value_type(signature.return_type.dtype)
+            four = [builder.bitcast(builder.extract_value(values, i), kind) for i in range(4)]
+            return context.make_tuple(builder, signature.return_type, four)
+
+        return types.UniTuple(getattr(types, number), 4)(array, index), code
+
+    return load
+
+
+def _copy16(typingctx, target, target_index, source, source_index, there):
+    """Generate a copy of 16 bytes to shared memory while the thread goes on; zeros if it is not `there`."""
+
+    def code(context, builder, signature, arguments):
+        kinds = signature.args
+        to = _element(context, builder, kinds[0], arguments[0], kinds[1], arguments[1])
+        start = _element(context, builder, kinds[2], arguments[2], kinds[3], arguments[3])
+        length = builder.select(arguments[4], ir.Constant(_WORD, 16), ir.Constant(_WORD, 0))
+        given = _in_shared_memory(builder, to), builder.ptrtoint(start, ir.IntType(64)), length
+        line = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+        _emit(builder, line, "r,l,r,~{memory}", ir.VoidType(), given, always=True)
+        return context.get_dummy_value()
+
+    return types.void(target, target_index, source, source_index, types.boolean), code
+
+
+def _statement(line):
+    def state(typingctx):
+        def code(context, builder, signature, arguments):
+            _emit(builder, line, "~{memory}", ir.VoidType(), [], always=True)
+            return context.get_dummy_value()
+
+        return types.void(), code
+
+    return state
+
+
+round_to_tf32 = instruction(_round_to_tf32)(_rounding(_tf32))
+round_to_float16 = instruction(_round_to_float16)(_rounding(_float16))
+round_to_bfloat16 = instruction(_round_to_bfloat16)(_rounding(_bfloat16))
+pack_float16 = instruction(_pack_float16)(_packing("f16x2"))
+pack_bfloat16 = instruction(_pack_bfloat16)(_packing("bf16x2"))
+multiply_tf32 = instruction(_multiply_tf32)(_product_of("m16n8k8", "tf32", "float32"))
+multiply_float16 = instruction(_multiply_float16)(_product_of("m16n8k16", "f16", "uint32"))
+multiply_bfloat16 = instruction(_multiply_bfloat16)(_product_of("m16n8k16", "bf16", "uint32"))
+load_matrices_tf32 = instruction(_load_matrices_tf32)(_loading("", "float32"))
+load_matrices = instruction(_load_matrices)(_loading("", "uint32"))
+load_matrices_transposed = instruction(_load_matrices_transposed)(_loading(".trans", "uint32"))
+copy4_async, copy8_async = instruction(_copying(4))(_copy16), instruction(_copying(8))(_copy16)
+commit_copies = instruction(_nothing)(_statement("cp.async.commit_group;"))
+wait_for_copies_but_newest = instruction(_nothing)(_statement("cp.async.wait_group 1;"))

@@ -4,9 +4,11 @@ The sums are device functions, called from kernels. They add in an order that de
 number of threads, so that the same input gives the same bits.
 """
 
+from llvmlite import ir
 from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.ops.shared.intrinsics import instruction, types
 
 #: Threads of a warp, and the mask of `cuda.shfl_xor_sync` that names them all.
 WARP = 32
@@ -83,77 +85,66 @@ def block_max(value):
 
 
 def _load4(array, index):
-    """Return four neighbouring elements of a float32 array (n,), read at once on a GPU.
-
-    `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
-    """
     return array[index], array[index + 1], array[index + 2], array[index + 3]
 
 
 def _store4(array, index, a, b, c, d):
-    """Write four neighbouring elements of a float32 array (n,), at once on a GPU; as for `load4`."""
     array[index] = a
     array[index + 1] = b
     array[index + 2] = c
     array[index + 3] = d
 
 
-if device.simulated():
-    load4, store4 = cuda.jit(device=True)(_load4), cuda.jit(device=True)(_store4)
-else:
-    from llvmlite import ir
-    from numba.cuda import types
-    from numba.cuda.extending import intrinsic
+_FLOAT4 = ir.VectorType(ir.FloatType(), 4)
+_ALIGNMENT = 16
 
-    _FLOAT4 = ir.VectorType(ir.FloatType(), 4)
-    _ALIGNMENT = 16
 
-    def _vector_pointer(context, builder, argument_types, array, index):
-        """Return a pointer to the element as one to a vector of four."""
-        array_type, index_type = argument_types[:2]
-        data = context.make_array(array_type)(context, builder, array).data
-        index = context.cast(builder, index, index_type, types.intp)
-        return builder.bitcast(builder.gep(data, [index]), _FLOAT4.as_pointer())
+def _vector_pointer(context, builder, argument_types, array, index):
+    """Return a pointer to the element as one to a vector of four."""
+    array_type, index_type = argument_types[:2]
+    data = context.make_array(array_type)(context, builder, array).data
+    index = context.cast(builder, index, index_type, types.intp)
+    return builder.bitcast(builder.gep(data, [index]), _FLOAT4.as_pointer())
 
-    def _check_array(array, index):
-        # Numba asks with other types too, while it looks for a match.
-        is_array = isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
-        return is_array and array.dtype == types.float32 and isinstance(index, types.Integer)
 
-    @intrinsic
-    def load4(typingctx, array, index):
-        """Return four neighbouring elements of a float32 array (n,), read at once.
+def _check_array(array, index):
+    # Numba asks with other types too, while it looks for a match.
+    is_array = isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
+    return is_array and array.dtype == types.float32 and isinstance(index, types.Integer)
 
-        `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
-        """
-        if not _check_array(array, index):
-            return None
 
-        def code(context, builder, signature, arguments):
-            pointer = _vector_pointer(context, builder, signature.args, *arguments)
-            vector = builder.load(pointer)
-            vector.align = _ALIGNMENT
-            elements = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
-            return context.make_tuple(builder, signature.return_type, elements)
+@instruction(_load4)
+def load4(typingctx, array, index):
+    """Return four neighbouring elements of a float32 array (n,), read at once.
 
-        return types.UniTuple(types.float32, 4)(array, index), code
+    `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
+    """
+    if not _check_array(array, index):
+        return None
 
-    @intrinsic
-    def store4(typingctx, array, index, a, b, c, d):
-        """Write four neighbouring elements of a float32 array (n,), at once; as for `load4`."""
-        if not _check_array(array, index) or any(value != types.float32 for value in (a, b, c, d)):
-            return None
+    def code(context, builder, signature, arguments):
+        pointer = _vector_pointer(context, builder, signature.args, *arguments)
+        vector = builder.load(pointer)
+        vector.align = _ALIGNMENT
+        elements = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
+        return context.make_tuple(builder, signature.return_type, elements)
 
-        def code(context, builder, signature, arguments):
-            array, index, *values = arguments
-            pointer = _vector_pointer(context, builder, signature.args, array, index)
-            vector = ir.Constant(_FLOAT4, ir.Undefined)
-            for i, value in enumerate(values):
-                vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), i))
-            builder.store(vector, pointer).align = _ALIGNMENT
-            return context.get_dummy_value()
+    return types.UniTuple(types.float32, 4)(array, index), code
 
-        return types.void(array, index, a, b, c, d), code
 
-    # The sanitizer runs a kernel's Python function, on machines with a GPU as well.
-    load4.py_func, store4.py_func = _load4, _store4
+@instruction(_store4)
+def store4(typingctx, array, index, a, b, c, d):
+    """Write four neighbouring elements of a float32 array (n,), at once; as for `load4`."""
+    if not _check_array(array, index) or any(value != types.float32 for value in (a, b, c, d)):
+        return None
+
+    def code(context, builder, signature, arguments):
+        array, index, *values = arguments
+        pointer = _vector_pointer(context, builder, signature.args, array, index)
+        vector = ir.Constant(_FLOAT4, ir.Undefined)
+        for i, value in enumerate(values):
+            vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), i))
+        builder.store(vector, pointer).align = _ALIGNMENT
+        return context.get_dummy_value()
+
+    return types.void(array, index, a, b, c, d), code

@@ -151,16 +151,6 @@ def sgd_update_scheduled(
         The row of `rates` that counts, from 0. The host cannot look at it: `SKIPPED` leaves everything as it
         is, and any other that is outside of `rates` makes the parameters NaN.
 
-    Returns
-    -------
-    device array, shape (P,), float32
-        `parameters`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `sgd_update`.
-
     Examples
     --------
     >>> parameters, gradients = device.zeros(1), device.to_device(np.array([1], np.float32))
@@ -261,11 +251,6 @@ def adam_update_scheduled(
     cursor : device array, shape (1,), int32
         As for `sgd_update_scheduled`.
 
-    Returns
-    -------
-    device array, shape (P,), float32
-        `parameters`.
-
     Examples
     --------
     >>> parameters, gradients = device.zeros(1), device.to_device(np.array([3], np.float32))
@@ -296,11 +281,6 @@ def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
     ndarray, shape (S, 2), float32
         For each step t its size ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the
         root of the second mean.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `first_step` is not an integer from 1 on.
 
     Examples
     --------
@@ -354,10 +334,6 @@ def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_curso
         Written to: the rates of the step, unless it is skipped.
     row_cursor : device array, shape (1,), int32
         Written to: 0, or `SKIPPED`. With `row` it is what a scheduled update takes.
-
-    Returns
-    -------
-    row, row_cursor : device array
 
     Examples
     --------

@@ -313,7 +313,7 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
     except ptx.PtxError as error:
         raise DriverError(Result.INVALID_PTX, str(error)) from None
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
-    kept, about = [], partial(_taken, kernel, grid, block, arguments, shared)
+    kept, about = [], partial(_taken, kernel, grid, block, arguments, shared, cooperative)
     return Work(
         run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept, about
     )
@@ -344,13 +344,13 @@ def _parameters(handle, grid, block, shared, arguments, kept):
     return KERNEL.pack(handle, *grid, *block, shared, ctypes.addressof(kept[1]), 0, handle, 0)
 
 
-def _taken(kernel, grid, block, arguments, shared):
-    return recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared)
+def _taken(*launched):
+    return recording.TakenLaunch(device().workers, *launched)
 
 
 def _run(kernel, grid, block, arguments, shared, cooperative):
     if take := recording.asked():
-        take(_taken(kernel, grid, block, arguments, shared))
+        take(_taken(kernel, grid, block, arguments, shared, cooperative))
         return
     try:
         failed = device().workers.launch(

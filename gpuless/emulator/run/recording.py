@@ -94,13 +94,14 @@ class NoLines(RuntimeError):
 class TakenLaunch:
     """A launch that does not take place.
 
-    `source`: what its compiler knows of the kernel, as `lines.Source` has it.
+    `source`: what its compiler knows of the kernel, as `lines.Source` has it; `together`: whether all blocks
+    run at once, so that they can wait for each other: such a launch can be recorded only as a whole.
     """
 
-    def __init__(self, workers, kernel, grid, block, arguments, shared):
-        self.workers, self.plain = workers, kernel
+    def __init__(self, workers, kernel, grid, block, arguments, shared, together=False):
+        self.workers, self.plain, self.together = workers, kernel, together
         self.grid, self.block, self.arguments, self.shared = grid, block, arguments, shared
-        self.source = lines.source_of(kernel.source)
+        self.source, self._kept = lines.source_of(kernel.source), None
         self.blocks = grid[0] * grid[1] * grid[2]
         self.warps = -(-(block[0] * block[1] * block[2]) // WARP)
         self.launched = explanations.Launched(
@@ -112,21 +113,36 @@ class TakenLaunch:
         """The kernel with the lines of its source; raises `NoLines` where there are none."""
         return _with_lines(self.plain)
 
-    def record(self, first, count):
-        """Run so many blocks from a first one; return the `Recording`. Memory is as before then."""
-        code = self.kernel.code(self.block, self.arguments, compiled)
-        recording = Recording(code, self, first, count)
-        arena = self.workers.arena
-        kept = [(array, ctypes.string_at(array.address, array.size)) for array in self._written(code)]
+    @contextlib.contextmanager
+    def memory_kept(self):
+        """Keep a copy of what the kernel may write to, for all recordings in between."""
+        if self._kept is not None:
+            yield
+            return
+        written = self._written(self.kernel.code(self.block, self.arguments, compiled))
+        self._kept = [(array, ctypes.string_at(array.address, array.size)) for array in written]
         try:
-            self.workers.launch(
-                self.kernel, self.grid, self.block, self.arguments, self.shared, counted=recording
-            )
+            yield
         finally:
-            for array, content in kept:
-                arena.prepare(array.address, array.size)
-                ctypes.memmove(array.address, content, array.size)
-        return recording
+            self._kept = None
+
+    def record(self, *stretches):
+        """Run blocks, so many from a first one in each stretch (first, count); return a `Recording` of each.
+
+        Memory is as before then.
+        """
+        code, buffers = self.kernel.code(self.block, self.arguments, compiled), []
+        recordings = [Recording(code, self, *stretch, buffers) for stretch in stretches]
+        arguments = self.kernel, self.grid, self.block, self.arguments, self.shared, self.together
+        with self.memory_kept():
+            try:
+                for recording in recordings:
+                    self.workers.launch(*arguments, counted=recording)
+            finally:
+                for array, content in self._kept:
+                    self.workers.arena.prepare(array.address, array.size)
+                    ctypes.memmove(array.address, content, array.size)
+        return recordings
 
     def _written(self, code):
         """Return the allocations that the kernel may write to."""
@@ -141,53 +157,84 @@ def _with_lines(kernel):
     if kernel.with_lines is None:
         module = lines.Origin(kernel.source).module
         if not module.files:
-            raise NoLines(
-                f"the lines of {readable(kernel.name)} are not known, and without them its machine "
-                "code cannot be counted: compile it with @cuda.jit(lineinfo=True)"
-            )
+            raise _no_lines(kernel)
         kernel.with_lines = kernel if module is kernel.source else kernel.again(module)
     return kernel.with_lines
 
 
-class Recording:
-    """What blocks of a launch did: how often each part of the code ran, and the requests of each warp.
+def _no_lines(kernel):
+    """Return the `NoLines` of a kernel, which says what to do if something can be done."""
+    try:
+        source = lines.source_of(kernel.source)
+        source and source.with_lines()
+        remedy = "compile it with @cuda.jit(lineinfo=True)"
+    except Exception as error:  # from Numba or NVIDIA's linker, as for float16
+        remedy = f"Numba cannot compile it with them ({' '.join(str(error).split())[:200]})"
+    return NoLines(
+        f"the lines of {readable(kernel.name)} are not known, and without them its machine code cannot be "
+        f"counted: {remedy}"
+    )
 
-    `executed`: how often warps ran each part; `entered`: how often they came into the loops around it, the
-    outermost first; `sites`: as the code has them; `words`, `starts`: the
-    requests one behind the other, and where those of each warp begin: first all warps of the first block;
-    `delivered`: of each site of shared memory, what delivering a request takes, for each of
-    `WIDTHS`, and None for other sites.
+
+class Sums:
+    """What blocks of a launch did, added up: how often each part of the code ran, and shared memory's work.
+
+    `code`: the `RecordingCode`; `totals`: its numbers; `executed`: how often warps ran each part; `entered`:
+    how often they came into the loops around it, the outermost first; `lanes`: how many lanes that were
+    altogether; `parted`: how often lanes parted at its end; `sites`, `listings`: as the code has them;
+    `delivered`: of each site of shared memory, what delivering a request takes, for each of `WIDTHS`, and
+    None for other sites; of atomic operations that of 4 bytes, then what they take if lanes that want the
+    same wait for each other, for 4 bytes and for 8.
     """
 
-    def __init__(self, code, taken, first, count):
+    def __init__(self, code, totals):
+        self.code, self.totals = code, totals
+        self.sites, self.listings = code.sites, code.listings
+        self.executed = [totals[part.warps] for part in code.parts]
+        self.entered = [[totals[number] for number in nest] for nest in code.nests]
+        parts = list(zip(code.parts, self.executed, strict=True))
+        self.lanes = [WARP * warps if part.lanes < 0 else totals[part.lanes] for part, warps in parts]
+        self.parted = [totals[part.branch] if part.branch >= 0 else 0 for part, _ in parts]
+        self.delivered = [_delivered(site, totals) for site in code.sites]
+
+
+class Recording(Sums):
+    """A stretch of blocks of a launch: their sums and the requests of each warp.
+
+    `words`: the requests, one behind the other; `window`: the first block and the one behind the last.
+    """
+
+    def __init__(self, code, taken, first, count, buffers):
         self.code, self.first, self.count, self.warps = code, first, count, taken.warps
         self.window = first, first + count
-        self.sites, self.listings = code.sites, code.listings
         self.blocks, self.arrays = taken.blocks, taken.launched.given()
         self.base = taken.workers.arena.base
-        self._numbers, self._buffers, self._lock = [], [], threading.Lock()
+        self._numbers, self._used, self._lock = [], [], threading.Lock()
+        self._buffers = buffers  # and how much of each is in use, by recordings of the same blocks too
+        self._room = _ROOM // count if taken.together else _ROOM  # each block has a thread
 
     def numbers(self):
         """Return the address of numbers for a thread that runs blocks."""
-        own, buffer = np.zeros(self.code.size, np.int64), np.empty(_ROOM, np.uint32)
-        own[[BUFFER, ROOM]] = buffer.ctypes.data, _ROOM
-        own[STRIDE] = max(1, self.count // _LOOKED_AT)
+        own = np.zeros(self.code.size, np.int64)
         with self._lock:
+            buffer, begin = self._buffers.pop() if self._buffers else (np.empty(self._room, np.uint32), 0)
             self._numbers.append(own)
-            self._buffers.append(buffer)
+            self._used.append((buffer, begin))
+        own[[BUFFER, ROOM, USED]] = buffer.ctypes.data, buffer.size, begin
+        own[STRIDE] = max(1, self.count // _LOOKED_AT)
         return own.ctypes.data
 
     def finish(self):
         """Sum up, when the blocks have been run."""
-        used = [int(own[USED]) for own in self._numbers]
-        if max(used) > _ROOM - LONGEST:
-            raise MemoryError(f"{self.count} blocks make more requests than can be recorded")
-        pieces = [buffer[:length] for buffer, length in zip(self._buffers, used, strict=True)]
-        self.words, self._buffers = np.concatenate(pieces), None
-        totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
-        self.executed = [totals[part.warps] for part in self.code.parts]
-        self.entered = [[totals[number] for number in nest] for nest in self.code.nests]
-        self.delivered = [_delivered(site, totals) for site in self.sites]
+        pieces = []
+        for own, (buffer, begin) in zip(self._numbers, self._used, strict=True):
+            if (end := int(own[USED])) > buffer.size - LONGEST:
+                raise MemoryError(f"{self.count} blocks make more requests than can be recorded")
+            pieces.append(buffer[begin:end])
+            self._buffers.append((buffer, end))
+        self.words = np.concatenate(pieces)
+        super().__init__(self.code, np.sum(self._numbers, axis=0, dtype=np.int64).tolist())
+        self._numbers = self._used = self._buffers = None
 
 
 def _delivered(site, totals):

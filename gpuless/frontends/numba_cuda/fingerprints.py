@@ -33,6 +33,8 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 #: Where modules, classes and functions come from that are the same in all processes.
 _LIBRARIES = {"numba", "numba_cuda", "numpy", "llvmlite", "math", "cmath", "operator", "_operator"}
 _LIBRARIES |= {"builtins", "enum", "abc", "_abc", "typing", "collections", "_functools"}
+#: What Numba knows how to compile for the CPU, once a program has it do so.
+_LIBRARIES |= {"random", "_random", "heapq", "_heapq"}
 #: Functions that find what no name in the code says, or what each process has differently.
 _BLIND = (eval, exec, globals, locals, vars, __import__, id, hash)
 _SIGNATURES = (templates.Signature, cuda_templates.Signature)

@@ -140,6 +140,6 @@ def _contents(value):
     if hasattr(value, "__wrapped__"):  # an intrinsic, a kernel
         return (value.__wrapped__,)
     if not is_library(kind):
-        return (kind,)
+        return () if is_library(value) else (kind,)  # a library's function, compiled by Cython
     _plain.add(kind)
     return ()

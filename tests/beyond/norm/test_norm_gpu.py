@@ -15,8 +15,11 @@ from cnn_numba.beyond.norm import gpu, gpu_layer, reference
 IMAGE_SHAPES = [(2, 3, 1, 1), (5, 2, 2, 4), (2, 1, 5, 8), (3, 2, 3, 9), (7, 5, 4, 11), (6, 1, 17, 16)]
 # With parts of 12 samples: one, a full one, two, and more parts than a warp has threads; columns with a tail
 SAMPLE_SHAPES = [(1, 1), (12, 33), (13, 5), (24, 64), (50, 3), (450, 2), (7, 300)]
-RUNGS = ["", "_block", "_split"]
-rungs = pytest.mark.parametrize("rung", RUNGS, ids=["chosen", "block", "split"])
+# Whether a channel is split among blocks; None leaves the choice to the operation.
+splits = pytest.mark.parametrize(
+    "split", [None, False, True], ids=["chosen", "block", "split"], indirect=True
+)
+both = pytest.mark.parametrize("split", [False, True], ids=["block", "split"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +33,18 @@ def set_sizes(monkeypatch, threads, part, part_rows):
         monkeypatch.setattr(module, "THREADS", threads)
     monkeypatch.setattr(gpu, "PART", part)
     monkeypatch.setattr(gpu_layer, "PART_ROWS", part_rows)
+
+
+def choose(monkeypatch, split):
+    if split is not None:
+        monkeypatch.setattr(gpu, "_is_long", lambda x: split)
+
+
+@pytest.fixture
+def split(request, monkeypatch):
+    """Whether channels are split among blocks."""
+    choose(monkeypatch, request.param)
+    return request.param
 
 
 def on_device(*arrays):
@@ -51,13 +66,13 @@ def image_outputs(shape):
     return [poisoned(shape), poisoned(shape[1]), poisoned(shape[1])]
 
 
-@rungs
+@splits
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("shape", IMAGE_SHAPES, ids=str)
-def test_batch_norm_against_reference(rng, shape, training, rung):
+def test_batch_norm_against_reference(rng, shape, training, split):
     arrays = image_inputs(rng, shape)
     there, outputs = on_device(*arrays), on_device(*image_outputs(shape))
-    received = getattr(gpu, f"batch_norm2d_forward{rung}")(*there, training, 0.3, 0.01, *outputs)
+    received = gpu.batch_norm2d_forward(*there, training, 0.3, 0.01, *outputs)
     assert all(result is output for result, output in zip(received, outputs, strict=True))
     exact = [array.astype(np.float64) for array in arrays]
     expected = reference.batch_norm2d_forward(*exact, training, 0.3, 0.01)
@@ -69,7 +84,7 @@ def test_batch_norm_against_reference(rng, shape, training, rung):
     grad_output = random_float32(rng, *shape)
     arguments = grad_output, arrays[0], arrays[1], *to_host(outputs[1:])
     gradients = on_device(*image_outputs(shape))
-    received = getattr(gpu, f"batch_norm2d_backward{rung}")(*on_device(*arguments), training, *gradients)
+    received = gpu.batch_norm2d_backward(*on_device(*arguments), training, *gradients)
     assert all(result is output for result, output in zip(received, gradients, strict=True))
     expected = reference.batch_norm2d_backward(*arguments, training)
     for result, wanted in zip(to_host(gradients), expected, strict=True):
@@ -96,12 +111,12 @@ def test_layer_norm_against_reference(rng, shape):
 
 
 @pytest.mark.parametrize("mean", [1e3, -1e5])
-@pytest.mark.parametrize("rung", RUNGS[1:])
-def test_a_large_mean_costs_no_digits_of_the_statistics(rng, rung, mean):
+@both
+def test_a_large_mean_costs_no_digits_of_the_statistics(rng, split, mean):
     x = random_float32(rng, 5, 2, 7, 11) + np.float32(mean)
     one, zero = np.ones(2, np.float32), np.zeros(2, np.float32)
     there = on_device(x, one, zero, zero, one)
-    out, centre, inv_std = getattr(gpu, f"batch_norm2d_forward{rung}")(*there, momentum=1.0)
+    out, centre, inv_std = gpu.batch_norm2d_forward(*there, momentum=1.0)
     exact = x.astype(np.float64)
     expected = [exact.mean(axis=(0, 2, 3)), 1 / np.sqrt(exact.var(axis=(0, 2, 3)) + 1e-5)]
     np.testing.assert_allclose(device.to_host(centre), expected[0], rtol=1e-7)
@@ -112,26 +127,26 @@ def test_a_large_mean_costs_no_digits_of_the_statistics(rng, rung, mean):
     np.testing.assert_allclose(device.to_host(out), centred, atol=1e-7 * abs(mean))
 
 
-def test_an_outlier_in_front_costs_few_digits(rng):
+@both
+def test_an_outlier_in_front_costs_few_digits(rng, split):
     """The other numbers are taken relative to it."""
     x = random_float32(rng, 4, 1, 9, 9)
     x[0, 0, 0, 0] = 1000
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
     expected = reference.batch_norm2d_forward(x, one, zero, zero.copy(), one.copy())
-    for rung in RUNGS[1:]:
-        received = getattr(gpu, f"batch_norm2d_forward{rung}")(*on_device(x, one, zero, zero, one))
-        for result, wanted in zip(to_host(received), expected, strict=True):
-            assert_close(result, wanted)
+    received = gpu.batch_norm2d_forward(*on_device(x, one, zero, zero, one))
+    for result, wanted in zip(to_host(received), expected, strict=True):
+        assert_close(result, wanted)
 
 
-@pytest.mark.parametrize("rung", RUNGS[1:])
-def test_sums_keep_their_digits(monkeypatch, rung):
+@both
+def test_sums_keep_their_digits(monkeypatch, split):
     """Equal terms all round the same way: without its correction a thread would be wrong by 1e-6."""
     monkeypatch.setattr(gpu, "THREADS", 32)
     monkeypatch.setattr(gpu, "PART", 3000)
     x, one = device.to_device(np.full((8, 1, 30, 41), 0.1, np.float32)), device.to_device(np.float32([1]))
     arguments = x, x, one, device.zeros(1), one
-    _, *sums = getattr(gpu, f"batch_norm2d_backward{rung}")(*arguments, training=False)
+    _, *sums = gpu.batch_norm2d_backward(*arguments, training=False)
     tenth, count = np.float64(np.float32(0.1)), x.size
     np.testing.assert_allclose(to_host(sums), [[count * tenth**2], [count * tenth]], rtol=1.2e-7)
 
@@ -150,31 +165,30 @@ def test_column_sums_keep_their_digits(monkeypatch, part_rows):
 # --- Launches ----------------------------------------------------------------------------------------------
 
 
-def forward_launches(rung, shape, training=True):
+def forward_launches(shape, training=True):
     outputs = on_device(*image_outputs(shape))
     arrays = on_device(*image_inputs(np.random.default_rng(1), shape))
     with only_launches() as launched:
-        getattr(gpu, f"batch_norm2d_forward{rung}")(*arrays, training, 0.1, 1e-5, *outputs)
+        gpu.batch_norm2d_forward(*arrays, training, 0.1, 1e-5, *outputs)
     return [name.removeprefix("batch_norm2d_").removesuffix("_kernel") for name in launched]
 
 
-def backward_launches(rung, shape):
+def backward_launches(shape):
     x, weight, _, mean, inv_std = on_device(*image_inputs(np.random.default_rng(1), shape))
     outputs, grad_output = on_device(*image_outputs(shape)), device.zeros(shape)
     with only_launches() as launched:
-        getattr(gpu, f"batch_norm2d_backward{rung}")(*(grad_output, x, weight, mean, inv_std), True, *outputs)
+        gpu.batch_norm2d_backward(*(grad_output, x, weight, mean, inv_std), True, *outputs)
     return [name.removeprefix("batch_norm2d_").removesuffix("_kernel") for name in launched]
 
 
-def test_a_long_channel_is_split_and_a_short_one_is_not():
+@splits
+def test_a_long_channel_is_split_and_a_short_one_is_not(split):
     short, long = (5, 2, 2, 4), (1, 3, 1, 41)
-    split = ["parts", "combine", "normalise"]
-    assert forward_launches("", short) == forward_launches("_block", long) == ["forward_block"]
-    assert forward_launches("", long) == forward_launches("_split", short) == split
-    assert forward_launches("", long, training=False) == ["use_running", "normalise"]
-    split = ["gradient_parts", "add_parts", "backward_input"]
-    assert backward_launches("", short) == backward_launches("_block", long) == ["backward_block"]
-    assert backward_launches("", long) == backward_launches("_split", short) == split
+    parts = ["parts", "combine", "normalise"], ["gradient_parts", "add_parts", "backward_input"]
+    whole = ["forward_block"], ["backward_block"]
+    assert (forward_launches(long), backward_launches(long)) == (whole if split is False else parts)
+    assert (forward_launches(short), backward_launches(short)) == (parts if split else whole)
+    assert forward_launches(long, training=False) == ["use_running", "normalise"]
 
 
 @pytest.mark.parametrize(("rows", "adding"), [(12, []), (13, ["add_parts_kernel"])])
@@ -189,16 +203,17 @@ def test_layer_norm_launches_and_nothing_else(rows, adding):
 
 
 @pytest.mark.parametrize(
-    ("rung", "training", "launches"),
-    [("_block", True, 2), ("_split", True, 6), ("_block", False, 3), ("_split", False, 5)],
+    ("split", "training", "launches"),
+    [(False, True, 2), (True, True, 6), (False, False, 3), (True, False, 5)],
+    indirect=["split"],
 )
-def test_the_sanitizer_finds_nothing_in_batch_norm(rng, rung, training, launches):
+def test_the_sanitizer_finds_nothing_in_batch_norm(rng, split, training, launches):
     shape = (3, 2, 5, 9)
     x, weight, *others = on_device(*image_inputs(rng, shape))
     grad_output = device.to_device(random_float32(rng, *shape))
     with sanitized() as reports:
-        _, mean, inv_std = getattr(gpu, f"batch_norm2d_forward{rung}")(x, weight, *others, training)
-        getattr(gpu, f"batch_norm2d_backward{rung}")(grad_output, x, weight, mean, inv_std, training)
+        _, mean, inv_std = gpu.batch_norm2d_forward(x, weight, *others, training)
+        gpu.batch_norm2d_backward(grad_output, x, weight, mean, inv_std, training)
     assert len(reports) == launches
     for report in reports:
         assert report.ok, str(report)
@@ -294,12 +309,12 @@ def assert_alike(received, expected):
     "every rung far from zero, where digits are lost, with the course's shape and an odd one",
 )
 @pytest.mark.gpu
-@rungs
+@splits
 @pytest.mark.parametrize("offset", [0, 1000])
 @pytest.mark.parametrize(
     "shape", [(64, 32, 26, 26), (1024, 64, 5, 5), (33, 7, 113, 57), (2, 1, 1500, 1400)], ids=str
 )
-def test_large_batch_norms_against_torch(rng, as_shipped, shape, offset, rung):
+def test_large_batch_norms_against_torch(rng, as_shipped, shape, offset, split):
     arrays = image_inputs(rng, shape)
     arrays[0] += np.float32(offset)
     leaves = [torch.from_numpy(array).double().requires_grad_() for array in arrays[:3]]
@@ -309,19 +324,18 @@ def test_large_batch_norms_against_torch(rng, as_shipped, shape, offset, rung):
     gradients = torch.autograd.grad(expected, leaves, torch.from_numpy(grad_output).double())
 
     there = on_device(*arrays)
-    out, mean, inv_std = getattr(gpu, f"batch_norm2d_forward{rung}")(*there)
+    out, mean, inv_std = gpu.batch_norm2d_forward(*there)
     # A mean of 1000, rounded to float32, is off by up to 3e-5 of a standard deviation.
     slack = 1 + offset / 100
     np.testing.assert_allclose(device.to_host(out), expected.detach().cpu().numpy(), atol=1e-5 * slack)
     assert_alike(there[3:], running)
-    backward = getattr(gpu, f"batch_norm2d_backward{rung}")
     arguments = device.to_device(grad_output), there[0], there[1], mean, inv_std
-    results = to_host(backward(*arguments))
+    results = to_host(gpu.batch_norm2d_backward(*arguments))
     for result, wanted in zip(results, gradients, strict=True):
         wanted = wanted.cpu().numpy()
         scale = max(1, np.abs(wanted).max(), np.sqrt(grad_output.size / shape[1]) if wanted.ndim == 1 else 0)
         np.testing.assert_allclose(result, wanted, rtol=1e-5 * slack, atol=1e-5 * slack * scale)
-    for again, result in zip(to_host(backward(*arguments)), results, strict=True):
+    for again, result in zip(to_host(gpu.batch_norm2d_backward(*arguments)), results, strict=True):
         assert again.tobytes() == result.tobytes()
 
 
@@ -341,7 +355,7 @@ def test_large_layer_norms_against_torch(rng, as_shipped, shape):
 
 
 @pytest.mark.gpu
-def test_gradients_over_many_samples_keep_their_digits(as_shipped):
+def test_gradients_over_many_samples_keep_their_digits(as_shipped, monkeypatch):
     """As in the cpu backend, half a million equal terms."""
     size = 2**19
     x, one = device.to_device(np.full((size, 1), 0.1, np.float32)), device.to_device(np.float32([1]))
@@ -351,7 +365,7 @@ def test_gradients_over_many_samples_keep_their_digits(as_shipped):
     _, *sums = gpu.layer_norm_backward(x, x, one, device.zeros(size), inv_std)
     np.testing.assert_allclose(to_host(sums), expected, rtol=3e-7)
     images = x.reshape(2**9, 1, 2**5, 2**5)
-    for rung in RUNGS:
-        backward = getattr(gpu, f"batch_norm2d_backward{rung}")
-        _, *sums = backward(images, images, one, device.zeros(1), one, training=False)
+    for split in (None, False, True):
+        choose(monkeypatch, split)
+        _, *sums = gpu.batch_norm2d_backward(images, images, one, device.zeros(1), one, training=False)
         np.testing.assert_allclose(to_host(sums), expected, rtol=3e-7)

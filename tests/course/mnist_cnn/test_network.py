@@ -137,6 +137,28 @@ def test_momentum_trains_like_the_package(solutions, few):
     )
 
 
+@pytest.mark.parametrize("name", ["momentum_kernel", "adam_kernel"])
+def test_a_graph_of_own_updates_is_refused_before_anything_is_trained(name, solutions, few, tmp_path):
+    """It would repeat the learning rate of the step that was recorded."""
+    model = mnist_cnn(16, own_backend({name: solutions[name]}))
+    before = device.to_host(model.parameters)
+    with pytest.raises(ValueError, match="graph must be False for a backend with its own updates"):
+        fit(model, few, Adam(model, lr=0.003), epochs=1, progress=False, out=tmp_path / "run")
+    np.testing.assert_array_equal(device.to_host(model.parameters), before)
+    assert not (tmp_path / "run").exists()
+
+
+def test_own_kernels_without_an_update_train_as_a_graph(solutions, few):
+    own = {
+        name: kernel for name, kernel in solutions.items() if name not in ("momentum_kernel", "adam_kernel")
+    }
+    models = [mnist_cnn(16, own_backend(own)) for _ in range(2)]
+    for model, graph in zip(models, (True, False), strict=True):
+        fit(model, few, Adam(model, lr=0.003), epochs=2, progress=False, graph=graph)
+    trained = [device.to_host(model.parameters) for model in models]
+    np.testing.assert_array_equal(*trained)
+
+
 @pytest.mark.exhaustive_unless(
     lambda name: name in ("conv2d_kernel", "max_pool_backward_kernel", "cross_entropy_kernel", "adam_kernel"),
     "the first and the last kernel of a step, one with an index and the loss",

@@ -1,0 +1,127 @@
+"""Times of the rows' kernels on this machine's GPU, beside the modelled ones: ``bench modelled --hardware``.
+
+The GPU measures here. The emulated GPU, which the model needs, runs in a process of its own: in one process
+Numba launches on one of the two.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.processes import environment
+from benchmarks.records import new_record, text_table
+from cnn_numba import device
+from cnn_numba.device.usable import driver_status
+from gpuless.profile.devices import DEVICES
+
+
+def bench_hardware(words=(), repeats=20):
+    """Measure the rows' kernels with CUDA events, and model them on the same GPU.
+
+    Parameters
+    ----------
+    words : sequence of str
+        What GPU, family and name of a row must have.
+    repeats : int
+        How often each is timed, after three launches that are not; the median counts.
+
+    Returns
+    -------
+    dict
+        The record: for each launch the median, the least and the largest time, and the modelled one, all in
+        microseconds; GPU, driver, versions and date.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no real GPU, or none that the model knows.
+    ValueError
+        If no row has all of these words.
+    """
+    if not device.hardware():
+        raise RuntimeError(f"there is no GPU to measure on ({device.SELECTION.reason})")
+    record = new_record("modelled", gpu=True)
+    name = record["machine"]["gpu"]["name"]
+    known = device_named(name)
+    measured = {row.name: times for row, times in measure(_rows(words), repeats)}
+    modelled = _modelled(known, words)
+    rows = [{"name": name, **times, "modelled": modelled[name]} for name, times in measured.items()]
+    print(text_table([["measured", "modelled", "ratio", "row"], *map(_texts, rows)], left=0))
+    return record | {"modelled as": known, "rows": rows}
+
+
+def _texts(row):
+    ratio = f"{row['modelled'] / row['median']:.2f}"
+    return [f"{row['median']:,.1f} us", f"{row['modelled']:,.1f} us", ratio, row["name"]]
+
+
+def _rows(words):
+    """Return rows of different launches."""
+    from benchmarks.modelled.rows import published
+
+    found = {row.name: row for row in published() if all(word in row.text for word in words)}
+    if not found:
+        raise ValueError(f"no row has all of {' '.join(words)}")
+    return list(found.values())
+
+
+def measure(rows, repeats):
+    """Yield each row with its times in microseconds; leave out what needs more memory than there is."""
+    for row in rows:
+        try:
+            launches = row.launches()
+            seconds = device.seconds(lambda launches=launches: _launch(launches), repeats)
+        except Exception as error:
+            if driver_status(error) != "CUDA_ERROR_OUT_OF_MEMORY":
+                raise
+            print(f"left out, as the GPU has too little memory: {row.name}")
+            continue
+        times = np.array(seconds) * 1e6
+        yield (
+            row,
+            {"median": float(np.median(times)), "least": float(times.min()), "largest": float(times.max())},
+        )
+
+
+def _launch(launches):
+    for kernel, grid, block, shared, arguments in launches:
+        kernel[grid, block, device.current_stream(), shared](*arguments)
+
+
+def _modelled(known, words):
+    """Return modelled microseconds on a GPU by the names of rows."""
+    command = [sys.executable, "-m", "benchmarks.modelled", "--on", known, *words]
+    environ = environment(GPULESS="emulator")
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def device_named(name: str) -> str:
+    """Return which of the modelled GPUs NVIDIA's driver means by a name.
+
+    Raises
+    ------
+    RuntimeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> device_named("NVIDIA A100-SXM4-80GB"), device_named("NVIDIA H100 80GB HBM3"), device_named("Tesla T4")
+    ('A100 SXM', 'H100 SXM', 'T4')
+    """
+    words = set(re.findall(r"\w+", re.sub(r"SXM\d|HBM3", "SXM", name.upper())))
+    fitting = [known for known in DEVICES if set(known.upper().split()) <= words]
+    if not fitting:
+        raise RuntimeError(f"the GPU {name!r} is not modelled, only {', '.join(DEVICES)}")
+    return max(fitting, key=len)
+
+
+def write(record: dict) -> Path:
+    """Write a record beside the modelled one; return where it is."""
+    path = Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,103 @@
+"""Where kernels run on a real GPU: it measures a launch, and the emulated GPU models it in another process.
+
+Numba launches on one of the two in a process: the emulated GPU takes the place of NVIDIA's driver before
+`numba.cuda` asks for it, and cannot read what the real one has in memory. So the kernel and copies of its
+arguments go to a process that has the emulated GPU, and reports come back.
+"""
+
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+
+from gpuless import nvidia
+
+_WARM_UP, _REPEATS = 3, 20
+
+
+def reports(launch, devices, arguments):
+    """Return a `Report` for each device with what this machine's GPU takes for the launch.
+
+    `launch`: a kernel with its configuration. The arguments keep what they hold.
+    """
+    copies: dict = {}
+    arguments = [_on_host(each, copies) for each in arguments]
+    found = _modelled(launch, devices, arguments)
+    name, microseconds = nvidia.driver().gpus[0].name, measure(launch, arguments)
+    return [report.with_measured(name, microseconds) for report in found]
+
+
+def _on_host(value, copies):
+    """Return an argument with NumPy's arrays; `copies`: those made so far, one for each array."""
+    if isinstance(value, tuple):
+        return tuple(_on_host(each, copies) for each in value)
+    if not hasattr(value, "__cuda_array_interface__"):
+        return value
+    from numba import cuda
+
+    if id(value) not in copies:
+        copies[id(value)] = cuda.as_cuda_array(value).copy_to_host()
+    return copies[id(value)]
+
+
+def _on_device(value, copies):
+    """Return an argument whose arrays are on the GPU, as for `_on_host`."""
+    import numpy as np
+    from numba import cuda
+
+    if isinstance(value, tuple):
+        return tuple(_on_device(each, copies) for each in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    if id(value) not in copies:
+        copies[id(value)] = cuda.to_device(value)
+    return copies[id(value)]
+
+
+def measure(launch, arguments):
+    """Return the median of the microseconds between events around a launch, on copies of its arguments."""
+    from numba import cuda
+
+    copies: dict = {}
+    arguments = [_on_device(each, copies) for each in arguments]
+    for _ in range(_WARM_UP):
+        launch(*arguments)
+    events = [(cuda.event(), cuda.event()) for _ in range(_REPEATS)]
+    for begin, end in events:
+        begin.record(launch.stream)
+        launch(*arguments)
+        end.record(launch.stream)
+    cuda.synchronize()
+    return 1e3 * statistics.median(begin.elapsed_time(end) for begin, end in events)
+
+
+def _modelled(launch, devices, arguments):
+    """Return the `Report` of each device, from a process with the emulated GPU."""
+    configuration = launch.griddim, launch.blockdim, launch.sharedmem
+    task = pickle.dumps((launch.dispatcher, configuration, devices, arguments))
+    environment = os.environ | {"GPULESS": "emulator", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVE], input=task, env=environment, capture_output=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RuntimeError(f"the launch was not modelled: {last}")
+    return pickle.loads(done.stdout)
+
+
+# There the emulated GPU is selected before the kernel's module can import numba.cuda.
+_SERVE = (
+    "import gpuless; gpuless.select(); from gpuless.profile.hardware import serve; serve(gpuless.profile)"
+)
+
+
+def serve(profile):
+    """Read a launch from standard input, and write its reports to standard output."""
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what modules of kernels print is no report
+    kernel, (grid, block, shared), devices, arguments = pickle.load(sys.stdin.buffer)
+    copies: dict = {}
+    arguments = [_on_device(each, copies) for each in arguments]
+    found = profile(kernel[grid, block, 0, shared], devices)(*arguments)
+    out.write(pickle.dumps(tuple(found)))
+    out.flush()

@@ -1,0 +1,14 @@
+"""How many published times each GPU was held against, and the mean error there."""
+
+# Written by `cnn-numba bench modelled`, from its record.
+HELD_AGAINST = {
+    "A100 PCIe": (23, 0.18),
+    "A6000": (11, 0.13),
+    "GTX 1650": (34, 0.13),
+    "H100 SXM": (18, 0.30),
+    "RTX 3060": (34, 0.10),
+    "RTX 3080": (83, 0.16),
+    "RTX 4090": (10, 0.08),
+    "T4": (20, 0.24),
+    "V100": (6, 0.14),
+}

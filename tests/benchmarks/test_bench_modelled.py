@@ -1,0 +1,113 @@
+"""`cnn-numba bench ops --gpu` and `bench epoch --gpu`: figures, their records, and what docs say of them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import gpuless
+from benchmarks import epoch_modelled, ops_modelled
+from benchmarks.cases import CASES, products
+from cnn_numba.device import SELECTION
+from gpuless.profile.schedule import Event
+from gpuless.profile.timeline import Timeline
+
+ROOT = Path(__file__).parents[2]
+GPUS = ["T4", "A100 SXM", "H100 SXM"]
+
+
+def record(name):
+    return json.loads((ROOT / "benchmarks" / f"{name}-modelled.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.skipif(not SELECTION.emulated, reason="models what the emulated GPU runs")
+def test_a_product_is_modelled_on_each_gpu(capsys):
+    figures = ops_modelled.bench_ops(["T4", "H100"], products("small", 64, 64, 64))
+    assert figures["modelled"]
+    (result,) = figures["results"]
+    assert list(result["gpus"]) == ["T4", "H100 SXM"]
+    for gpu, contenders in result["gpus"].items():
+        assert {"naive", "tiled"} <= contenders.keys()
+        for who, found in contenders.items():
+            assert found["low"] < found["microseconds"] < found["high"]
+            assert found["GFLOP/s"] == pytest.approx(2 * 64**3 / found["microseconds"] / 1e3)
+            limit = figures["roofs"][gpu]["flops_per_second"]
+            assert 0 < found["share_of_roof"] < 1
+            assert found["GFLOP/s"] * 1e9 < limit, who
+    text = capsys.readouterr().out
+    assert text.startswith("Modelled, not measured.")
+
+
+def test_a_roof_is_that_of_the_data_sheet():
+    # W: 8.1 TFLOP/s at its boost of 1.59 GHz; 19.5 and 66.9 of the A100 and the H100 at 1.98 GHz.
+    t4, a100 = (gpuless.profile.device(name) for name in ("T4", "A100"))
+    assert ops_modelled.roof_of(t4)["flops_per_second"] == pytest.approx(8.1e12 * t4.clock / 1.59, rel=0.01)
+    assert ops_modelled.roof_of(a100)["flops_per_second"] == pytest.approx(19.5e12, rel=0.01)
+
+
+def test_a_step_is_one_among_others():
+    def kernel(name, begin, duration):
+        return Event(name, begin, duration, "stream 1", "kernel", 0.0, True, 0, report(name))
+
+    events = [kernel("a", at, 10.0) for at in (5, 105, 205)] + [
+        kernel("b", at, 30.0) for at in (20, 120, 220)
+    ]
+    events.sort(key=lambda event: event.begin)
+    timeline = Timeline(gpuless.profile.device("T4"), events, 250.0, 200.0, 500.0)
+    step = epoch_modelled._step(timeline, 10)
+    assert (step["kernels"], step["microseconds"]) == (2, 100.0)
+    assert (step["low"], step["high"], step["epoch_seconds"]) == (80.0, 200.0, 1e-3)
+    rows = epoch_modelled._kernels(timeline)
+    assert [(row["kernel"], row["calls"], row["microseconds"]) for row in rows] == [
+        ("b", 1, 30.0),
+        ("a", 1, 10.0),
+    ]
+
+
+def report(name):
+    from types import SimpleNamespace
+
+    return SimpleNamespace(limiter=f"latency of {name}")
+
+
+def test_the_records_have_every_operation_and_each_gpu():
+    found = record("ops")
+    assert found["modelled"]
+    cases = {(case.operation, case.text) for case in ops_modelled.MODELLED}
+    assert {(each["operation"], each["shape"]) for each in found["results"]} == cases
+    assert {case.size for case in CASES} - {case.size for case in ops_modelled.MODELLED} == {"large"}
+    for each in found["results"]:
+        assert list(each["gpus"]) == GPUS
+        for contenders in each["gpus"].values():
+            assert contenders
+            for figures in contenders.values():
+                assert figures["low"] < figures["microseconds"] < figures["high"]
+
+
+def test_an_epoch_is_its_steps():
+    found = record("epoch")
+    assert (found["modelled"], found["model"]) == (True, "mnist_cnn")
+    (result,) = found["results"]
+    assert result["steps"] == -(-60000 // result["batch_size"])
+    assert list(result["gpus"]) == GPUS
+    for figures in result["gpus"].values():
+        graph, launches = figures["graph"], figures["launches"]
+        assert graph["kernels"] == launches["kernels"] == sum(row["calls"] for row in figures["kernels"])
+        whole = sum(row["microseconds"] for row in figures["kernels"])
+        assert whole < graph["microseconds"] <= launches["microseconds"]
+        assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
+        assert graph["epoch_seconds"] == result["steps"] * graph["microseconds"] / 1e6
+        assert graph["host_bound"] < 0.1
+
+
+def test_the_guide_says_what_the_record_says():
+    text = " ".join((ROOT / "docs" / "gpuless.md").read_text(encoding="utf-8").split())
+    (result,) = record("epoch")["results"]
+    said = r"of `mnist_cnn`, batch (\d+), takes (\d+) us on a T4, (\d+) on an A100 and (\d+) on an H100"
+    batch, *times = map(int, re.search(said, text).groups())
+    assert batch == result["batch_size"]
+    assert times == [round(result["gpus"][gpu]["graph"]["microseconds"]) for gpu in GPUS]
+    said = r"launched kernel by kernel (\d+), (\d+) and (\d+)"
+    times = list(map(int, re.search(said, text).groups()))
+    assert times == [round(result["gpus"][gpu]["launches"]["microseconds"]) for gpu in GPUS]

@@ -1,0 +1,61 @@
+"""What `gpuless.profile` does on a real GPU, with the emulated one in its place, whose times are a CPU's."""
+
+import gpuless
+
+# isort: split
+import numpy as np
+import pytest
+from numba import cuda
+
+from gpuless import nvidia
+from gpuless.profile import hardware
+from gpuless.profile.devices import device
+
+if not gpuless.select().emulated:
+    pytest.skip("runs kernels on the emulated GPU", allow_module_level=True)
+pytest.importorskip("scipy", reason="solves linear programs")
+
+
+@cuda.jit
+def add_to(x, y, factor):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] += factor * x[i]
+
+
+@pytest.fixture
+def t4(monkeypatch):
+    found = nvidia.driver()._replace(gpus=(nvidia.Gpu("Tesla T4", (7, 5)),))
+    monkeypatch.setattr(nvidia, "driver", lambda: found)
+
+
+def test_a_launch_is_measured_here_and_modelled_in_another_process(t4):
+    x, y = (cuda.to_device(np.full(1 << 16, value, np.float32)) for value in (1, 2))
+    launch, arguments = add_to[256, 256], (x, y, np.float32(3))
+    found = hardware.reports(launch, [device("T4"), device("A100", clock=1.0)], arguments)
+    expected = gpuless.profile(launch, ["T4", gpuless.profile.device("A100", clock=1.0)])(*arguments)
+    assert [each.microseconds for each in found] == [each.microseconds for each in expected]
+    assert (y.copy_to_host() == 2).all()
+    gpu, microseconds = found[0].measured
+    assert gpu == "Tesla T4"
+    assert microseconds > 0
+    assert " on Tesla T4\n" in str(found[0])
+    assert "measured" not in str(expected)
+
+
+def test_arrays_that_are_one_stay_one():
+    x = cuda.to_device(np.ones(4, np.float32))
+    first, (second, number) = hardware._on_host((x, (x, 2)), {})
+    assert first is second
+    first, (second, again) = hardware._on_device((first, (second, number)), {})
+    assert first is second
+    assert again == 2
+
+
+def test_what_the_other_process_refuses_is_said(t4):
+    @cuda.jit
+    def wide(x):
+        x[0] = 1
+
+    with pytest.raises(RuntimeError, match=r"the launch was not modelled: .*a block may have 49152 bytes"):
+        hardware._modelled(wide[1, 32, 0, 200 << 10], [device("T4")], [np.ones(1, np.float32)])
