@@ -95,7 +95,7 @@ NOTEBOOKS = (
         "pooling_and_softmax",
         "Pooling and softmax",
         "your_network",
-        40,
+        35,
         ("max_pool_kernel", "softmax_kernel"),
         ("05",),
     ),

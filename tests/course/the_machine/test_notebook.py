@@ -7,6 +7,7 @@ import pytest
 from numba import cuda, float32
 
 from cnn_course.chapters.the_machine import exercises as checks, pictures as machine
+from cnn_course.chapters.the_machine.exercises import waiting
 from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv.gpu_naive import place
@@ -105,7 +106,7 @@ def test_the_roofline_says_what_the_limit_is(compulsory, limit):
 def test_the_text_says_what_the_exercise_computes():
     (solution,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "warps-needed-solution")
     known = {
-        (gpu.name, size): checks._warps(
+        (gpu.name, size): waiting._warps(
             gpu.latency["global memory"], gpu.bandwidth / 1e9, gpu.clock / 1e9, gpu.sms, size
         )
         for gpu in machine.GPUS
