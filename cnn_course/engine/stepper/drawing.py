@@ -1,0 +1,282 @@
+"""The picture of a step, and of all steps of a warp, in points from the upper left corner of the figure."""
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from cnn_course.engine import plots
+from cnn_course.engine.stepper.schedule import WARP, layout_of
+from cnn_course.engine.stepper.steps import DONE, OFF, RUNS, WAITS
+from cnn_course.engine.stepper.words import cost, heading, number
+
+WIDTH = 518  # 7.2 inches
+_MARGIN, _ROW, _LETTER = 7, 11, 4.34  # of the code's font
+_LANES = 16  # in one strip
+_LABEL = 68
+_CELL = (WIDTH - 2 * _MARGIN - _LABEL) / _LANES
+_SHARED = 200  # width of the shared arrays
+_SOURCE_ROWS, _REGISTERS, _ACCESSES, _COSTS = 20, 8, 3, 3
+_COLOURS = {RUNS: "#8cc2e6", WAITS: "#f2c773", OFF: "#e3e0db", DONE: plots.PAPER}
+_CURRENT, _CHANGED, _CONFLICT = "#f7e3b5", "#a8d5ba", "#f0a58a"
+_PLACES = ("#a8d5ba", "#d3eadb")  # sectors, by turns
+_READ, _WRITTEN = plots.BLUE, plots.RED
+
+
+class Sheet:
+    """Draws the steps of one warp, all in figures of one size.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+    warp, warps : int
+    """
+
+    def __init__(self, steps, warp, warps):
+        self._steps, self._warp, self._warps = steps, warp, warps
+        self._lanes = max(lane for lane, state in enumerate(steps[0].states) if state) + 1
+        self._varying = _varying(steps)
+        self._registers = max((min(len(names), _REGISTERS) for names in self._varying.values()), default=0)
+        self._accesses = min(max(len(step.accesses) for step in steps), _ACCESSES)
+        self._source_rows = min(
+            max(len(layout_of(step.function).lines) for step in steps), _SOURCE_ROWS
+        )
+        shared = [_grid_size(each) for each in steps[-1].shared]
+        self._has_shared = bool(shared)
+        below = sum(height + 18 for _, _, height in shared)
+        self._top = 24 + max(self._source_rows * _ROW + 6, below)
+        strips = -(-self._lanes // _LANES)
+        self._strip = (2 + self._registers + self._accesses) * _ROW + 6
+        self._foot = self._top + strips * self._strip
+        self.height = self._foot + (1 + min(_COSTS, self._accesses) + (warps > 1)) * _ROW + 6
+
+    def step(self, index):
+        """Return the figure of one step."""
+        step = self._steps[index]
+        fig, ax = _canvas(self.height)
+        ax.text(_MARGIN, 12, heading(step, index, len(self._steps), self._warp), **_style(9, weight="bold"))
+        self._source(ax, step)
+        if step.shared:
+            _shared_arrays(ax, step, WIDTH - _MARGIN - _SHARED)
+        for strip in range(0, self._lanes, _LANES):
+            self._strip_of(ax, step, strip, self._top + strip // _LANES * self._strip)
+        self._notes(ax, step)
+        return fig
+
+    def _source(self, ax, step):
+        lines = layout_of(step.function).lines
+        numbers = list(lines)
+        width = WIDTH - 2 * _MARGIN - (_SHARED + 10 if self._has_shared else 0)
+        here = numbers.index(step.line) if step.line in lines else 0
+        first = min(max(here - self._source_rows // 2, 0), max(len(numbers) - self._source_rows, 0))
+        letters = int(width / _LETTER) - 4
+        for row, line in enumerate(numbers[first : first + self._source_rows]):
+            y = 24 + row * _ROW
+            if line == step.line:
+                ax.add_patch(Rectangle((_MARGIN - 3, y), width + 3, _ROW, facecolor=_CURRENT))
+            ax.text(_MARGIN + 12, y + _ROW / 2, line, ha="right", **_style(6, plots.GREEN, mono=True))
+            ax.text(_MARGIN + 18, y + _ROW / 2, _cut(lines[line], letters), **_style(7.2, mono=True))
+
+    def _strip_of(self, ax, step, first, y):
+        """Draw the rows of 16 lanes: number, state, registers, accesses."""
+        lanes = range(first, min(first + _LANES, self._lanes))
+        for lane in lanes:
+            ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, lane, ha="center", **_style(6, plots.GREEN))
+        ax.text(_MARGIN, y + _ROW / 2, "lane", **_style(6.5))
+        y += _ROW
+        for lane in lanes:
+            _cell(ax, lane, y, _COLOURS[step.states[lane]], step.states[lane])
+        y += _ROW
+        names = self._varying[step.function]
+        for row, name in enumerate(_shown(names, step)):
+            self._register(ax, step, name, lanes, y + row * _ROW)
+        y += self._registers * _ROW
+        for row, access in enumerate(step.accesses[: self._accesses]):
+            _access(ax, access, lanes, y + row * _ROW)
+
+    def _register(self, ax, step, name, lanes, y):
+        ax.text(_MARGIN, y + _ROW / 2, _cut(name, 15), **_style(6.5, mono=True))
+        values = step.registers.get(name)
+        for lane in lanes if values else ():
+            value = values[lane]
+            changed = lane in step.changed.get(name, ())
+            text = "" if value is None else number(value)
+            active = step.states[lane] in (RUNS, WAITS)
+            _cell(ax, lane, y, _CHANGED if changed else "none", text, plots.INK if active else "#8d8a84")
+
+    def _notes(self, ax, step):
+        """Write what all lanes have in common, what the accesses cost, and which warps wait."""
+        y = self._foot + _ROW / 2
+        same = [
+            f"{name} = {number(next(value for value in values if value is not None))}"
+            for name, values in step.registers.items()
+            if name not in self._varying[step.function] and any(value is not None for value in values)
+        ]
+        if same:
+            ax.text(_MARGIN, y, _cut("the same in all lanes: " + ", ".join(same), 118), **_style(7))
+        for access in step.accesses[: min(_COSTS, self._accesses)]:
+            y += _ROW
+            ax.text(_MARGIN, y, _cut(cost(access), 118), **_style(7))
+        if self._warps > 1 and step.at_barrier:
+            _warps(ax, self._warp, self._warps, self.height - _ROW)
+
+
+def _canvas(height):
+    """Return a figure with one axes that counts in points, down from the top."""
+    fig, ax = plots.figure(size=(WIDTH / 72, height / 72))
+    fig.set_layout_engine("none")
+    ax.set_position([0, 0, 1, 1])
+    ax.set(xlim=(0, WIDTH), ylim=(height, 0))
+    ax.axis("off")
+    return fig, ax
+
+
+def _style(size, color=plots.INK, mono=False, weight="normal"):
+    family = "DejaVu Sans Mono" if mono else "DejaVu Sans"
+    return {
+        "fontsize": size, "color": color, "family": family, "weight": weight, "va": "center_baseline"
+    }
+
+
+def _cut(text, letters):
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _x(lane):
+    return _MARGIN + _LABEL + lane % _LANES * _CELL
+
+
+def _cell(ax, lane, y, colour, text, ink=plots.INK):
+    if colour != "none":
+        ax.add_patch(
+            Rectangle((_x(lane) + 0.5, y + 0.5), _CELL - 1, _ROW - 1, facecolor=colour, linewidth=0)
+        )
+    ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, text, ha="center", **_style(6, ink))
+
+
+def _varying(steps):
+    """Return for each function the variables that differ between lanes in some step."""
+    varying: dict = {}
+    for step in steps:
+        names = varying.setdefault(step.function, {})
+        for name, values in step.registers.items():
+            if len({number(value) for value in values if value is not None}) > 1:
+                names[name] = None
+    return {function: list(names) for function, names in varying.items()}
+
+
+def _shown(names, step):
+    """Return the variables there is room for, those first that the step has changed."""
+    if len(names) <= _REGISTERS:
+        return names
+    chosen = sorted(names, key=lambda name: name not in step.changed)[:_REGISTERS]
+    return [name for name in names if name in chosen]
+
+
+def _access(ax, access, lanes, y):
+    """Draw which element each lane asks for, coloured by sector, or where banks conflict."""
+    ax.text(_MARGIN, y + _ROW / 2, _cut(f"{access.kind} {access.array}", 18), **_style(6.5))
+    order = {place: rank for rank, place in enumerate(sorted(set(access.places.values())))}
+    words: dict = {}
+    for lane, element in access.elements.items():
+        words.setdefault(access.places[lane], set()).add(element)
+    for lane in lanes:
+        if lane not in access.elements:
+            continue
+        place = access.places[lane]
+        colour = _PLACES[order[place] % 2] if access.space == "global" else _PLACES[0]
+        if access.degree > 1 and len(words[place]) > 1 or access.serialised > 1:
+            colour = _CONFLICT
+        _cell(ax, lane, y, colour, _cut(",".join(map(str, access.elements[lane])), 8))
+
+
+def _grid_size(shared):
+    """Return rows and columns in which a shared array is drawn, and its height."""
+    values = shared.values
+    columns = values.shape[-1] if values.ndim > 1 else min(values.size, 16)
+    rows = -(-values.size // columns)
+    side = min(_SHARED / columns, 14)
+    return rows, columns, rows * side
+
+
+def _shared_arrays(ax, step, left):
+    y = 24
+    for each in step.shared:
+        shape = " x ".join(map(str, each.values.shape))
+        ax.text(left, y + 5, f"shared {each.name} ({shape})", **_style(7))
+        rows, columns, height = _grid_size(each)
+        _grid(ax, each, left, y + 12, columns, height / rows)
+        y += height + 18
+
+
+def _grid(ax, shared, left, top, columns, side):
+    """Draw the elements of a shared array: pale where nobody has written, framed where the step is."""
+    frames = []
+    read, written = shared.read.ravel(), shared.written.ravel()
+    for place, value in enumerate(shared.values.ravel()):
+        x, y = left + place % columns * side, top + place // columns * side
+        colour = _COLOURS[OFF] if value is None else "#cfe3f1"
+        ax.add_patch(Rectangle((x, y), side, side, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.6))
+        if side > 11:
+            text = "?" if value is None else _cut(number(value), 5)
+            size = 5 if len(text) < 4 else 4
+            ax.text(x + side / 2, y + side / 2, text, ha="center", **_style(size))
+        if read[place] or written[place]:
+            frames.append((x, y, _WRITTEN if written[place] else _READ))
+    for x, y, colour in frames:
+        ax.add_patch(
+            Rectangle((x + 0.5, y + 0.5), side - 1, side - 1, fill=False, edgecolor=colour, linewidth=1)
+        )
+
+
+def _warps(ax, warp, warps, y):
+    """Draw which warps wait at a barrier: in the simulator they come to it in the order of their numbers."""
+    ax.text(_MARGIN, y + _ROW / 2, "at the barrier", **_style(6.5))
+    width = min((WIDTH - 2 * _MARGIN - _LABEL) / warps, 60)
+    all_here = warp == warps - 1
+    for each in range(warps):
+        here = each <= warp
+        x = _MARGIN + _LABEL + each * width
+        colour = _COLOURS[OFF] if not here else _COLOURS[RUNS] if all_here else _COLOURS[WAITS]
+        ax.add_patch(Rectangle((x + 0.5, y + 0.5), width - 1, _ROW - 1, facecolor=colour, linewidth=0))
+        state = "to come" if not here else "goes on" if all_here else "waits"
+        text = f"warp {each} {state}" if width > 50 else str(each)
+        ax.text(x + width / 2, y + _ROW / 2, text, ha="center", **_style(5.5))
+
+
+_OVERVIEW_ROWS = 60
+
+
+def overview(steps, warp):
+    """Return a figure of all steps of a warp: a row for each, with its line, its lanes and its accesses."""
+    shown = steps[:_OVERVIEW_ROWS]
+    code, side, row = 232, 5, 10
+    fig, ax = _canvas(22 + row * len(shown) + (_ROW if len(shown) < len(steps) else 0) + 4)
+    ax.text(_MARGIN, 11, f"warp {warp}: line, lanes 0 to 31, accesses", **_style(8, weight="bold"))
+    for number_, step in enumerate(shown):
+        y = 20 + number_ * row
+        ax.text(_MARGIN + 12, y + row / 2, step.line, ha="right", **_style(6, plots.GREEN, mono=True))
+        text = f"{step.text}  (back from {step.back_from})" if step.back_from else step.text
+        ax.text(_MARGIN + 18, y + row / 2, _cut(text, 53), **_style(6.5, mono=True))
+        for lane in range(WARP):
+            if state := step.states[lane]:
+                corner = (_MARGIN + code + lane * side, y + 1)
+                ax.add_patch(Rectangle(corner, side - 0.6, row - 2, facecolor=_COLOURS[state], linewidth=0))
+        ax.text(_MARGIN + code + WARP * side + 6, y + row / 2, _cut(_short(step), 28), **_style(6))
+    if len(shown) < len(steps):
+        rest = plots.counted(len(steps) - len(shown), "further step")
+        ax.text(_MARGIN + 18, 20 + len(shown) * row + _ROW / 2, f"and {rest}", **_style(6.5))
+    return fig
+
+
+def _short(step):
+    """Return the accesses of a step in few letters."""
+    parts = [
+        f"{each.array} {plots.counted(each.sectors, 'sector')}"
+        if each.space == "global"
+        else f"{each.array} {max(each.degree, each.serialised)}-way"
+        if max(each.degree, each.serialised) > 1
+        else f"{each.array} no conflict"
+        for each in step.accesses
+    ]
+    return "barrier" if step.at_barrier else "; ".join(parts)
+
+
