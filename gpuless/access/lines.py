@@ -46,6 +46,8 @@ class LineTrace:
     Attributes
     ----------
     kernel : function
+    block : int
+        Its number.
     trace : Trace
         The accesses of the block.
     threads : tuple of tuple of Line
@@ -58,20 +60,21 @@ class LineTrace:
     """
 
     kernel: FunctionType
+    block: int
     trace: Trace
     threads: tuple
     line: np.ndarray
     waits: dict
 
 
-def record_lines(kernel: Any, block: int = 0, most: int = 100_000) -> Observed[LineTrace]:
+def record_lines(kernel: Any, block: int | tuple[int, ...] = 0, most: int = 100_000) -> Observed[LineTrace]:
     """Return a kernel that, launched, runs in the simulator and returns the lines that one block executed.
 
     Parameters
     ----------
     kernel : kernel or function
-    block : int
-        Number of the block; x varies fastest.
+    block : int or tuple of int
+        Number of the block, x varying fastest; or its x, y, z.
     most : int
         How many lines the threads of the block may come to, all together.
 
@@ -79,7 +82,8 @@ def record_lines(kernel: Any, block: int = 0, most: int = 100_000) -> Observed[L
     -------
     object
         To be launched as the kernel is: ``record_lines(kernel)[grid, block](*arguments)`` returns a
-        `LineTrace`. LaunchError if the grid has no such block, or if its threads come to more lines.
+        `LineTrace`. That raises LaunchError if the grid has no such block, or if its threads come to more
+        lines than `most`.
 
     Examples
     --------
@@ -101,13 +105,7 @@ def record_lines(kernel: Any, block: int = 0, most: int = 100_000) -> Observed[L
 
 
 def _recorded(launch, arguments, block, most):
-    blocks = int(np.prod(launch.grid))
-    block, most = (
-        _from_zero(value, name) for value, name in ((block, "block"), (most, "most"))
-    )
-    if block >= blocks:
-        raise LaunchError(f"block is {block}, and the grid {launch.grid} has blocks 0 to {blocks - 1}")
-    memory = LineMemory(launch, block, most)
+    memory = LineMemory(launch, _block_number(block, launch.grid), most)
     tracer = sys.gettrace()
     sys.settrace(memory.enter)
     try:
@@ -117,14 +115,19 @@ def _recorded(launch, arguments, block, most):
     return memory.line_trace()
 
 
-def _from_zero(value, name):
+def _block_number(block, grid):
+    """Return the number of a block that is given by that, or by its place in the grid."""
+    place = block if isinstance(block, tuple) else None
     try:
-        number = operator.index(value)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise LaunchError(f"{name} must be an integer from 0, got {reprlib.repr(value)}")
-    return number
+        if place is None:
+            place = np.unravel_index(operator.index(block), grid[::-1])[::-1]
+        place = (*map(operator.index, place), 0, 0)[:3]
+        return int(np.ravel_multi_index(place[::-1], grid[::-1]))
+    except (TypeError, ValueError):
+        raise LaunchError(
+            f"block is {reprlib.repr(block)}, and the grid {grid} has no such block: give its number from 0, "
+            "or a tuple (x, y, z)"
+        ) from None
 
 
 class LineMemory(TracedMemory):
@@ -178,8 +181,8 @@ class LineMemory(TracedMemory):
         self._noted += 1
         if self._noted > self._most:
             raise LaunchError(
-                f"the threads of block {self._block} come to more than {self._most:,} lines: is a loop without "
-                "end? Else take a smaller launch, or allow more with `most`"
+                f"the threads of block {self._block} come to more than {self._most:,} lines: is a loop "
+                "without end? Else take a smaller launch, or allow more with `most`"
             )
         super().observe(self._block, self._thread, len(lines) - 1)
 
@@ -202,6 +205,7 @@ class LineMemory(TracedMemory):
         values = tuple(trace.values[row] for row in rows.tolist())
         return LineTrace(
             self._launch.function,
+            self._block,
             dataclasses.replace(trace, **columns, values=values),
             tuple(map(tuple, self._lines)),
             line,

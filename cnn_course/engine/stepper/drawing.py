@@ -1,6 +1,5 @@
 """The picture of a step, and of all steps of a warp, in points from the upper left corner of the figure."""
 
-import numpy as np
 from matplotlib.patches import Rectangle
 
 from cnn_course.engine import plots
@@ -13,11 +12,12 @@ _MARGIN, _ROW, _LETTER = 7, 11, 4.34  # of the code's font
 _LANES = 16  # in one strip
 _LABEL = 68
 _CELL = (WIDTH - 2 * _MARGIN - _LABEL) / _LANES
-_SHARED = 200  # width of the shared arrays
-_SOURCE_ROWS, _REGISTERS, _ACCESSES, _COSTS = 20, 8, 3, 3
+_SHARED, _LARGEST = 200, 17  # width of the shared arrays, and of their elements
+_SOURCE_ROWS, _REGISTERS, _ACCESSES = 20, 8, 3
 _COLOURS = {RUNS: "#8cc2e6", WAITS: "#f2c773", OFF: "#e3e0db", DONE: plots.PAPER}
 _CURRENT, _CHANGED, _CONFLICT = "#f7e3b5", "#a8d5ba", "#f0a58a"
-_PLACES = ("#a8d5ba", "#d3eadb")  # sectors, by turns
+_PLACES = ("#ab96d6", "#d9c6f2")  # sectors, by turns
+_PALE = "#6f6c67"
 _READ, _WRITTEN = plots.BLUE, plots.RED
 
 
@@ -36,17 +36,15 @@ class Sheet:
         self._varying = _varying(steps)
         self._registers = max((min(len(names), _REGISTERS) for names in self._varying.values()), default=0)
         self._accesses = min(max(len(step.accesses) for step in steps), _ACCESSES)
-        self._source_rows = min(
-            max(len(layout_of(step.function).lines) for step in steps), _SOURCE_ROWS
-        )
+        self._source_rows = min(max(len(layout_of(step.function).lines) for step in steps), _SOURCE_ROWS)
         shared = [_grid_size(each) for each in steps[-1].shared]
-        self._has_shared = bool(shared)
-        below = sum(height + 18 for _, _, height in shared)
+        self._shared = max((max(columns * side, 90) for _, columns, side in shared), default=0)
+        below = sum(rows * side + 18 for rows, _, side in shared)
         self._top = 24 + max(self._source_rows * _ROW + 6, below)
         strips = -(-self._lanes // _LANES)
         self._strip = (2 + self._registers + self._accesses) * _ROW + 6
         self._foot = self._top + strips * self._strip
-        self.height = self._foot + (1 + min(_COSTS, self._accesses) + (warps > 1)) * _ROW + 6
+        self.height = self._foot + (1 + max(self._accesses, warps > 1)) * _ROW + 6
 
     def step(self, index):
         """Return the figure of one step."""
@@ -55,7 +53,7 @@ class Sheet:
         ax.text(_MARGIN, 12, heading(step, index, len(self._steps), self._warp), **_style(9, weight="bold"))
         self._source(ax, step)
         if step.shared:
-            _shared_arrays(ax, step, WIDTH - _MARGIN - _SHARED)
+            _shared_arrays(ax, step, WIDTH - _MARGIN - self._shared)
         for strip in range(0, self._lanes, _LANES):
             self._strip_of(ax, step, strip, self._top + strip // _LANES * self._strip)
         self._notes(ax, step)
@@ -64,22 +62,22 @@ class Sheet:
     def _source(self, ax, step):
         lines = layout_of(step.function).lines
         numbers = list(lines)
-        width = WIDTH - 2 * _MARGIN - (_SHARED + 10 if self._has_shared else 0)
+        width = WIDTH - 2 * _MARGIN - (self._shared + 10 if self._shared else 0)
         here = numbers.index(step.line) if step.line in lines else 0
         first = min(max(here - self._source_rows // 2, 0), max(len(numbers) - self._source_rows, 0))
         letters = int(width / _LETTER) - 4
         for row, line in enumerate(numbers[first : first + self._source_rows]):
             y = 24 + row * _ROW
             if line == step.line:
-                ax.add_patch(Rectangle((_MARGIN - 3, y), width + 3, _ROW, facecolor=_CURRENT))
-            ax.text(_MARGIN + 12, y + _ROW / 2, line, ha="right", **_style(6, plots.GREEN, mono=True))
+                _box(ax, _MARGIN - 3, y, width + 3, _ROW, _CURRENT)
+            ax.text(_MARGIN + 12, y + _ROW / 2, line, ha="right", **_style(6, _PALE, mono=True))
             ax.text(_MARGIN + 18, y + _ROW / 2, _cut(lines[line], letters), **_style(7.2, mono=True))
 
     def _strip_of(self, ax, step, first, y):
         """Draw the rows of 16 lanes: number, state, registers, accesses."""
         lanes = range(first, min(first + _LANES, self._lanes))
         for lane in lanes:
-            ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, lane, ha="center", **_style(6, plots.GREEN))
+            ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, lane, ha="center", **_style(6, _PALE))
         ax.text(_MARGIN, y + _ROW / 2, "lane", **_style(6.5))
         y += _ROW
         for lane in lanes:
@@ -100,7 +98,7 @@ class Sheet:
             changed = lane in step.changed.get(name, ())
             text = "" if value is None else number(value)
             active = step.states[lane] in (RUNS, WAITS)
-            _cell(ax, lane, y, _CHANGED if changed else "none", text, plots.INK if active else "#8d8a84")
+            _cell(ax, lane, y, _CHANGED if changed else "none", text, plots.INK if active else _PALE)
 
     def _notes(self, ax, step):
         """Write what all lanes have in common, what the accesses cost, and which warps wait."""
@@ -112,11 +110,11 @@ class Sheet:
         ]
         if same:
             ax.text(_MARGIN, y, _cut("the same in all lanes: " + ", ".join(same), 118), **_style(7))
-        for access in step.accesses[: min(_COSTS, self._accesses)]:
+        for access in step.accesses[: self._accesses]:
             y += _ROW
             ax.text(_MARGIN, y, _cut(cost(access), 118), **_style(7))
         if self._warps > 1 and step.at_barrier:
-            _warps(ax, self._warp, self._warps, self.height - _ROW)
+            _warps(ax, self._warp, self._warps, self._foot + _ROW)
 
 
 def _canvas(height):
@@ -131,9 +129,12 @@ def _canvas(height):
 
 def _style(size, color=plots.INK, mono=False, weight="normal"):
     family = "DejaVu Sans Mono" if mono else "DejaVu Sans"
-    return {
-        "fontsize": size, "color": color, "family": family, "weight": weight, "va": "center_baseline"
-    }
+    return {"fontsize": size, "color": color, "family": family, "weight": weight, "va": "center_baseline"}
+
+
+def _box(ax, x, y, width, height, colour, linewidth=0, **frame):
+    # `add_patch` would also widen the limits of the axes, which takes longer than all the rest.
+    ax.add_artist(Rectangle((x, y), width, height, facecolor=colour, linewidth=linewidth, **frame))
 
 
 def _cut(text, letters):
@@ -146,9 +147,7 @@ def _x(lane):
 
 def _cell(ax, lane, y, colour, text, ink=plots.INK):
     if colour != "none":
-        ax.add_patch(
-            Rectangle((_x(lane) + 0.5, y + 0.5), _CELL - 1, _ROW - 1, facecolor=colour, linewidth=0)
-        )
+        _box(ax, _x(lane) + 0.5, y + 0.5, _CELL - 1, _ROW - 1, colour)
     ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, text, ha="center", **_style(6, ink))
 
 
@@ -183,18 +182,18 @@ def _access(ax, access, lanes, y):
             continue
         place = access.places[lane]
         colour = _PLACES[order[place] % 2] if access.space == "global" else _PLACES[0]
-        if access.degree > 1 and len(words[place]) > 1 or access.serialised > 1:
+        if (access.degree > 1 and len(words[place]) > 1) or access.serialised > 1:
             colour = _CONFLICT
         _cell(ax, lane, y, colour, _cut(",".join(map(str, access.elements[lane])), 8))
 
 
 def _grid_size(shared):
-    """Return rows and columns in which a shared array is drawn, and its height."""
+    """Return the rows and columns in which a shared array is drawn, and the width of an element."""
     values = shared.values
     columns = values.shape[-1] if values.ndim > 1 else min(values.size, 16)
     rows = -(-values.size // columns)
-    side = min(_SHARED / columns, 14)
-    return rows, columns, rows * side
+    side = min(_SHARED / columns, _LARGEST)
+    return rows, columns, side
 
 
 def _shared_arrays(ax, step, left):
@@ -202,9 +201,9 @@ def _shared_arrays(ax, step, left):
     for each in step.shared:
         shape = " x ".join(map(str, each.values.shape))
         ax.text(left, y + 5, f"shared {each.name} ({shape})", **_style(7))
-        rows, columns, height = _grid_size(each)
-        _grid(ax, each, left, y + 12, columns, height / rows)
-        y += height + 18
+        rows, columns, side = _grid_size(each)
+        _grid(ax, each, left, y + 12, columns, side)
+        y += rows * side + 18
 
 
 def _grid(ax, shared, left, top, columns, side):
@@ -214,7 +213,7 @@ def _grid(ax, shared, left, top, columns, side):
     for place, value in enumerate(shared.values.ravel()):
         x, y = left + place % columns * side, top + place // columns * side
         colour = _COLOURS[OFF] if value is None else "#cfe3f1"
-        ax.add_patch(Rectangle((x, y), side, side, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.6))
+        _box(ax, x, y, side - 0.6, side - 0.6, colour)
         if side > 11:
             text = "?" if value is None else _cut(number(value), 5)
             size = 5 if len(text) < 4 else 4
@@ -222,9 +221,7 @@ def _grid(ax, shared, left, top, columns, side):
         if read[place] or written[place]:
             frames.append((x, y, _WRITTEN if written[place] else _READ))
     for x, y, colour in frames:
-        ax.add_patch(
-            Rectangle((x + 0.5, y + 0.5), side - 1, side - 1, fill=False, edgecolor=colour, linewidth=1)
-        )
+        _box(ax, x + 0.2, y + 0.2, side - 1, side - 1, "none", edgecolor=colour, linewidth=1)
 
 
 def _warps(ax, warp, warps, y):
@@ -236,7 +233,7 @@ def _warps(ax, warp, warps, y):
         here = each <= warp
         x = _MARGIN + _LABEL + each * width
         colour = _COLOURS[OFF] if not here else _COLOURS[RUNS] if all_here else _COLOURS[WAITS]
-        ax.add_patch(Rectangle((x + 0.5, y + 0.5), width - 1, _ROW - 1, facecolor=colour, linewidth=0))
+        _box(ax, x + 0.5, y + 0.5, width - 1, _ROW - 1, colour)
         state = "to come" if not here else "goes on" if all_here else "waits"
         text = f"warp {each} {state}" if width > 50 else str(each)
         ax.text(x + width / 2, y + _ROW / 2, text, ha="center", **_style(5.5))
@@ -253,13 +250,12 @@ def overview(steps, warp):
     ax.text(_MARGIN, 11, f"warp {warp}: line, lanes 0 to 31, accesses", **_style(8, weight="bold"))
     for number_, step in enumerate(shown):
         y = 20 + number_ * row
-        ax.text(_MARGIN + 12, y + row / 2, step.line, ha="right", **_style(6, plots.GREEN, mono=True))
+        ax.text(_MARGIN + 12, y + row / 2, step.line, ha="right", **_style(6, _PALE, mono=True))
         text = f"{step.text}  (back from {step.back_from})" if step.back_from else step.text
         ax.text(_MARGIN + 18, y + row / 2, _cut(text, 53), **_style(6.5, mono=True))
         for lane in range(WARP):
             if state := step.states[lane]:
-                corner = (_MARGIN + code + lane * side, y + 1)
-                ax.add_patch(Rectangle(corner, side - 0.6, row - 2, facecolor=_COLOURS[state], linewidth=0))
+                _box(ax, _MARGIN + code + lane * side, y + 1, side - 0.6, row - 2, _COLOURS[state])
         ax.text(_MARGIN + code + WARP * side + 6, y + row / 2, _cut(_short(step), 28), **_style(6))
     if len(shown) < len(steps):
         rest = plots.counted(len(steps) - len(shown), "further step")
@@ -274,9 +270,7 @@ def _short(step):
         if each.space == "global"
         else f"{each.array} {max(each.degree, each.serialised)}-way"
         if max(each.degree, each.serialised) > 1
-        else f"{each.array} no conflict"
+        else each.array
         for each in step.accesses
     ]
     return "barrier" if step.at_barrier else "; ".join(parts)
-
-

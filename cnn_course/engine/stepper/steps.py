@@ -137,7 +137,7 @@ def steps_of(line_trace, warp) -> tuple[Step, ...]:
             Step(
                 turn.function,
                 turn.line,
-                layout.lines.get(turn.line, "").strip(),
+                layout.text(turn.line),
                 turn.back_from,
                 _states(turn, len(which), waits_for.startswith(_BARRIERS) and warp < last_warp),
                 registers,
@@ -196,7 +196,7 @@ def _rows_of(line_trace, which, warp):
 
 
 def _accesses(trace, rows, turn_of_row, count):
-    """Return for each turn its requests, as the map of accesses counts them: turns take the intervals' place."""
+    """Return for each turn its requests, as `access_map` counts them: turns take the intervals' place."""
     columns = {
         name: getattr(trace, name)[rows]
         for name in "kind array element address block thread epoch site negative turn".split()
@@ -219,14 +219,14 @@ _REQUEST = ("interval", "array", "kind", "site", "occurrence")
 
 def _access(trace, rows, requests, number):
     info = trace.arrays[requests.array[number]]
-    is_global = info.space == "global"
+    is_global, kind = info.space == "global", int(requests.kind[number])
     lanes = (trace.thread[rows] % WARP).tolist()
     places = trace.address[rows] // 32 if is_global else trace.address[rows] // 4 % 32
     return Access(
         info.name,
         info.space,
-        KINDS[requests.kind[number]],
-        trace.sites[requests.site[number]].expression or info.name,
+        KINDS[kind],
+        info.name if kind == ATOMIC else trace.sites[requests.site[number]].expression or info.name,
         {lane: trace.index(row) for lane, row in zip(lanes, rows, strict=True)},
         dict(zip(lanes, places.tolist(), strict=True)),
         int(requests.sectors[number]),

@@ -108,7 +108,9 @@ def cost(access) -> str:
     lanes = counted(len(access.elements), "lane")
     asked = f"{access.kind.capitalize()} {access.expression} in {lanes}"
     if access.space == "global":
-        moved = f"{counted(access.sectors, 'sector')}, {access.bytes_asked} of {32 * access.sectors} bytes used"
+        moved = (
+            f"{counted(access.sectors, 'sector')}, {access.bytes_asked} of {32 * access.sectors} bytes used"
+        )
         return f"{asked}: {moved}."
     if access.serialised > 1:
         return f"{asked} (shared): {access.serialised} lanes update one word, one after the other."
@@ -123,11 +125,9 @@ def _values(step, name, lanes):
     texts = [number(value) for value in values]
     if len(set(texts)) == 1:
         return texts[0] if len(lanes) == 1 else f"{texts[0]} in {counted(len(lanes), 'lane')}"
-    is_run = all(
-        isinstance(value, int) and value == values[0] + place for place, value in enumerate(values)
-    )
+    is_run = all(isinstance(value, int) and value == values[0] + place for place, value in enumerate(values))
     if is_run and len(values) > 2:
         return f"{texts[0]} to {texts[-1]}"
-    if len(texts) > 16:
-        return f"{', '.join(texts[:6])}, ..., {texts[-1]}"
+    if len(texts) > 8:
+        return f"between {number(min(values))} and {number(max(values))}"
     return ", ".join(texts)
