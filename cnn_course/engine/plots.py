@@ -114,7 +114,8 @@ def picture(fig, caption, alt, colours=128) -> Picture:
 
     Parameters
     ----------
-    fig : matplotlib.figure.Figure
+    fig : matplotlib.figure.Figure or PIL.Image.Image
+        An image is taken as it is.
     caption : str
         What the reader is to see in it.
     alt : str
@@ -143,6 +144,8 @@ def picture(fig, caption, alt, colours=128) -> Picture:
 
 
 def _drawn(fig):
+    if isinstance(fig, Image.Image):
+        return fig
     full = io.BytesIO()
     with _DRAWING:
         fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
@@ -160,9 +163,9 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
 
     Parameters
     ----------
-    frames : sequence of matplotlib.figure.Figure
+    frames : sequence of matplotlib.figure.Figure or PIL.Image.Image
         All of one size; shown one after the other, the last one longest, and then again.
-    still : matplotlib.figure.Figure
+    still : matplotlib.figure.Figure or PIL.Image.Image
     caption, alt : str
         As for `picture`; of the film and of the still picture alike.
     seconds : float

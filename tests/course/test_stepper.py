@@ -289,6 +289,25 @@ def test_conflicts_of_banks_and_atomics_that_wait():
 
 
 @cuda.jit
+def relu_kernel(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = float32(0) if x[i] <= float32(0) else x[i]  # 3
+
+
+def test_accesses_of_a_line_stand_in_its_order():
+    """Lane 0 needs its element once, the others twice; the writes come last."""
+    x = cuda.to_device(np.array([-2, 3, 4], np.float32))
+    stepper = step(relu_kernel)[1, 8](x, cuda.device_array(3, np.float32))
+    assert [(each.kind, list(each.elements)) for each in stepper.steps[-1].accesses] == [
+        ("reads", [0, 1, 2]),
+        ("reads", [1, 2]),
+        ("writes", [0, 1, 2]),
+    ]
+    assert stepper.steps[-1].states[:8] == ("runs",) * 3 + ("done",) * 5
+
+
+@cuda.jit
 def shuffle_kernel(out):
     t = cuda.threadIdx.x
     left = cuda.shfl_sync(0xFFFFFFFF, t, t ^ 1)

@@ -1,14 +1,14 @@
 """The picture of a step, and of all steps of a warp, in points from the upper left corner of the figure."""
 
-from matplotlib.patches import Rectangle
-
 from cnn_course.engine import plots
+from cnn_course.engine.stepper.canvas import Canvas, letters
 from cnn_course.engine.stepper.schedule import WARP, layout_of
 from cnn_course.engine.stepper.steps import DONE, OFF, RUNS, WAITS
 from cnn_course.engine.stepper.words import cost, heading, number
 
 WIDTH = 518  # 7.2 inches
-_MARGIN, _ROW, _LETTER = 7, 11, 4.34  # of the code's font
+_MARGIN, _ROW = 7, 11
+_CODE = {"font": "DejaVuSansMono"}
 _LANES = 16  # in one strip
 _LABEL = 68
 _CELL = (WIDTH - 2 * _MARGIN - _LABEL) / _LANES
@@ -22,7 +22,7 @@ _READ, _WRITTEN = plots.BLUE, plots.RED
 
 
 class Sheet:
-    """Draws the steps of one warp, all in figures of one size.
+    """Draws the steps of one warp, all of one size.
 
     Parameters
     ----------
@@ -47,60 +47,61 @@ class Sheet:
         self.height = self._foot + (1 + max(self._accesses, warps > 1)) * _ROW + 6
 
     def step(self, index):
-        """Return the figure of one step."""
+        """Return the image of one step."""
         step = self._steps[index]
-        fig, ax = _canvas(self.height)
-        ax.text(_MARGIN, 12, heading(step, index, len(self._steps), self._warp), **_style(9, weight="bold"))
-        self._source(ax, step)
+        canvas = Canvas(WIDTH, self.height)
+        title = heading(step, index, len(self._steps), self._warp)
+        canvas.text(_MARGIN, 12, title, 9, font="DejaVuSans-Bold")
+        self._source(canvas, step)
         if step.shared:
-            _shared_arrays(ax, step, WIDTH - _MARGIN - self._shared)
+            _shared_arrays(canvas, step, WIDTH - _MARGIN - self._shared)
         for strip in range(0, self._lanes, _LANES):
-            self._strip_of(ax, step, strip, self._top + strip // _LANES * self._strip)
-        self._notes(ax, step)
-        return fig
+            self._strip_of(canvas, step, strip, self._top + strip // _LANES * self._strip)
+        self._notes(canvas, step)
+        return canvas.image
 
-    def _source(self, ax, step):
+    def _source(self, canvas, step):
         lines = layout_of(step.function).lines
         numbers = list(lines)
         width = WIDTH - 2 * _MARGIN - (self._shared + 10 if self._shared else 0)
         here = numbers.index(step.line) if step.line in lines else 0
         first = min(max(here - self._source_rows // 2, 0), max(len(numbers) - self._source_rows, 0))
-        letters = int(width / _LETTER) - 4
+        fit = letters(width - 18, 7)
         for row, line in enumerate(numbers[first : first + self._source_rows]):
             y = 24 + row * _ROW
             if line == step.line:
-                _box(ax, _MARGIN - 3, y, width + 3, _ROW, _CURRENT)
-            ax.text(_MARGIN + 12, y + _ROW / 2, line, ha="right", **_style(6, _PALE, mono=True))
-            ax.text(_MARGIN + 18, y + _ROW / 2, _cut(lines[line], letters), **_style(7.2, mono=True))
+                canvas.box(_MARGIN - 3, y, width + 3, _ROW, _CURRENT)
+            canvas.text(_MARGIN + 12, y + _ROW / 2, line, 6, _PALE, "right", **_CODE)
+            canvas.text(_MARGIN + 18, y + _ROW / 2, _cut(lines[line], fit), 7, **_CODE)
 
-    def _strip_of(self, ax, step, first, y):
+    def _strip_of(self, canvas, step, first, y):
         """Draw the rows of 16 lanes: number, state, registers, accesses."""
         lanes = range(first, min(first + _LANES, self._lanes))
         for lane in lanes:
-            ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, lane, ha="center", **_style(6, _PALE))
-        ax.text(_MARGIN, y + _ROW / 2, "lane", **_style(6.5))
+            canvas.text(_x(lane) + _CELL / 2, y + _ROW / 2, lane, 6, _PALE, "center")
+        canvas.text(_MARGIN, y + _ROW / 2, "lane", 6.5)
         y += _ROW
         for lane in lanes:
-            _cell(ax, lane, y, _COLOURS[step.states[lane]], step.states[lane])
+            _cell(canvas, lane, y, _COLOURS[step.states[lane]], step.states[lane])
         y += _ROW
         names = self._varying[step.function]
         for row, name in enumerate(_shown(names, step)):
-            self._register(ax, step, name, lanes, y + row * _ROW)
+            self._register(canvas, step, name, lanes, y + row * _ROW)
         y += self._registers * _ROW
         for row, access in enumerate(step.accesses[: self._accesses]):
-            _access(ax, access, lanes, y + row * _ROW)
+            _access(canvas, access, lanes, y + row * _ROW)
 
-    def _register(self, ax, step, name, lanes, y):
-        ax.text(_MARGIN, y + _ROW / 2, _cut(name, 15), **_style(6.5, mono=True))
+    def _register(self, canvas, step, name, lanes, y):
+        canvas.text(_MARGIN, y + _ROW / 2, _cut(name, 15), 6.5, **_CODE)
         values = step.registers.get(name)
         for lane in lanes if values else ():
             value = values[lane]
             changed = lane in step.changed.get(name, ())
             text = "" if value is None else number(value)
             active = step.states[lane] in (RUNS, WAITS)
-            _cell(ax, lane, y, _CHANGED if changed else "none", text, plots.INK if active else _PALE)
+            _cell(canvas, lane, y, _CHANGED if changed else None, text, plots.INK if active else _PALE)
 
-    def _notes(self, ax, step):
+    def _notes(self, canvas, step):
         """Write what all lanes have in common, what the accesses cost, and which warps wait."""
         y = self._foot + _ROW / 2
         same = [
@@ -109,32 +110,12 @@ class Sheet:
             if name not in self._varying[step.function] and any(value is not None for value in values)
         ]
         if same:
-            ax.text(_MARGIN, y, _cut("the same in all lanes: " + ", ".join(same), 118), **_style(7))
+            canvas.text(_MARGIN, y, _cut("the same in all lanes: " + ", ".join(same), 118), 7)
         for access in step.accesses[: self._accesses]:
             y += _ROW
-            ax.text(_MARGIN, y, _cut(cost(access), 118), **_style(7))
+            canvas.text(_MARGIN, y, _cut(cost(access), 118), 7)
         if self._warps > 1 and step.at_barrier:
-            _warps(ax, self._warp, self._warps, self._foot + _ROW)
-
-
-def _canvas(height):
-    """Return a figure with one axes that counts in points, down from the top."""
-    fig, ax = plots.figure(size=(WIDTH / 72, height / 72))
-    fig.set_layout_engine("none")
-    ax.set_position([0, 0, 1, 1])
-    ax.set(xlim=(0, WIDTH), ylim=(height, 0))
-    ax.axis("off")
-    return fig, ax
-
-
-def _style(size, color=plots.INK, mono=False, weight="normal"):
-    family = "DejaVu Sans Mono" if mono else "DejaVu Sans"
-    return {"fontsize": size, "color": color, "family": family, "weight": weight, "va": "center_baseline"}
-
-
-def _box(ax, x, y, width, height, colour, linewidth=0, **frame):
-    # `add_patch` would also widen the limits of the axes, which takes longer than all the rest.
-    ax.add_artist(Rectangle((x, y), width, height, facecolor=colour, linewidth=linewidth, **frame))
+            _warps(canvas, self._warp, self._warps, self._foot + _ROW)
 
 
 def _cut(text, letters):
@@ -145,10 +126,10 @@ def _x(lane):
     return _MARGIN + _LABEL + lane % _LANES * _CELL
 
 
-def _cell(ax, lane, y, colour, text, ink=plots.INK):
-    if colour != "none":
-        _box(ax, _x(lane) + 0.5, y + 0.5, _CELL - 1, _ROW - 1, colour)
-    ax.text(_x(lane) + _CELL / 2, y + _ROW / 2, text, ha="center", **_style(6, ink))
+def _cell(canvas, lane, y, colour, text, ink=plots.INK):
+    if colour:
+        canvas.box(_x(lane) + 0.5, y + 0.5, _CELL - 1, _ROW - 1, colour)
+    canvas.text(_x(lane) + _CELL / 2, y + _ROW / 2, text, 6, ink, "center")
 
 
 def _varying(steps):
@@ -170,9 +151,9 @@ def _shown(names, step):
     return [name for name in names if name in chosen]
 
 
-def _access(ax, access, lanes, y):
+def _access(canvas, access, lanes, y):
     """Draw which element each lane asks for, coloured by sector, or where banks conflict."""
-    ax.text(_MARGIN, y + _ROW / 2, _cut(f"{access.kind} {access.array}", 18), **_style(6.5))
+    canvas.text(_MARGIN, y + _ROW / 2, _cut(f"{access.kind} {access.array}", 18), 6.5)
     order = {place: rank for rank, place in enumerate(sorted(set(access.places.values())))}
     words: dict = {}
     for lane, element in access.elements.items():
@@ -184,7 +165,7 @@ def _access(ax, access, lanes, y):
         colour = _PLACES[order[place] % 2] if access.space == "global" else _PLACES[0]
         if (access.degree > 1 and len(words[place]) > 1) or access.serialised > 1:
             colour = _CONFLICT
-        _cell(ax, lane, y, colour, _cut(",".join(map(str, access.elements[lane])), 8))
+        _cell(canvas, lane, y, colour, _cut(",".join(map(str, access.elements[lane])), 8))
 
 
 def _grid_size(shared):
@@ -196,71 +177,71 @@ def _grid_size(shared):
     return rows, columns, side
 
 
-def _shared_arrays(ax, step, left):
+def _shared_arrays(canvas, step, left):
     y = 24
     for each in step.shared:
         shape = " x ".join(map(str, each.values.shape))
-        ax.text(left, y + 5, f"shared {each.name} ({shape})", **_style(7))
+        canvas.text(left, y + 5, f"shared {each.name} ({shape})", 7)
         rows, columns, side = _grid_size(each)
-        _grid(ax, each, left, y + 12, columns, side)
+        _grid(canvas, each, left, y + 12, columns, side)
         y += rows * side + 18
 
 
-def _grid(ax, shared, left, top, columns, side):
+def _grid(canvas, shared, left, top, columns, side):
     """Draw the elements of a shared array: pale where nobody has written, framed where the step is."""
     frames = []
     read, written = shared.read.ravel(), shared.written.ravel()
     for place, value in enumerate(shared.values.ravel()):
         x, y = left + place % columns * side, top + place // columns * side
         colour = _COLOURS[OFF] if value is None else "#cfe3f1"
-        _box(ax, x, y, side - 0.6, side - 0.6, colour)
+        canvas.box(x, y, side - 0.6, side - 0.6, colour)
         if side > 11:
             text = "?" if value is None else _cut(number(value), 5)
             size = 5 if len(text) < 4 else 4
-            ax.text(x + side / 2, y + side / 2, text, ha="center", **_style(size))
+            canvas.text(x + side / 2, y + side / 2, text, size, align="center")
         if read[place] or written[place]:
             frames.append((x, y, _WRITTEN if written[place] else _READ))
     for x, y, colour in frames:
-        _box(ax, x + 0.2, y + 0.2, side - 1, side - 1, "none", edgecolor=colour, linewidth=1)
+        canvas.box(x + 0.2, y + 0.2, side - 1, side - 1, frame=colour)
 
 
-def _warps(ax, warp, warps, y):
+def _warps(canvas, warp, warps, y):
     """Draw which warps wait at a barrier: in the simulator they come to it in the order of their numbers."""
-    ax.text(_MARGIN, y + _ROW / 2, "at the barrier", **_style(6.5))
+    canvas.text(_MARGIN, y + _ROW / 2, "at the barrier", 6.5)
     width = min((WIDTH - 2 * _MARGIN - _LABEL) / warps, 60)
     all_here = warp == warps - 1
     for each in range(warps):
         here = each <= warp
         x = _MARGIN + _LABEL + each * width
         colour = _COLOURS[OFF] if not here else _COLOURS[RUNS] if all_here else _COLOURS[WAITS]
-        _box(ax, x + 0.5, y + 0.5, width - 1, _ROW - 1, colour)
+        canvas.box(x + 0.5, y + 0.5, width - 1, _ROW - 1, colour)
         state = "to come" if not here else "goes on" if all_here else "waits"
         text = f"warp {each} {state}" if width > 50 else str(each)
-        ax.text(x + width / 2, y + _ROW / 2, text, ha="center", **_style(5.5))
+        canvas.text(x + width / 2, y + _ROW / 2, text, 5.5, align="center")
 
 
 _OVERVIEW_ROWS = 60
 
 
 def overview(steps, warp):
-    """Return a figure of all steps of a warp: a row for each, with its line, its lanes and its accesses."""
+    """Return an image of all steps of a warp: a row for each, with its line, its lanes and its accesses."""
     shown = steps[:_OVERVIEW_ROWS]
     code, side, row = 232, 5, 10
-    fig, ax = _canvas(22 + row * len(shown) + (_ROW if len(shown) < len(steps) else 0) + 4)
-    ax.text(_MARGIN, 11, f"warp {warp}: line, lanes 0 to 31, accesses", **_style(8, weight="bold"))
+    canvas = Canvas(WIDTH, 26 + row * len(shown) + (_ROW if len(shown) < len(steps) else 0))
+    canvas.text(_MARGIN, 11, f"warp {warp}: line, lanes 0 to 31, accesses", 8, font="DejaVuSans-Bold")
     for number_, step in enumerate(shown):
         y = 20 + number_ * row
-        ax.text(_MARGIN + 12, y + row / 2, step.line, ha="right", **_style(6, _PALE, mono=True))
+        canvas.text(_MARGIN + 12, y + row / 2, step.line, 6, _PALE, "right", **_CODE)
         text = f"{step.text}  (back from {step.back_from})" if step.back_from else step.text
-        ax.text(_MARGIN + 18, y + row / 2, _cut(text, 53), **_style(6.5, mono=True))
+        canvas.text(_MARGIN + 18, y + row / 2, _cut(text, letters(code - 18, 6.5)), 6.5, **_CODE)
         for lane in range(WARP):
             if state := step.states[lane]:
-                _box(ax, _MARGIN + code + lane * side, y + 1, side - 0.6, row - 2, _COLOURS[state])
-        ax.text(_MARGIN + code + WARP * side + 6, y + row / 2, _cut(_short(step), 28), **_style(6))
+                canvas.box(_MARGIN + code + lane * side, y + 1, side - 0.6, row - 2, _COLOURS[state])
+        canvas.text(_MARGIN + code + WARP * side + 6, y + row / 2, _cut(_short(step), 28), 6)
     if len(shown) < len(steps):
         rest = plots.counted(len(steps) - len(shown), "further step")
-        ax.text(_MARGIN + 18, 20 + len(shown) * row + _ROW / 2, f"and {rest}", **_style(6.5))
-    return fig
+        canvas.text(_MARGIN + 18, 20 + len(shown) * row + _ROW / 2, f"and {rest}", 6.5)
+    return canvas.image
 
 
 def _short(step):

@@ -14,7 +14,7 @@ from gpuless.access import record_lines
 
 #: A film has at most so many frames, and what a notebook stores of more steps stands still.
 MOST_FRAMES = 60
-_STORED_FRAMES = 16
+_STORED_FRAMES = 24
 
 
 def step(kernel, block=0, warp=0, most=100_000):
@@ -153,8 +153,7 @@ class Stepper:
                 f"{len(self.steps)} steps"
             )
         caption = self._caption(
-            f"{self._title()}. Green: registers that have changed. Violet: indices of an access, in another "
-            "shade where another sector begins; red where banks conflict."
+            f"{self._title()}. Green: registers that have changed. {self._access_colours()}"
         )
         alt = (
             f"{plots.counted(len(shown), 'frame')}, one for each step: the source with its line marked, the "
@@ -169,6 +168,17 @@ class Stepper:
         axes = max(axis for axis in range(3) if axis == 0 or trace.grid[axis] > 1) + 1
         block = self._trace.block if axes == 1 else tuple(map(int, place[:axes]))
         return f"{trace.kernel}, block {block}, warp {self.warp}: {plots.counted(len(self.steps), 'step')}"
+
+    def _access_colours(self):
+        """Return what the colours of accesses and shared arrays mean."""
+        spaces = {access.space for step in self.steps for access in step.accesses}
+        parts = [
+            "Violet: indices of an access" + ", in another shade for the next sector" * ("global" in spaces)
+        ]
+        if "shared" in spaces:
+            parts[0] += ", red where banks conflict"
+            parts.append("In shared memory ? is garbage; blue frames are read, orange ones written")
+        return ". ".join(parts) + "."
 
     def _caption(self, begins):
         """Return a caption with the colours of the states that occur."""

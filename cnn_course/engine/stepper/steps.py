@@ -208,10 +208,16 @@ def _accesses(trace, rows, turn_of_row, count):
         groups.setdefault(key, []).append(row)
     found: list[list] = [[] for _ in range(count)]
     requests = access_map(own).requests
-    keys = zip(*(getattr(requests, name).tolist() for name in _REQUEST), strict=True)
-    for number, key in enumerate(keys):
-        found[key[0]].append(_access(own, groups[key], requests, number))
+    keys = list(zip(*(getattr(requests, name).tolist() for name in _REQUEST), strict=True))
+    # As they stand in the code: the first lane alone does not say in which order a warp comes to them.
+    for number in sorted(range(len(keys)), key=lambda each: _order(own, keys[each])):
+        found[keys[number][0]].append(_access(own, groups[keys[number]], requests, number))
     return [tuple(each) for each in found]
+
+
+def _order(trace, key):
+    turn, array, _, site, occurrence = key
+    return turn, occurrence, trace.sites[site].offset, array
 
 
 _REQUEST = ("interval", "array", "kind", "site", "occurrence")
