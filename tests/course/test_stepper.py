@@ -355,13 +355,17 @@ def test_a_slider_goes_through_steps_and_warps(windows):
     windows.show(0)
     controls = windows.controls
     assert (controls.step.value, controls.step.max, controls.play.max) == (1, 14, 14)
-    controls.step.value = 5
+    controls.back.click()
+    assert windows.index == 0
+    controls.step.value = 4
+    controls.forward.click()
     assert windows.index == 4
     assert "warp 0 waits; warp 1 has yet to come" in controls._html.value
     assert 'role="alert"' in controls._html.value
     controls.warp.value = 1
     assert (windows.warp, windows.index, controls.step.value, controls.step.max) == (1, 0, 1, 15)
     controls.step.value = 15
+    controls.forward.click()
     assert "Step 15 of 15: warp 1" in controls._html.value
     controls.warp.value = 0
     assert (windows.warp, windows.index, controls.step.max) == (0, 0, 14)
@@ -374,7 +378,7 @@ def test_what_is_stored_is_a_film_with_the_steps_in_words(windows):
     assert bundle["text/plain"] == repr(windows)
     stored = bundle["text/html"]
     assert stored.count("<li>") == 15
-    assert "Lanes 0 to 3 active; lanes 4 to 7 sit it out." in stored
+    assert "<code>tile[t] = x[t]</code>. Lanes 0 to 3 active; lanes 4 to 7 sit it out." in stored
     assert stored.count("data:image/png") == 2
     assert "&lt; x.size" in stored
 

@@ -1,7 +1,9 @@
 """A launch, line by line, with a slider, a film and words: `step`."""
 
+import functools
 import html
 import operator
+import re
 import reprlib
 
 import numpy as np
@@ -196,7 +198,7 @@ class Stepper:
         bundle = self.widget._repr_mimebundle_(**options)
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         still = self.film() if len(self.steps) <= _STORED_FRAMES else self.overview()
-        listed = "".join(f"<li>{html.escape(text, quote=False)}</li>" for text in self.texts)
+        listed = "".join(f"<li>{_marked_up(text)}</li>" for text in self.texts)
         said = f"<details><summary>The steps in words</summary><ol>{listed}</ol></details>"
         return bundle | {"text/plain": repr(self), "text/html": still._repr_html_() + said}
 
@@ -220,6 +222,7 @@ class Controls:
     ----------
     step : ipywidgets.IntSlider
         From 1; the arrow keys move it.
+    back, forward : ipywidgets.Button
     warp : ipywidgets.SelectionSlider
     play : ipywidgets.Play
     widget : ipywidgets.VBox
@@ -237,13 +240,20 @@ class Controls:
         self.play = ipywidgets.Play(min=1, max=len(stepper.steps), interval=1800, show_repeat=False)
         ipywidgets.jslink((self.play, "value"), (self.step, "value"))
         self._html = ipywidgets.HTML()
-        row = ipywidgets.HBox([self.step, self.play])
+        self.back, self.forward = (ipywidgets.Button(description=name) for name in ("back", "forward"))
+        for button, distance in ((self.back, -1), (self.forward, 1)):
+            button.layout.width = "5.5em"
+            button.on_click(functools.partial(self._move, distance))
+        row = ipywidgets.HBox([self.step, self.back, self.forward, self.play])
         warps = [self.warp] if stepper._warps > 1 else []
         self.widget = ipywidgets.VBox([row, *warps, self._html])
         self.step.layout.width = "28em"
         self.step.observe(self._redraw, "value")
         self.warp.observe(self._change_warp, "value")
         self._redraw()
+
+    def _move(self, distance, button):
+        self.step.value += distance  # which stays between the ends of the slider
 
     def _change_warp(self, change):
         self._stepper.show(change["new"])
@@ -257,6 +267,10 @@ class Controls:
         self._stepper.show(self._stepper.warp, self.step.value - 1)
         # An alert is read out when it appears: what a screen reader says after each key.
         self._html.value = f'<div role="alert">{self._stepper.picture._repr_html_()}</div>'
+
+
+def _marked_up(text):
+    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
 
 
 def _checked(value, name, count):
