@@ -10,6 +10,7 @@
 - `count` counts what a launch would have a GPU do, at full size: instructions, sectors, wavefronts, barriers.
   `counting` does so for all launches within a block.
 - `profile` says how long a launch would take on a GPU that is not here, and what bounds it: modelled.
+  `profiling` gives a timeline of all launches and copies within a block.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
 - `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
 
 # At once: a package of that name, imported later, would take its place.
-from gpuless.profile import profile
+from gpuless.profile import profile, profiling
 from gpuless.selection import Selection, select
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "explore_access",
     "plot_access",
     "profile",
+    "profiling",
     "record",
     "sanitize",
     "select",

@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +48,9 @@ _DETAILS = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re
 _PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-#: How fast a reader is taken to be, for `minutes`.
-WORDS_A_MINUTE, LINES_A_MINUTE, MINUTES_AN_EXERCISE = 150, 12, 8
+#: How fast a reader is taken to be, for `minutes`: words and lines read, and lines of an answer written.
+WORDS_A_MINUTE, LINES_A_MINUTE = 150, 12
+MINUTES_AN_EXERCISE, MINUTES_A_WRITTEN_LINE = 4, 0.5
 _FOLDED = {"exercise-hints", "exercise-solution"}
 _NOT_READ = {"setup", "hide-input", "exercise-stub", "exercise-check"}
 
@@ -93,29 +95,39 @@ def with_common_parts(notebook, path):
 
 
 def minutes(notebook) -> int:
-    """Return how long a notebook takes, to five minutes.
+    r"""Return how long a notebook takes, to five minutes.
 
     The words outside of hints and solutions, at 150 a minute; the lines of code that are neither blank nor
-    comments, without setup, exercises and hidden cells, at 12 a minute; and 8 minutes for each exercise.
+    comments, without setup, exercises and hidden cells, at 12 a minute; and for each exercise 4 minutes to
+    read, think and try, and half a minute for each line of its solution that its stub does not have.
 
     Examples
     --------
-    >>> stub = nbformat.v4.new_code_cell("...", metadata={"tags": ["exercise-stub"]})
-    >>> text = nbformat.v4.new_markdown_cell("word " * 300)
-    >>> minutes(nbformat.v4.new_notebook(cells=[text, stub]))
+    >>> stub = nbformat.v4.new_code_cell("...", id="two-stub", metadata={"tags": ["exercise-stub"]})
+    >>> folded = "<details><summary>Solution</summary>\n\n```python\na = 1\nb = 2\n```\n\n</details>"
+    >>> solution = nbformat.v4.new_markdown_cell(folded, id="two-solution")
+    >>> solution.metadata["tags"] = ["exercise-solution"]
+    >>> text = nbformat.v4.new_markdown_cell("word " * 675)
+    >>> minutes(nbformat.v4.new_notebook(cells=[text, stub, solution]))
     10
     """
-    words = lines = exercises = 0
+    words = lines = 0
     for cell in notebook.cells:
         tags = {*cell.metadata.get("tags", ())}
-        exercises += "exercise-stub" in tags
         if cell.cell_type == "markdown" and not tags & _FOLDED:
             words += len(cell.source.split())
         elif cell.cell_type == "code" and not tags & _NOT_READ and cell.id != "colab":
-            code = (line.strip() for line in cell.source.splitlines())
-            lines += sum(bool(line) and not line.startswith("#") for line in code)
-    exact = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE + MINUTES_AN_EXERCISE * exercises
+            lines += _lines_of(cell.source).total()
+    written = [(_lines_of(each.solution) - _lines_of(each.stub)).total() for each in exercises(notebook)]
+    exact = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE
+    exact += sum(MINUTES_AN_EXERCISE + MINUTES_A_WRITTEN_LINE * count for count in written)
     return 5 * round(exact / 5)
+
+
+def _lines_of(source):
+    """Count the lines of code that are neither blank nor comments, by their text."""
+    code = (line.strip() for line in source.splitlines())
+    return Counter(line for line in code if line and not line.startswith("#"))
 
 
 def canonical(notebook) -> str:

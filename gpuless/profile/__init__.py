@@ -13,13 +13,69 @@ one that is modelled to be: see `benchmarks/modelled`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuless.profile.devices import Device
     from gpuless.profile.launches import Profiled
 
-__all__ = ["profile"]
+__all__ = ["profile", "profiling"]
+
+
+def profiling(
+    gpu: str | Device | Iterable[str | Device], samples: int | None = 3
+) -> AbstractContextManager[Any]:
+    """Profile all that a block asks of the GPU: launches, graphs, copies, in streams of any kind.
+
+    The program runs on as usual, on the emulated GPU: each launch takes place, and its model is made of a
+    copy. A launch that is known to do what another one did takes its report: the same kernel, shape and
+    layout of arrays, if neither its branches nor its addresses depend on what is in memory. Of a kernel of
+    which they do, only the first launches of a kind are modelled; what the others took is said to be unsure.
+
+    Parameters
+    ----------
+    gpu : str, Device or several of these
+        As for `gpuless.profile`.
+    samples : int, optional
+        How many launches of a kind are modelled of a kernel that depends on what is in memory; None models
+        all of them.
+
+    Yields
+    ------
+    Timeline, or list of Timeline
+        What this thread asks for; filled when the block ends without an error. A list if several GPUs are
+        named.
+
+    Raises
+    ------
+    ValueError
+        If a GPU is not known, or has no room for a block; if `samples` is not positive.
+    RuntimeError
+        Where kernels do not run on the emulated GPU, or the lines of a kernel are not known. It is raised at
+        the end of the block.
+
+    Examples
+    --------
+    >>> import gpuless
+    >>> selection = gpuless.select()  # before numba.cuda is imported
+    >>> import numpy as np
+    >>> from numba import cuda
+    >>> @cuda.jit
+    ... def double(x):
+    ...     i = cuda.grid(1)
+    ...     if i < x.size:
+    ...         x[i] *= 2
+    >>> with gpuless.profiling("T4") as timeline:  # doctest: +SKIP
+    ...     x = cuda.to_device(np.ones(1 << 20, np.float32))
+    ...     double[4096, 256](x)
+    ...     host = x.copy_to_host()
+    >>> [(row.name, row.calls) for row in timeline.rows("copy")]  # doctest: +SKIP
+    [('device to host', 1), ('host to device', 1)]
+    """
+    from gpuless.profile.timeline import profiled
+
+    return profiled(gpu, samples)
 
 
 class Profile:

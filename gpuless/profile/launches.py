@@ -16,6 +16,15 @@ _INSTRUCTIONS = 1 << 28  # of warps that are run
 _FEWEST_SMS = 4
 
 
+def need_emulator() -> None:
+    """Raise a RuntimeError where kernels do not run on the emulated GPU."""
+    if not frontends.installed():
+        raise RuntimeError(
+            "profile runs kernels on the emulated GPU, and here they run on something else: "
+            "set GPULESS=emulator, and call gpuless.select() before anything is launched"
+        )
+
+
 class Profiled:
     """A launch that is modelled when it is called with its arguments."""
 
@@ -35,16 +44,12 @@ class Profiled:
         from gpuless.emulator.run import recording
         from gpuless.profile.report import Comparison
 
-        if not frontends.installed():
-            raise RuntimeError(
-                "profile runs kernels on the emulated GPU, and here they run on something else: "
-                "set GPULESS=emulator, and call gpuless.select() before anything is launched"
-            )
+        need_emulator()
         outcomes = []
 
         def take(launch):  # while arrays that Numba has copied for it are there
             try:
-                outcomes.append(self._reports(launch))
+                outcomes.append(reports_of(self._launch.dispatcher, launch, self._devices))
             except BaseException as error:  # the driver would make another one of it
                 outcomes.append(error)
 
@@ -56,19 +61,20 @@ class Profiled:
             raise outcomes[0]
         return Comparison(outcomes[0]) if self._several else outcomes[0][0]
 
-    def _reports(self, taken):
-        from gpuless.profile.machine_code import machine_codes
-        from gpuless.profile.report import report_of
 
-        kernel = self._launch.dispatcher
-        codes = machine_codes(kernel, taken, {device.code: None for device in self._devices})
-        recorded, reports = {}, []
-        for device in self._devices:
-            compiled = codes[device.code]
-            reports.append(
-                report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded))
-            )
-        return reports
+def reports_of(kernel: Any, taken: Any, devices: list[Device]) -> list[Any]:
+    """Return the `Report` of a `TakenLaunch` of a kernel on each device."""
+    from gpuless.profile.machine_code import machine_codes
+    from gpuless.profile.report import report_of
+
+    codes = machine_codes(kernel, taken, {device.code: None for device in devices})
+    recorded, reports = {}, []
+    for device in devices:
+        compiled = codes[device.code]
+        reports.append(
+            report_of(kernel, taken, device, compiled, _modelled(device, taken, compiled, recorded))
+        )
+    return reports
 
 
 class Modelled(NamedTuple):

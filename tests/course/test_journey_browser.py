@@ -41,7 +41,7 @@ def test_from_the_first_kernel_to_a_certificate(desk):
         type_code(chrome, notebooks.exercises(start)[0].solution)
         step_to(chrome, place["brighten-kernel-hints"])
         assert "Kept in your workbook." in output_of(chrome, place["brighten-kernel-check"], "✔ solved")
-    assert [path.name for path in (desk / "workbook").iterdir()] == ["00_brighten_kernel.py"]
+    assert [path.name for path in (desk / "workbook").iterdir()] == ["start_here_brighten_kernel.py"]
 
     # A kernel of the network, as its check has kept it.
     relu = notebooks.exercises(notebooks.read(FOLDER / "02_first_cuda_kernels.ipynb"))[3]

@@ -113,13 +113,14 @@ def relu_stride_kernel(x, out):
 """
 
 
-SEEN = """
-def receptive_field(layers):
-    field, distance = 1, 1
-    for kernel_size, stride in layers:
-        field += (kernel_size - 1) * distance
-        distance *= stride
-    return field
+ADAM = """
+import numpy as np
+
+def adam_step(parameters, gradients, m, v, step, lr=0.001, beta1=0.9, beta2=0.999, eps=1e-8):
+    m = beta1 * m + (1 - beta1) * gradients
+    v = beta2 * v + (1 - beta2) * gradients**2
+    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+    return parameters - lr * m_hat / (np.sqrt(v_hat) + eps), m, v
 """
 
 
@@ -146,20 +147,20 @@ def test_a_wrong_answer_leaves_the_one_before(folder):
 
 
 def test_what_no_notebook_defines_is_not_kept(folder):
-    attempt = mnist_cnn.receptive_field.reference
-    assert mnist_cnn.receptive_field(attempt).status == "solved"
+    attempt = mnist_cnn.adam_step.reference
+    assert mnist_cnn.adam_step(attempt).status == "solved"
     assert not folder.exists()
 
 
 def test_an_answer_without_its_source_counts_as_solved(folder):
-    source = "class One:\n    is_it = 1\n\n" + SEEN.replace("1, 1", "One.is_it, One.is_it")
-    attempt = in_a_notebook(source, "odd")["receptive_field"]
-    told = mnist_cnn.receptive_field(attempt).details[-1]
+    source = "class One:\n    is_it = 1\n\n" + ADAM.replace("(1 - beta1) *", "(One.is_it - beta1) *")
+    attempt = in_a_notebook(source, "odd")["adam_step"]
+    told = mnist_cnn.adam_step(attempt).details[-1]
     assert told == (
         "Noted in your workbook as solved, without its source: it uses `One`, a type of its notebook."
     )
-    assert sum(chapter.solved.get("receptive_field", False) for chapter in course.progress().chapters) == 1
-    assert workbook.answer("mnist_cnn", "receptive_field", otherwise=7) == 7
+    assert sum(chapter.solved.get("adam_step", False) for chapter in course.progress().chapters) == 1
+    assert workbook.answer("mnist_cnn", "adam_step", otherwise=7) == 7
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_path, monkeypatch):
@@ -172,9 +173,10 @@ def test_a_folder_that_cannot_be_written_is_told_and_the_answer_stays_right(tmp_
 
 def test_a_file_that_does_not_run_names_itself(folder):
     folder.mkdir()
-    (folder / "03_conv2d_kernel.py").write_text("conv2d_kernel = 1 / 0\n")
+    (folder / "convolution_on_the_gpu_conv2d_kernel.py").write_text("conv2d_kernel = 1 / 0\n")
     with pytest.raises(
-        ValueError, match=r"03_conv2d_kernel\.py of your workbook does not run .*division by zero"
+        ValueError,
+        match=r"conv2d_kernel\.py of your workbook does not run .*division by zero",
     ):
         workbook.answer("convolution_on_the_gpu", "conv2d_kernel")
 
@@ -199,7 +201,7 @@ def untrusted(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     trace = tmp_path / "trace"
     text = f"open({str(trace)!r}, 'w').close()\ndef relu_stride_kernel(x, out):\n    pass\n"
-    (folder / "02_relu_stride_kernel.py").write_text(text)
+    (folder / "first_cuda_kernels_relu_stride_kernel.py").write_text(text)
     return folder, trace
 
 
@@ -222,7 +224,7 @@ def the_answer():
 
 def test_somebody_elses_answer_does_not_run_until_its_folder_is_named(opened, monkeypatch):
     folder, trace = opened
-    told = f"02_relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
+    told = f"relu_stride_kernel.py was not kept by a check .*CNN_NUMBA_TRUST_WORKBOOK={folder}, best in"
     for elsewhere in (None, folder / "training", folder.parents[1] / "mine"):
         if elsewhere:
             monkeypatch.setenv("CNN_NUMBA_TRUST_WORKBOOK", str(elsewhere))
@@ -249,7 +251,7 @@ def test_to_look_at_somebody_elses_workbook_runs_nothing(opened):
     ["-" * 200_000 + "1", "x = a" + ".a" * 100_000, "lambda: " * 50_000 + "1", "(" * 500, "\0", "x = "],
 )
 def test_an_answer_that_python_cannot_read_is_none(opened, text):
-    (opened[0] / "02_relu_stride_kernel.py").write_text(text)
+    (opened[0] / "first_cuda_kernels_relu_stride_kernel.py").write_text(text)
     assert "0 of 14 kernels of the network are yours" in course.progress().caption
 
 
@@ -257,7 +259,7 @@ def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened
     kept = in_a_notebook(RELU, "relu")["relu_stride_kernel"]
     assert workbook.keep(first_cuda_kernels.relu_stride_kernel, kept) == "Kept in your workbook."
     assert the_answer().py_func.__name__ == "relu_stride_kernel"
-    path = opened[0] / "02_relu_stride_kernel.py"
+    path = opened[0] / "first_cuda_kernels_relu_stride_kernel.py"
     path.write_text(path.read_text() + "\n")
     with pytest.raises(workbook.NotTrusted):
         the_answer()
@@ -265,7 +267,7 @@ def test_what_a_check_has_kept_runs_wherever_it_was_kept_and_nothing_else(opened
 
 def test_bytecode_beside_an_answer_is_not_run(opened, monkeypatch):
     folder, trace = opened
-    path = folder / "02_relu_stride_kernel.py"
+    path = folder / "first_cuda_kernels_relu_stride_kernel.py"
     # Named, since the tests may keep their own bytecode elsewhere.
     beside = folder / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     py_compile.compile(path, beside, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
@@ -291,6 +293,23 @@ def test_a_home_that_cannot_be_written_leaves_the_answer_right(opened, tmp_path)
     assert told.startswith("It could not be kept in your workbook")
 
 
+@pytest.mark.parametrize(
+    ("file", "topic", "name"),
+    [
+        ("08_adam_kernel.py", "mnist_cnn", "adam_kernel"),
+        ("07b_bias_gradient_kernel.py", "backward_kernels", "bias_gradient_kernel"),
+        ("04_conv_channels_kernel.py", "shared_memory_and_tiling", "conv_channels_kernel"),
+        ("05_row_max_kernel.py", "reductions", "row_max_kernel"),
+    ],
+)
+def test_a_workbook_of_the_first_edition_is_kept(folder, file, topic, name):
+    folder.mkdir()
+    (folder / file).write_text(f"def {name}(x):\n    return 'mine'\n")
+    assert workbook.answer(topic, name)(1) == "mine"
+    solved = [(n.topic, e) for n in NOTEBOOKS for e in n.exercises if workbook.is_solved(n, e)]
+    assert solved == [(topic, name)]
+
+
 # --- outline and progress ---------------------------------------------------------------------------------
 
 
@@ -310,7 +329,7 @@ def test_progress_says_what_is_solved_and_what_comes_next(folder):
     before = course.progress()
     assert before.next == ("00", "brighten_kernel")
     folder.mkdir()
-    (folder / "00_brighten_kernel.py").write_text("")
+    (folder / "start_here_brighten_kernel.py").write_text("")
     kept = workbook.keep(
         convolution_on_the_gpu.conv2d_kernel, solution_of("convolution_on_the_gpu", "conv2d_kernel")
     )

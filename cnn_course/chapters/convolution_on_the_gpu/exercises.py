@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from cnn_course.engine.checks.exercise import Wrong
-from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
 from cnn_course.engine.checks.mimics import looked_up, places
 from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
 from cnn_numba.ops.shapes import output_size
-from gpuless import access_map
-from gpuless.access import WARP, WRITE
 
-_FLIPPED = (
+FLIPPED = (
     "Your filter runs backwards: an output adds up `{weight}[i, j]` times the pixel `i` rows below the "
     "window's first and `j` columns to its right. No flip, as in notebook 01."
 )
@@ -69,7 +66,7 @@ conv_valid_kernel = KernelExercise(
     once=True,
     mistakes={
         "flipped": (
-            _FLIPPED,
+            FLIPPED,
             lambda image, weight: conv_cpu(image, weight, flip=True),
             ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
         ),
@@ -184,7 +181,7 @@ conv_channels_kernel = KernelExercise(
             ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total = bias[oc]"),
         ),
         "flipped": (
-            _FLIPPED,
+            FLIPPED,
             lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias),
             ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
         ),
@@ -368,225 +365,9 @@ conv2d_kernel = KernelExercise(
             [("total = bias[oc]", "total = float32(0)"), ("* x[n, ic, h, w]", "* x[n, ic, h, w] + bias[oc]")],
         ),
         "flipped": (
-            _FLIPPED,
+            FLIPPED,
             lambda x, weight, bias, *steps: _full(x, weight[..., ::-1, ::-1], bias, *steps),
             ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
-        ),
-    },
-)
-
-
-# --- 4: neighbouring threads, neighbouring numbers ---------------------------------------------------------
-
-
-def _activations(rng):
-    for shape, block in [
-        ((2, 3, 2, 4), 32),
-        ((4, 2, 3, 7), 64),
-        ((3, 5, 4, 6), 32),
-        ((2, 9, 5, 5), 64),
-        ((5, 4, 6, 9), 128),
-    ]:
-        grid = -(-int(np.prod(shape)) // block) + 1
-        yield launch(grid, block, normal(rng, shape), normal(rng, shape[1]), output(shape))
-
-
-def _bias_relu(x, bias):
-    return np.maximum(x + bias[:, None, None], 0)
-
-
-# Sectors a request, and the part of their bytes that is asked for. 32 neighbouring float32 numbers lie in 4
-# sectors, or in 5 if they begin within one; of the last ones, in a warp of which few threads are needed, less
-# than half may be asked for. One lane alone moves a whole sector for its 4 bytes.
-_COALESCED, _ASKED_FOR = 5, 0.5
-
-
-def _stays_coalesced(make, axes):
-    """Return a property: neighbouring threads write neighbouring elements of the output.
-
-    `make` makes the launch. `axes` names, for each axis but the last, a mapping that gives neighbouring
-    threads neighbouring places along it.
-    """
-
-    def holds(attempt):
-        trace = examine(attempt, make(np.random.default_rng(0))).report.trace
-        (number,) = np.unique(trace.array[trace.kind == WRITE])
-        written, shape = access_map(trace).total(int(number)), trace.arrays[number].shape
-        wide = written.sectors_per_request > _COALESCED
-        if not wide and written.efficiency >= _ASKED_FOR:
-            return
-        strides = np.array(trace.arrays[number].strides) // trace.arrays[number].dtype.itemsize
-        threads, elements = _writes(trace)
-        step = _step(threads, elements)
-        name = "axes exchanged" if step == 1 else "scattered"
-        name = next((name for name, stride in zip(axes, strides, strict=False) if stride == step), name)
-        if np.bincount(threads).max() > 1:
-            name = "in chunks"
-        if wide:
-            moved = f"a request of 32 threads moves {written.sectors_per_request:.1f} sectors"
-            moved += f" of `{written.array}`, and 4 are enough"
-        else:
-            moved = f"only {written.efficiency:.0%} of what is moved to write `{written.array}` is asked for"
-        raise Wrong(
-            name,
-            f"The numbers are right, but {moved}. {_ADVICE[name]}",
-            f"Seen with an output of shape {shape}"
-            + (f": thread 1 writes {step} elements behind thread 0." if step > 1 else "."),
-        )
-
-    return holds
-
-
-_ADVICE = {
-    "image by image": "Neighbouring threads of yours work in different images: let the last axis vary "
-    "fastest from thread to thread, and the first axis slowest.",
-    "channel by channel": "Neighbouring threads of yours work in different channels, and here these lie a "
-    "whole plane apart: let the last axis vary fastest from thread to thread.",
-    "row by row": "Neighbouring threads of yours work in different rows: let the last axis vary fastest "
-    "from thread to thread.",
-    "column by column": "Neighbouring threads of yours work in different columns, and here these lie as "
-    "many numbers apart as there are channels: let the channel vary fastest.",
-    "in chunks": "Each thread does elements that lie side by side, so neighbouring threads are a whole "
-    "chunk apart: let thread `i` do element `i`.",
-    "axes exchanged": "The last axis varies fastest from thread to thread, as it should, and the others do "
-    "not follow it in the order of memory: the next to vary is the one before it, and so on to the first.",
-    "scattered": "Let thread `i` do element `i` of the output, in the order of memory.",
-}
-
-
-def _writes(trace):
-    """Return the number of each writing thread in the grid, and the element that it writes."""
-    rows = np.flatnonzero(trace.kind == WRITE)
-    threads = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
-    return threads, trace.element[rows]
-
-
-def _step(threads, elements):
-    """Return how far apart the elements of threads 0 and 1 lie; 0 if one of them writes nothing."""
-    first, second = (elements[threads == thread] for thread in (0, 1))
-    return int(second[0] - first[0]) if len(first) and len(second) else 0
-
-
-def _epilogue(shape):
-    """Return what makes a launch of a thread for each number, of whole warps."""
-    grid = int(np.prod(shape)) // WARP
-    return lambda rng: launch(grid, WARP, normal(rng, shape), normal(rng, shape[1]), output(shape))
-
-
-bias_relu_kernel = KernelExercise(
-    "bias_relu_kernel",
-    reference=_bias_relu,
-    cases=_activations,
-    large=lambda rng: [launch(1100, 64, normal(rng, (7, 8, 25, 50)), normal(rng, 8), output((7, 8, 25, 50)))],
-    float32=True,
-    once=True,
-    # Planes of whole sectors cost the same in any order: it shows where a plane ends within a sector.
-    properties=tuple(
-        _stays_coalesced(_epilogue(shape), ("image by image", "channel by channel", "row by row"))
-        for shape in ((4, 3, 8, 8), (4, 8, 3, 3))
-    ),
-    mistakes={
-        "bias left out": (
-            "You apply ReLU, and no bias is added before.",
-            lambda x, bias: np.maximum(x, 0),
-            ("x[n, c, h, w] + bias[c]", "x[n, c, h, w]"),
-        ),
-        "not rectified": (
-            "You add the bias, and what is negative stays so.",
-            lambda x, bias: x + bias[:, None, None],
-            ("float32(0) if value <= float32(0) else value", "value"),
-        ),
-        "absolute value": (
-            "You store the absolute value; what is negative must become 0.",
-            lambda x, bias: np.abs(x + bias[:, None, None]),
-            ("float32(0) if value <= float32(0) else value", "abs(value)"),
-        ),
-        "rectified first": (
-            "You apply ReLU before the bias is added; it comes after.",
-            lambda x, bias: np.maximum(x, 0) + bias[:, None, None],
-            [
-                ("x[n, c, h, w] + bias[c]", "max(x[n, c, h, w], float32(0)) + bias[c]"),
-                ("float32(0) if value <= float32(0) else value", "value"),
-            ],
-        ),
-        "one bias for all": (
-            "All your channels get the bias of channel 0: it is `{bias}[c]`.",
-            lambda x, bias: np.maximum(x + bias[0], 0),
-            ("bias[c]", "bias[0]"),
-        ),
-    },
-)
-
-
-# --- 5: channels last --------------------------------------------------------------------------------------
-
-
-def _channels_last(rng):
-    for x, filters, block in [
-        ((1, 3, 4, 1), (2, 2, 2), 8),
-        ((2, 5, 4, 3), (3, 2, 2), 32),
-        ((1, 6, 9, 2), (3, 3, 5), 32),
-        ((3, 4, 5, 2), (1, 3, 4), 64),
-        ((2, 6, 5, 4), (2, 3, 3), 32),
-    ]:
-        yield _last(rng, x, filters, block)
-
-
-def _last(rng, x, filters, block=WARP):
-    *size, count = filters
-    shape = x[0], x[1] - size[0] + 1, x[2] - size[1] + 1, count
-    weight = normal(rng, (*size, x[3], count))
-    return launch(-(-int(np.prod(shape)) // block), block, normal(rng, x), weight, output(shape))
-
-
-def _conv_last(x, weight):
-    first = conv2d_forward(x.transpose(0, 3, 1, 2), weight.transpose(3, 2, 0, 1))
-    return first.transpose(0, 2, 3, 1)
-
-
-conv_nhwc_kernel = KernelExercise(
-    "conv_nhwc_kernel",
-    reference=_conv_last,
-    cases=_channels_last,
-    float32=True,
-    once=True,
-    properties=tuple(
-        _stays_coalesced(
-            lambda rng, count=count: _last(rng, (2, 5, 6, 2), (2, 1, count)),
-            ("image by image", "row by row", "column by column"),
-        )
-        for count in (8, 2)  # as above
-    ),
-    mistakes={
-        "flipped": (
-            _FLIPPED,
-            lambda x, weight: _conv_last(x, weight[::-1, ::-1]),
-            ("weight[kh, kw, ic, oc]", "weight[weight.shape[0] - 1 - kh, weight.shape[1] - 1 - kw, ic, oc]"),
-        ),
-        "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
-            lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
-            ("x[n,", "x[0,"),
-        ),
-        "first input channel only": (
-            "Only input channel 0 counts: an output adds up the products of all input channels.",
-            lambda x, weight: _conv_last(x[..., :1], weight[:, :, :1]),
-            ("range(weight.shape[2])", "range(1)"),
-        ),
-        "last input channel only": (
-            "Only the last input channel counts: is the sum set back to zero for each of them?",
-            lambda x, weight: _conv_last(x[..., -1:], weight[:, :, -1:]),
-            ("range(weight.shape[2])", "range(weight.shape[2] - 1, weight.shape[2])"),
-        ),
-        "one filter for all": (
-            "All your output channels use the filter of channel 0: the weight's last index is `oc`.",
-            lambda x, weight: _conv_last(x, np.repeat(weight[..., :1], weight.shape[3], axis=3)),
-            ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]"),
-        ),
-        "window does not slide": (
-            "All outputs of an image are the first one: use `oh` and `ow` in the index of `{x}`.",
-            lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
-            ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),
     },
 )

@@ -4,23 +4,12 @@ Each broken kernel stands here as well as in its stub: as long as the learner's 
 not solved yet.
 """
 
+import math
+
 import numpy as np
-from numba import cuda, float32, int32
+from numba import cuda, float32
 
-from cnn_course.engine.checks.exercise import Wrong, avoids
-from cnn_course.engine.checks.kernels import (
-    KernelExercise,
-    global_updates,
-    inout,
-    launch,
-    normal,
-    output,
-    uses,
-)
-
-THREADS = 64
-LEVELS = 8
-
+from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
 
 # --- The bent picture --------------------------------------------------------------------------------------
 
@@ -114,150 +103,80 @@ edges_kernel = KernelExercise(
 )
 
 
-# --- The reduction that misses barriers ---------------------------------------------------------------------
+# --- The blank image ---------------------------------------------------------------------------------------
 
 
 @cuda.jit
-def _broken_block_max_kernel(x, out):
-    """Write the largest element that each block sees; blocks of THREADS, one thread an element."""
-    best = cuda.shared.array(THREADS, float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if i >= x.size:
-        return
-    best[t] = x[i]
-    stride = THREADS // 2
-    while stride > 0:
-        if t < stride:
-            best[t] = max(best[t], best[t + stride])
-            cuda.syncthreads()
-        stride //= 2
-    if t == 0:
-        out[cuda.blockIdx.x] = best[0]
+def _broken_standardise_kernel(x, out):
+    """Bring one row a thread to mean 0 and variance 1."""
+    row = cuda.grid(1)
+    if row < x.shape[0]:
+        n = float32(x.shape[1])
+        total = squares = float32(0)
+        for k in range(x.shape[1]):
+            total += x[row, k]
+            squares += x[row, k] * x[row, k]
+        mean = total / n
+        variance = squares / n - mean * mean
+        for k in range(x.shape[1]):
+            out[row, k] = (x[row, k] - mean) / math.sqrt(variance + float32(1e-5))
 
 
-def _rows_of_blocks(x, filling):
-    """Return x with a row for each block, the last one filled up."""
-    blocks = -(-x.size // THREADS)
-    rows = np.full(blocks * THREADS, filling, np.float32)
-    rows[: x.size] = x
-    return rows.reshape(blocks, THREADS)
+def _standardised(x, variance=None):
+    x = x.astype(np.float64)
+    centred = x - x.mean(axis=1, keepdims=True)
+    variance = (centred**2).mean(axis=1, keepdims=True) if variance is None else variance(x, centred)
+    return centred / np.sqrt(variance + 1e-5)
 
 
-def _numbers(rng):
-    """Draw numbers below zero nearly everywhere, so that a tail full of zeros shows; some far below."""
-    for n in (1, 37, 64, 85, 150, 250):
-        x = (normal(rng, n) - np.float32(4)) * np.float32(1e6 if n == 85 else 1)
-        yield launch(-(-n // THREADS), THREADS, x, output(-(-n // THREADS)))
+def _deviation(x):
+    return np.sqrt(x.astype(np.float64).var(axis=1, keepdims=True) + 1e-5)
 
 
-def _wrapped_maxima(x):
-    blocks = -(-x.size // THREADS)
-    return np.resize(x, (blocks, THREADS)).max(axis=1)
+def _rows(rng):
+    """Draw rows of ordinary numbers, blank ones, and rows whose numbers differ little from a large one."""
+    yield launch(1, 8, normal(rng, (5, 7)), output((5, 7)))
+    blank = np.full((3, 784), 255, np.float32)
+    blank[1] = 3 * normal(rng, 784)
+    yield launch(2, 2, blank, output(blank.shape))
+    far = np.float32(4000) + normal(rng, (4, 300))
+    yield launch(3, 2, far, output(far.shape))
+    yield launch(1, 1, normal(rng, (1, 1)), output((1, 1)))
 
 
-block_max_kernel = KernelExercise(
-    "block_max_kernel",
-    reference=lambda x: _rows_of_blocks(x, -np.inf).max(axis=1),
-    cases=_numbers,
-    broken=_broken_block_max_kernel,
-    other_blocks=False,
-    once=True,
-    properties=(uses("shared", "syncthreads"), avoids("atomic")),
+standardise_kernel = KernelExercise(
+    "standardise_kernel",
+    reference=lambda x: _standardised(x),
+    cases=_rows,
+    broken=_broken_standardise_kernel,
+    float32=True,
     mistakes={
-        "zero in the tail": (
-            "Threads without an element put in 0, which beats negative ones: use `float32(-math.inf)`.",
-            lambda x: _rows_of_blocks(x, 0).max(axis=1),
-            ("float32(-math.inf)", "float32(0)"),
+        "sum of squares": (
+            "You divide by the root of the sum of the squared differences; take their mean, divided by `n`.",
+            lambda x: _standardised(x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True)),
+            ("squares / n", "squares"),
         ),
-        "not small enough": (
-            "Threads without an element put in -1, which may win: use `float32(-math.inf)`.",
-            lambda x: _rows_of_blocks(x, -1).max(axis=1),
-            ("float32(-math.inf)", "float32(-1)"),
-            ("-math.inf", "-1e9"),
+        "not centred": (
+            "The variance is that of the numbers themselves: square their *differences* from the mean.",
+            lambda x: _standardised(x, lambda x, centred: (x**2).mean(axis=1, keepdims=True)),
+            ("(x[row, k] - mean) * (x[row, k] - mean)", "x[row, k] * x[row, k]"),
         ),
-        "borrowed elements": (
-            "Threads without an element take another block's: use `float32(-math.inf)`.",
-            _wrapped_maxima,
-            ("x[i] if i < x.size else float32(-math.inf)", "x[i % x.size]"),
+        "divided by the variance": (
+            "You divide by the variance. Divide by its root, the standard deviation.",
+            lambda x: _standardised(x) / _deviation(x),
+            ("math.sqrt(squares / n + float32(1e-5))", "(squares / n + float32(1e-5))"),
         ),
-        "last round missing": (
-            "Elements at odd places are never looked at: the last round is the one with a stride of 1.",
-            lambda x: _rows_of_blocks(x, -np.inf)[:, ::2].max(axis=1),
-            ("stride > 0", "stride > 1"),
+        "mean not taken off": (
+            "You divide the numbers as they are. Take the mean off first: `{x}[row, k] - mean`.",
+            lambda x: x / _deviation(x),
+            ("out[row, k] = (x[row, k] - mean)", "out[row, k] = x[row, k]"),
         ),
-    },
-)
-
-
-# --- The counter that loses counts -------------------------------------------------------------------------
-
-
-@cuda.jit
-def _broken_histogram_kernel(levels, bins):
-    """Add to `bins` how often each level occurs, counted in each block first; one thread an element."""
-    mine = cuda.shared.array(LEVELS, int32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if t < LEVELS:
-        mine[t] = 0
-    if i < levels.size:
-        mine[levels[i]] += 1
-    cuda.syncthreads()
-    if t < LEVELS:
-        bins[t] += mine[t]
-
-
-def _levels(rng):
-    return [
-        launch(
-            -(-n // block) + spare,
-            block,
-            rng.integers(0, LEVELS, n, dtype=np.int32),
-            inout(rng.integers(0, 50, LEVELS, dtype=np.int32)),
-        )
-        for n, block, spare in [(5, 64, 0), (70, 32, 0), (150, 64, 0), (64, 64, 1), (201, 96, 0)]
-    ]
-
-
-def _counts(levels):
-    return np.bincount(levels, minlength=LEVELS).astype(np.int32)
-
-
-def _counts_in_shared_memory(attempt):
-    """Demand one global update for each level of a block, not for each number."""
-    levels = (np.arange(4 * THREADS) % LEVELS).astype(np.int32)
-    updates = global_updates(attempt, launch(4, THREADS, levels, inout(np.zeros(LEVELS, np.int32))))
-    if updates > 4 * LEVELS:
-        raise Wrong(
-            "counted in global memory",
-            f"The counts are right, but {levels.size} numbers made {updates} atomic updates of `bins`, where "
-            "all blocks queue. Count in shared memory, and let each block add its counts at the end: "
-            f"{LEVELS} updates a block.",
-        )
-
-
-histogram_kernel = KernelExercise(
-    "histogram_kernel",
-    reference=lambda levels, bins: bins + _counts(levels),
-    cases=_levels,
-    broken=_broken_histogram_kernel,
-    properties=(uses("shared"), _counts_in_shared_memory),
-    mistakes={
-        "old counts lost": (
-            "You overwrite what was in `{bins}`. Add to it, so that one batch after another can be counted.",
-            lambda levels, bins: _counts(levels),
-            ("    mine[t] = 0", "    mine[t] = 0\nif i < LEVELS:\n    bins[i] = 0"),
-        ),
-        "bin 0 only": (
-            "Only bin 0 grows: carry over every bin, each by another thread or all in a loop.",
-            lambda levels, bins: np.where(np.arange(LEVELS) > 0, bins, bins + _counts(levels)).astype(
-                np.int32
+        "n - 1": (
+            "You divide the squares by one number less than there are. Divide by `n`.",
+            lambda x: _standardised(
+                x, lambda x, centred: (centred**2).sum(axis=1, keepdims=True) / max(x.shape[1] - 1, 1)
             ),
-            ("if t < LEVELS:\n    cuda", "if t == 0:\n    cuda"),
-        ),
-        "one level up": (
-            "Each level is counted in the bin of the next one.",
-            lambda levels, bins: bins + np.roll(_counts(levels), 1),
-            ("levels[i]", "(levels[i] + 1) % LEVELS"),
+            ("squares / n", "squares / max(n - float32(1), float32(1))"),
         ),
     },
 )

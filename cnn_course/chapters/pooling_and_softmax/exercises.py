@@ -264,7 +264,7 @@ SOFTMAX_MISTAKES = {
 
 softmax_kernel = KernelExercise(
     "softmax_kernel",
-    reference=lambda x: softmax(x.astype(np.float64)),
+    reference=lambda logits: softmax(logits.astype(np.float64)),
     cases=_logits,
     large=lambda rng: [launch(20, 4, normal(rng, (77, 100)), output((77, 100)))],
     float32=True,
@@ -286,16 +286,16 @@ softmax_kernel = KernelExercise(
             "writes.",
             _sum_carried_on,
             (
-                "total += math.exp(logits[row, k] - largest)\n    for k in range(logits.shape[1]):\n",
-                "total += math.exp(logits[row, k] - largest)\n",
+                "    total += math.exp(logits[row, k] - largest)\nfor k in range(logits.shape[1]):\n",
+                "    total += math.exp(logits[row, k] - largest)\n",
             ),
         ),
         "sum one short": (
             "The last class is missing from your sum: `range(n)` ends at `n - 1` by itself.",
             _sum_one_short,
             (
-                "for k in range(logits.shape[1]):\n        total",
-                "for k in range(logits.shape[1] - 1):\n        total",
+                "for k in range(logits.shape[1]):\n    total",
+                "for k in range(logits.shape[1] - 1):\n    total",
             ),
         ),
     },

@@ -4,11 +4,13 @@ import ctypes
 import struct
 from functools import partial
 
+from gpuless.emulator.driver import watching
 from gpuless.emulator.driver.device import _CONTEXT, device
 from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Work
-from gpuless.emulator.driver.streams import enqueue, refuse_in_capture
-from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
+from gpuless.emulator.driver.streams import DEFAULT, enqueue, refuse_in_capture
+from gpuless.emulator.driver.table import Handles, driver_function, put_handle, put_int
+from gpuless.emulator.driver.watching import Copy
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
 _kinds, _registered = {}, {}
@@ -217,17 +219,25 @@ SET = struct.Struct("<QQIIQQ")  # ``CUDA_MEMSET_NODE_PARAMS``
 _UNIFIED = 4  # of ``CUmemorytype``
 
 
-def copying(target, source, size):
+def copying(target, source, size, peer=False):
     """Check a copy; return the `Work` that it is."""
     _check_copy(target, source, size)
 
     ends = [(0, 0, 0, 0, _UNIFIED, 0, end, 0, 0, 0, 0) for end in (source or 0, target or 0)]
     parameters = partial(COPY.pack, *ends[0], *ends[1], size, 1, 1)
     # It checks again: a graph may copy when the memory is no more.
-    return Work(partial(_memcpy, target, source, size), "copy", parameters)
+    about = Copy(target, source, size, peer)
+    return Work(partial(_memcpy, target, source, size), "copy", parameters, about=about)
 
 
 @driver_function("cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", types="ppz")
+def _memcpy_at_once(target, source, size, peer=False):
+    work = copying(target, source, size, peer)
+    watching.watcher().work(DEFAULT, work)
+    watching.watcher().synchronize(DEFAULT)
+    work.run()
+
+
 def _memcpy(target, source, size):
     _check_copy(target, source, size)
     if size:
@@ -240,12 +250,14 @@ def _memcpy_async(target, source, size, stream):
     enqueue(stream, copying(target, source, size))
 
 
-driver_functions(
-    {
-        "cuMemcpyPeer ppppz": lambda target, _, source, __, size: _memcpy(target, source, size),
-        "cuMemcpyPeerAsync ppppzp": lambda target, _, source, __, *rest: _memcpy_async(target, source, *rest),
-    }
-)
+@driver_function("cuMemcpyPeer", types="ppppz")
+def _memcpy_peer(target, _, source, __, size):
+    _memcpy_at_once(target, source, size, peer=True)
+
+
+@driver_function("cuMemcpyPeerAsync", types="ppppzp")
+def _memcpy_peer_async(target, _, source, __, size, stream):
+    enqueue(stream, copying(target, source, size, peer=True))
 
 
 def _check_copy(target, source, size):
@@ -271,7 +283,8 @@ def setting(target, value, count, size):
         else:
             ctypes.memmove(target, pattern * count, count * size)
 
-    return Work(fill, "set", partial(SET.pack, target or 0, 0, value, size, count, 1))
+    parameters = partial(SET.pack, target or 0, 0, value, size, count, 1)
+    return Work(fill, "set", parameters, about=Copy(target, target, count * size))
 
 
 def _set(size, target, value, count, stream=None):
@@ -288,6 +301,15 @@ for _letter, _size in (("b", 1), ("h", 2), ("u", 4)):
 def _prefetch(address, size, *_):
     """Do no more than check: memory is where it is."""
     _check_managed(address, size)
+
+
+def place_of(address):
+    """Return where memory is: DEVICE, or of the host's "pinned", which the device reaches, or "pageable"."""
+    allocation = device().arena.find(address or 0)
+    if allocation is not None:
+        return "pinned" if _kinds.get(allocation.address) == HOST else DEVICE
+    registered = any(at <= (address or 0) < at + size for at, size in _registered.items())
+    return "pinned" if registered else "pageable"
 
 
 @driver_function("cuMemAdvise", types="pziip")

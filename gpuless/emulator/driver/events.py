@@ -3,6 +3,7 @@
 import ctypes
 import time
 
+from gpuless.emulator.driver import watching
 from gpuless.emulator.driver.errors import DriverError, Result, check_flags, refuse_if
 from gpuless.emulator.driver.graphs import Work
 from gpuless.emulator.driver.streams import (
@@ -84,15 +85,17 @@ def _event_record_with_flags(handle, stream, flags):
         event.capture, event.tail = capture, stream_of(stream).tail
         return
 
-    enqueue(stream, Work(recording(handle, stream), "event"))
+    enqueue(stream, Work(recording(handle, stream), "event", about=event))
 
 
-driver_functions(
-    {
-        "cuEventSynchronize p": lambda handle: wait_for(_recorded(handle).calls),
-        "cuEventQuery p": lambda handle: check_ready(_recorded(handle).calls),
-    }
-)
+@driver_function("cuEventSynchronize", types="p")
+def _event_synchronize(handle):
+    event = _recorded(handle)
+    watching.watcher().synchronize(event=event)
+    wait_for(event.calls)
+
+
+driver_functions({"cuEventQuery p": lambda handle: check_ready(_recorded(handle).calls)})
 
 
 @driver_function("cuEventElapsedTime", types="ppp")
@@ -112,6 +115,7 @@ def _wait(handle, event, flags):
     if flags & _EXTERNAL:
         enqueue(handle, Work(lambda: None, "wait"))
     elif event.capture is None:
+        watching.watcher().wait_for_event(stream, event)
         if stream.capture is not None and event.moment is not None:
             stream.capture.refuse(Result.STREAM_CAPTURE_ISOLATION)
         stream.calls = (*(call for call in stream.calls if not call.done), *event.calls)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpuless.emulator.driver import watching
 from gpuless.emulator.driver.errors import DriverError, Result, check_flags, refuse_if
 from gpuless.emulator.driver.table import Handles, driver_function, put_handle, put_int
 
@@ -14,13 +15,14 @@ class Work(NamedTuple):
     """What a stream does, or a node of a graph.
 
     `kind`: one of `nodes.KINDS`; `parameters`: returns them as the structure of the driver's has them, in
-    bytes; `kept`: what they point to, or the graph that is run.
+    bytes; `kept`: what they point to, or the graph that is run; `about`: what a watcher sees of it.
     """
 
     run: Callable
     kind: str
     parameters: Callable = bytes
     kept: object = None
+    about: object = None
 
 
 class Node:
@@ -83,6 +85,16 @@ class Steps:
             value.release(count)
 
 
+def run_steps(nodes):
+    """Do what nodes of a graph do: those that are enabled, in the order of their handles in a dict."""
+    watching.watcher().begin()
+    for handle, node in nodes.items():
+        if node.enabled:
+            watching.watcher().node(handle, node)
+            node.work.run()
+    watching.watcher().end()
+
+
 graphs, executables = Handles(), Handles()
 _UPLOAD, _DEVICE_LAUNCH = 2, 4  # of ``CUgraphInstantiate_flags``
 
@@ -110,6 +122,7 @@ def _graph_destroy(handle):
 def _instantiate(found, graph, flags):
     check_flags(flags, 0xF & ~_UPLOAD)
     refuse_if(flags & _DEVICE_LAUNCH, Result.NOT_SUPPORTED, "kernels of the emulated GPU launch no graphs")
+    watching.watcher().instantiate(len(graphs[graph].nodes))
     put_handle(found, executables.add(Steps(graphs[graph], flags)))
 
 

@@ -313,8 +313,10 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
     except ptx.PtxError as error:
         raise DriverError(Result.INVALID_PTX, str(error)) from None
     run = partial(_run, kernel, grid, block, arguments, shared, cooperative)
-    kept = []
-    return Work(run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept)
+    kept, about = [], partial(_taken, kernel, grid, block, arguments, shared)
+    return Work(
+        run, "kernel", partial(_parameters, handle, grid, block, shared, arguments, kept), kept, about
+    )
 
 
 def _check_sizes(kernel, grid, block, shared):
@@ -342,9 +344,13 @@ def _parameters(handle, grid, block, shared, arguments, kept):
     return KERNEL.pack(handle, *grid, *block, shared, ctypes.addressof(kept[1]), 0, handle, 0)
 
 
+def _taken(kernel, grid, block, arguments, shared):
+    return recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared)
+
+
 def _run(kernel, grid, block, arguments, shared, cooperative):
     if take := recording.asked():
-        take(recording.TakenLaunch(device().workers, kernel, grid, block, arguments, shared))
+        take(_taken(kernel, grid, block, arguments, shared))
         return
     try:
         failed = device().workers.launch(

@@ -5,11 +5,12 @@ from functools import partial
 
 from gpuless.emulator.driver.allocations import COPY, SET, copying, setting
 from gpuless.emulator.driver.errors import DriverError, Result, refuse_if
-from gpuless.emulator.driver.events import recording
-from gpuless.emulator.driver.graphs import Node, Work, executables, graphs, handle_of
+from gpuless.emulator.driver.events import events, recording
+from gpuless.emulator.driver.graphs import Node, Work, executables, graphs, handle_of, run_steps
 from gpuless.emulator.driver.modules import KERNEL, launching
 from gpuless.emulator.driver.streams import FUNCTION, calling
 from gpuless.emulator.driver.table import driver_function, put_handle, put_int
+from gpuless.emulator.driver.watching import Copy
 
 #: The types of nodes, by the driver's numbers.
 KINDS = {"kernel": 0, "copy": 1, "set": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "event": 7}
@@ -33,6 +34,7 @@ def _kernel(at):
 def _copy(at):
     *fields, width, height, depth = _read(COPY, at)
     source, target = fields[:11], fields[11:]
+    about = Copy(_start(*target), _start(*source), width * height * depth)
     starts, pitches, moves = [_start(*target), _start(*source)], (target[9:], source[9:]), []
     for z in range(depth):
         for y in range(height):
@@ -45,7 +47,7 @@ def _copy(at):
         for row in moves:
             row()
 
-    return Work(move, "copy", partial(COPY.pack, *fields, width, height, depth))
+    return Work(move, "copy", partial(COPY.pack, *fields, width, height, depth), about=about)
 
 
 def _start(x, y, z, level, kind, host, device, array, reserved, pitch, height):
@@ -62,7 +64,8 @@ def _set(at):
         for row in rows:
             row()
 
-    return Work(fill, "set", partial(SET.pack, target, pitch, value, size, width, height))
+    parameters = partial(SET.pack, target, pitch, value, size, width, height)
+    return Work(fill, "set", parameters, about=Copy(target, target, size * width * height))
 
 
 # --- Nodes -------------------------------------------------------------------------------------------------
@@ -99,8 +102,7 @@ def _of_graph(child):
     own = graphs[child].clone()
 
     def run():
-        for step in own.steps():
-            own.nodes[step].work.run()
+        run_steps({step: own.nodes[step] for step in own.steps()})
 
     return Work(run, "graph", kept=own)
 
@@ -110,7 +112,7 @@ _add("cuGraphAddMemcpyNode", "pp", lambda at, context: _copy(at))
 _add("cuGraphAddMemsetNode", "pp", lambda at, context: _set(at))
 _add("cuGraphAddHostNode", "p", lambda at: calling(*_read(FUNCTION, at)))
 _add("cuGraphAddChildGraphNode", "p", _of_graph)
-_add("cuGraphAddEventRecordNode", "p", lambda event: Work(recording(event), "event"))
+_add("cuGraphAddEventRecordNode", "p", lambda event: Work(recording(event), "event", about=events[event]))
 _add("cuGraphAddEventWaitNode", "p", lambda event: Work(lambda: None, "wait"))
 _add("cuGraphAddEmptyNode", "", lambda: Work(lambda: None, "empty"))
 

@@ -10,9 +10,10 @@ import struct
 import threading
 from functools import partial
 
+from gpuless.emulator.driver import watching
 from gpuless.emulator.driver.device import _CONTEXT
 from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
-from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of
+from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of, run_steps
 from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
 from gpuless.emulator.run.threads import Pool
 
@@ -96,9 +97,11 @@ def enqueue(handle, work):
     """Do something in a stream: now, or as a node of the graph that it captures."""
     stream = stream_of(handle)
     if stream.capture is None:
+        watching.watcher().work(stream, work)
         work.run()
         return
     stream.capture.check()
+    watching.watcher().capture(work)
     stream.tail = [stream.capture.graph.add(Node(work, stream.tail))]
 
 
@@ -143,6 +146,7 @@ def _destroy(handle):
 @driver_function("cuStreamSynchronize", types="p")
 def _synchronize(handle):
     _forbid_in_capture(handle)
+    watching.watcher().synchronize(stream_of(handle))
     wait_for(calls_of(handle))
 
 
@@ -152,9 +156,14 @@ def _query(handle):
     check_ready(calls_of(handle))
 
 
+@driver_function("cuCtxSynchronize", types="p")
+def _synchronize_all(context):
+    watching.watcher().synchronize()
+    wait_for([call for _, call in _unfinished])
+
+
 driver_functions(
     {
-        "cuCtxSynchronize p": lambda context: wait_for([call for _, call in _unfinished]),
         "cuStreamGetPriority pp": lambda handle, found: put_int(found, stream_of(handle).priority),
         "cuStreamGetFlags pp": lambda handle, found: put_int(found, stream_of(handle).flags),
         "cuStreamGetId pp": lambda handle, found: put_handle(found, handle or 0),
@@ -312,10 +321,4 @@ def _exchange_mode(place):
 @driver_function("cuGraphLaunch", types="pp")
 def _graph_launch(executable, handle):
     steps = executables[executable]
-
-    def run():
-        for step in steps.nodes.values():
-            if step.enabled:
-                step.work.run()
-
-    enqueue(handle, Work(run, "graph"))
+    enqueue(handle, Work(lambda: run_steps(steps.nodes), "graph", about=len(steps.nodes)))

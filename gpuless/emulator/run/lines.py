@@ -23,6 +23,9 @@ class Source(Protocol):
     def function(self):
         """Return the kernel as a Python function."""
 
+    def kernel(self):
+        """Return the kernel as its program launches it."""
+
     def parameter_names(self):
         """Return the name of the argument that each parameter of the kernel is a part of."""
 

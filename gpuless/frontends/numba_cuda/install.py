@@ -136,7 +136,7 @@ def _remembered(add_overload):
     from gpuless.frontends.numba_cuda.origins import remember_types
 
     def add(dispatcher, kernel, types):
-        remember_types(kernel._codelibrary, dispatcher.py_func, dispatcher.targetoptions, types)
+        remember_types(kernel._codelibrary, dispatcher, types)
         return add_overload(dispatcher, kernel, types)
 
     return add

@@ -4,6 +4,7 @@ Numba writes down lines only where it is asked to, at the cost of a quarter of i
 """
 
 import contextlib
+import functools
 import warnings
 import weakref
 
@@ -16,21 +17,32 @@ class _Source:
     """What Numba has compiled a library from, as `lines.Source` has it."""
 
     made_from = None  # (function, options, types)
+    dispatcher = None  # a weak reference: it has the library
 
     def function(self):
         return self.made_from[0]
+
+    def kernel(self):
+        from numba.cuda.dispatcher import CUDADispatcher
+
+        function, options, _ = self.made_from
+        return self.dispatcher() or CUDADispatcher(function, targetoptions=options)
 
     def parameter_names(self):
         function, _, types = self.made_from
         return _parameter_names(function, types)
 
     def with_lines(self):
-        return _compile_with_lines(*self.made_from)
+        compiled = functools.partial(_compile_with_lines, *self.made_from)
+        kept = getattr(self.dispatcher(), "_cache", None)
+        return kept.with_lines(self.made_from[2], compiled) if hasattr(kept, "with_lines") else compiled()
 
 
-def remember_types(library, function, options, types):
+def remember_types(library, dispatcher, types):
     """Note what Numba has compiled a library from."""
-    _known.setdefault(library, _Source()).made_from = function, options, types
+    source = _known.setdefault(library, _Source())
+    source.made_from = dispatcher.py_func, dispatcher.targetoptions, types
+    source.dispatcher = weakref.ref(dispatcher)
 
 
 def remember_code(library, text):

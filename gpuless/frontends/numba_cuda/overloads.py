@@ -70,6 +70,20 @@ class Overloads(NullCache):
             return  # it refers to what is only in this process
         cache.write(self._name, zlib.compress(states, 1))
 
+    def with_lines(self, types, compiled):
+        """Return PTX that tells the lines of its instructions, from disk or as a function compiles it."""
+        try:
+            functions = [part for part in Fingerprint(self._dispatcher).parts if hasattr(part, "__code__")]
+            places = [list(_places(function.__code__)) for function in functions]
+            name = cache.digest("lines", _versions(), places, *self._made_of(types))
+        except Exception:  # as above
+            return compiled()
+        kept = cache.read(name)
+        if kept is None:
+            kept = compiled().encode()
+            cache.write(name, kept)
+        return kept.decode()
+
     def _made_of(self, types):
         """Return all that a kernel follows from."""
         kernel, given = Fingerprint(self._dispatcher), registrations.fingerprints()
@@ -77,6 +91,14 @@ class Overloads(NullCache):
             each.parts.pop(self._dispatcher.py_func, None)  # which is compiled anew for these types
             _insist_on_first(each.parts)
         return fingerprint(types), kernel.text, [[each.text for each in entries] for entries in given]
+
+
+def _places(code):
+    """Return where the source of code is, and of the functions in it."""
+    yield code.co_filename, code.co_firstlineno, code.co_linetable
+    for constant in code.co_consts:
+        if hasattr(constant, "co_linetable"):
+            yield from _places(constant)
 
 
 class _TypedLater:

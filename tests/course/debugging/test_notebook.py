@@ -1,4 +1,4 @@
-"""Notebooks 04 and 19 keep broken kernels beside their repairs: one fails as the text says, one is right."""
+"""Notebooks 04, 12 and 19: broken kernels fail as the text says, and their repairs are right."""
 
 import ast
 import linecache
@@ -20,7 +20,7 @@ from cnn_numba.ops.conv.reference import conv_cpu
 FOLDER = Path(__file__).parents[3] / "notebooks"
 SHELVES = [
     {cell.id: cell for cell in notebooks.read(FOLDER / name).cells if cell.cell_type == "code"}
-    for name in ("04_debugging.ipynb", "19_repairing_a_program.ipynb")
+    for name in ("04_debugging.ipynb", "12_reductions.ipynb", "19_repairing_a_program.ipynb")
 ]
 THREADS = 64
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from cnn_course.engine.checks.kernels import launch, normal, output
-from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel, relu_forward_vectorized_kernel
+from cnn_numba.ops.activation.gpu import relu_forward_naive_kernel
 
 
 def with_nan(rng, size):
@@ -14,11 +14,6 @@ def one_a_thread(rng):
     return [launch(3, 8, with_nan(rng, size), output(size)) for size in (3, 16, 21)]
 
 
-def four_a_thread(rng):
-    return [launch(2, 4, with_nan(rng, size), output(size)) for size in (3, 16, 30)]
-
-
 KERNELS = [
     ("relu-kernel", "relu_kernel", relu_forward_naive_kernel, one_a_thread),
-    ("relu-four", "relu_four_kernel", relu_forward_vectorized_kernel, four_a_thread),
 ]

@@ -6,10 +6,40 @@ import numpy as np
 from numba import cuda, float32
 from wrong_answers import wrong
 
-from cnn_course.chapters.reductions.exercises import THREADS
+from cnn_course.chapters.reductions.exercises.repair import FEW
+from cnn_course.chapters.reductions.exercises.sums import THREADS
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum
 
 WRONG = {
+    "block_max_kernel": {
+        "done more than once": [("if t == 0:", "if t < 8:")],
+        "divergent barrier": [
+            [
+                ("cuda.syncthreads()\nstride //= 2", "stride //= 2"),
+                ("= max(best[t], best[t + stride])", "= max(best[t], best[t + stride])\ncuda.syncthreads()"),
+            ],
+            [
+                (
+                    "best[t] = x[i] if i < x.size else float32(-math.inf)",
+                    "if i >= x.size:\n    return\nbest[t] = x[i]",
+                ),
+                ("if t < stride:", "if t < stride and i + stride < x.size:"),
+            ],
+        ],
+        "missing barrier": [
+            ("cuda.syncthreads()", "", 2),
+            ("cuda.syncthreads()\nstride = FEW // 2", "stride = FEW // 2"),
+            ("    cuda.syncthreads()\n    stride //= 2", "    stride //= 2\ncuda.syncthreads()"),
+        ],
+        "uninitialised read": [
+            ("best[t] = x[i] if i < x.size else float32(-math.inf)", "if i < x.size:\n    best[t] = x[i]")
+        ],
+        "reads past the edge": [("x[i] if i < x.size else float32(-math.inf)", "x[i]")],
+        "write-write race": [
+            ("if t == 0:\n    out[cuda.blockIdx.x] = best[0]", "out[cuda.blockIdx.x] = best[t]")
+        ],
+        "numbers": [("float32(-math.inf)", "float32(-999)")],
+    },
     "block_sums_kernel": {
         "missing barrier": [
             ("cuda.syncthreads()\nhalf = THREADS // 2", "half = THREADS // 2"),
@@ -101,6 +131,9 @@ WRONG = {
 }
 
 RIGHT = {
+    "block_max_kernel": {
+        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")]
+    },
     "block_sums_kernel": {
         "a tail of bare zeros": [("float32(0)", "0.0")],
         "the sum in a register": """
@@ -259,3 +292,29 @@ def softmax_by_numpy(logits, out):
     if row < logits.shape[0] and cuda.threadIdx.x == 0:
         exponentials = np.exp(logits[row] - np.max(logits[row]))
         out[row] = exponentials / np.sum(exponentials)
+
+
+@wrong("block_max_kernel", "shortcut")
+@cuda.jit
+def maximum_by_one_atomic(x, out):
+    best = cuda.shared.array(1, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    if t == 0:
+        best[0] = float32(-math.inf)
+    cuda.syncthreads()
+    if i < x.size:
+        cuda.atomic.max(best, 0, x[i])
+    cuda.syncthreads()
+    if t == 0:
+        out[cuda.blockIdx.x] = best[0]
+
+
+@wrong("block_max_kernel", "without")
+@cuda.jit
+def maximum_by_one_thread(x, out):
+    if cuda.threadIdx.x == 0:
+        best = float32(-math.inf)
+        start = cuda.blockIdx.x * FEW
+        for i in range(start, min(start + FEW, x.size)):
+            best = max(best, x[i])
+        out[cuda.blockIdx.x] = best

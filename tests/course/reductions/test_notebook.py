@@ -6,6 +6,7 @@ from numba import cuda
 from solutions import solution_of
 
 from cnn_course.chapters.reductions import exercises as checks, pictures as reductions
+from cnn_course.chapters.reductions.exercises import sums
 from cnn_course.chapters.reductions.pictures import (
     Step,
     shuffle_picture,
@@ -106,7 +107,7 @@ def test_the_checks_launch_few_threads():
 def test_the_checks_reach_what_they_are_about():
     """Rows that are no multiple of a block, logits that overflow."""
     columns = {case.args[0].shape[1] for case in checks.row_max_kernel.inputs()}
-    assert min(columns) < checks.WARP < checks.ROW_THREADS < max(columns)
+    assert min(columns) < sums.WARP < sums.ROW_THREADS < max(columns)
     largest = [case.args[0].max(axis=1) for case in checks.warp_softmax_kernel.inputs()]
     assert max(map(np.max, largest)) > 89
     assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32

@@ -3,9 +3,104 @@
 from numba import cuda, float32
 from wrong_answers import wrong
 
-from cnn_course.chapters.the_machine.exercises import THREADS
+from cnn_course.chapters.the_machine.exercises.waiting import THREADS
 
 WRONG = {
+    "bias_relu_kernel": {
+        "image by image": [
+            (
+                "n, c, h, w = place(i, x.shape)",
+                "n, rest = i % x.shape[0], i // x.shape[0]\n"
+                "c, rest = rest % x.shape[1], rest // x.shape[1]\n"
+                "h, w = rest % x.shape[2], rest // x.shape[2]",
+            )
+        ],
+        "channel by channel": [
+            (
+                "n, c, h, w = place(i, x.shape)",
+                "c, rest = i % x.shape[1], i // x.shape[1]\n"
+                "w, rest = rest % x.shape[3], rest // x.shape[3]\n"
+                "h, n = rest % x.shape[2], rest // x.shape[2]",
+            )
+        ],
+        "row by row": [
+            (
+                "n, c, h, w = place(i, x.shape)",
+                "h, rest = i % x.shape[2], i // x.shape[2]\n"
+                "w, rest = rest % x.shape[3], rest // x.shape[3]\n"
+                "c, n = rest % x.shape[1], rest // x.shape[1]",
+            )
+        ],
+        "axes exchanged": [
+            (
+                "n, c, h, w = place(i, x.shape)",
+                "w, rest = i % x.shape[3], i // x.shape[3]\n"
+                "h, rest = rest % x.shape[2], rest // x.shape[2]\n"
+                "n, c = rest % x.shape[0], rest // x.shape[0]",
+            )
+        ],
+        "in chunks": [
+            [
+                ("i = uint32(cuda.grid(1))", "first = 4 * cuda.grid(1)"),
+                ("if i < out.size:", "for i in range(first, min(first + 4, out.size)):"),
+            ]
+        ],
+        "scattered": [
+            (
+                "n, c, h, w = place(i, x.shape)",
+                "n, c, h, w = place(i, x.shape)\n"
+                "h, w = x.shape[2] - 1 - h, (w + 3 * h + n) % x.shape[3]\n"
+                "c = (c + w) % x.shape[1]",
+            )
+        ],
+        "writes past the edge": [("if i < out.size:", "if True:")],
+        "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
+        "float64": [
+            [("+ bias", "+ 1.0 * bias"), ("float32(0) if value <= float32(0) else value", "max(value, 0.0)")]
+        ],
+        "reads past the edge": [("bias[c]", "bias[w]")],
+    },
+    "conv_nhwc_kernel": {
+        "column by column": [
+            (
+                "n, oh, ow, oc = place(i, out.shape)",
+                "ow, rest = i % out.shape[2], i // out.shape[2]\n"
+                "oh, rest = rest % out.shape[1], rest // out.shape[1]\n"
+                "oc, n = rest % out.shape[3], rest // out.shape[3]",
+            )
+        ],
+        "row by row": [
+            (
+                "n, oh, ow, oc = place(i, out.shape)",
+                "oh, rest = i % out.shape[1], i // out.shape[1]\n"
+                "ow, rest = rest % out.shape[2], rest // out.shape[2]\n"
+                "oc, n = rest % out.shape[3], rest // out.shape[3]",
+            )
+        ],
+        "axes exchanged": [
+            (
+                "n, oh, ow, oc = place(i, out.shape)",
+                "oc, rest = i % out.shape[3], i // out.shape[3]\n"
+                "oh, rest = rest % out.shape[1], rest // out.shape[1]\n"
+                "ow, n = rest % out.shape[2], rest // out.shape[2]",
+            )
+        ],
+        "reads past the edge": [
+            [
+                ("n, oh, ow, oc = ", "n, oc, oh, ow = "),
+                ("x[n, oh + kh, ow + kw, ic]", "x[n, ic, oh + kh, ow + kw]"),
+                ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
+            ],
+            ("weight[kh, kw, ic, oc]", "weight[oc, ic, kh, kw]"),
+            ("range(weight.shape[2])", "range(weight.shape[3])"),
+        ],
+        "writes past the edge": [
+            ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
+            ("if i >= out.size:\n    return", ""),
+        ],
+        "float64": [("float32(0)", "0.0")],
+        "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
+    },
     "warps_needed": {
         "type": [("math.ceil(", "float(")],
         "numbers": [("return math.ceil(in_flight / (32 * bytes_a_thread))", "return 12")],
@@ -32,6 +127,33 @@ WRONG = {
     },
 }
 
+RIGHT = {
+    "bias_relu_kernel": {
+        "reshaped to rows": """
+            i = cuda.grid(1)
+            flat, o = x.reshape(x.size), out.reshape(out.size)
+            if i < flat.size:
+                o[i] = max(flat[i] + bias[i // (x.shape[2] * x.shape[3]) % x.shape[1]], float32(0))
+        """,
+        "by places in a row": """
+            i = cuda.grid(1)
+            if i < out.size:
+                c = i // (x.shape[2] * x.shape[3]) % x.shape[1]
+                out.flat[i] = max(x.flat[i] + bias[c], float32(0))
+        """,
+        "a stored 0.0": """
+            i = uint32(cuda.grid(1))
+            if i < out.size:
+                n, c, h, w = place(i, x.shape)
+                value = x[n, c, h, w] + bias[c]
+                if value > 0.0:
+                    out[n, c, h, w] = value
+                else:
+                    out[n, c, h, w] = 0.0
+        """,
+    },
+}
+
 
 @wrong("warp_sums_kernel", "numbers")
 @cuda.jit
@@ -42,3 +164,30 @@ def shuffles_nothing(x, out):
     cuda.syncwarp()
     if t % 32 == 0:
         out[i // 32] = line[t] + line[t + 1]
+
+
+@wrong("bias_relu_kernel", "in chunks")
+@cuda.jit
+def epilogue_of_an_image(x, bias, out):
+    n = cuda.grid(1)
+    if n < x.shape[0]:
+        for c in range(x.shape[1]):
+            for h in range(x.shape[2]):
+                for w in range(x.shape[3]):
+                    out[n, c, h, w] = max(x[n, c, h, w] + bias[c], float32(0))
+
+
+@wrong("conv_nhwc_kernel", "in chunks")
+@cuda.jit
+def last_an_image_a_thread(x, weight, out):
+    n = cuda.grid(1)
+    if n < out.shape[0]:
+        for oh in range(out.shape[1]):
+            for ow in range(out.shape[2]):
+                for oc in range(out.shape[3]):
+                    total = float32(0)
+                    for kh in range(weight.shape[0]):
+                        for kw in range(weight.shape[1]):
+                            for ic in range(x.shape[3]):
+                                total += x[n, oh + kh, ow + kw, ic] * weight[kh, kw, ic, oc]
+                    out[n, oh, ow, oc] = total

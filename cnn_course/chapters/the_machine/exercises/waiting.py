@@ -1,4 +1,4 @@
-"""The checks of notebook 10, ``10_the_machine``."""
+"""Warps that hide latency, and warps that keep no step: exercises of notebook 10."""
 
 from functools import partial
 from math import ceil, floor

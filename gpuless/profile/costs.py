@@ -1,0 +1,118 @@
+"""What launches and copies cost beside the time of kernels: the host's part, gaps, buses.
+
+Where a number comes from stands beside it:
+
+- NC: G. Markall in NVIDIA/numba-cuda, pull request 288 (June 2025): 6.6, 10.6 and 14.1 us a launch with no,
+  one and two arrays, and numba/numba, issue 3003, where a further array costs as much as the second;
+- CC: NVIDIA/cuda-python, pull request 1390 (December 2025): 2.6 us a launch of `cuda.core`, once the
+  arguments are there;
+- CG: A. Gray, "Getting Started with CUDA Graphs" (NVIDIA, 2019), on a V100: a kernel of 2.9 us takes 3.8 us
+  in a stream that the host keeps full, 3.4 us in a graph, and 9.6 us if the host waits for each;
+- SL: H. Bansal and others, "Constant Time Launch for Straight-Line CUDA Graphs" (NVIDIA, 2024): launching a
+  graph once more takes the host 2.5 us; before CUDA 12.6, 2 us and 0.2 us a node;
+- NB: bandwidths that users and NVIDIA publish: 11 GB/s from pinned memory over PCIe 3 on a Titan X
+  (forums.developer.nvidia.com, 148400), 24.8 over PCIe 4 on an A100 (the same, 352186), 55.6 over PCIe 5 on
+  an H100 (developer.nvidia.com/blog, "NVbandwidth", 2025); between two RTX 4090 20.7 in each direction
+  (tinygrad/open-gpu-kernel-modules, issue 6);
+- HB: M. Harris, "How to Optimize Data Transfers in CUDA C/C++" (NVIDIA, 2012): pageable memory has about half
+  of the bandwidth of pinned memory;
+- W: NVIDIA's white papers and data sheets;
+- R: recorded here, by timing how Numba prepares arguments;
+- A: assumed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpuless.profile.devices import Device
+
+# --- The host, in microseconds ------------------------------------------------------------------------------
+
+#: Numba launches a kernel without arguments; a further array, a further number or tuple.
+NUMBA_LAUNCH = 6.6  # NC
+NUMBA_ARRAY = 3.8  # NC: (14.1 - 6.6) / 2
+NUMBA_NUMBER = 0.9  # R: a quarter of what an array takes
+#: A launch by another compiler, whose arguments are not known.
+OTHER_LAUNCH = 4.0  # CC: with the arguments
+#: The host launches a graph.
+GRAPH_LAUNCH = 2.5  # SL
+#: The host makes a graph ready to be launched: at the beginning, and for each node.
+INSTANTIATE, INSTANTIATE_NODE = 20.0, 1.0  # A
+#: Any other call of the driver from Python: copies, sets, events.
+CALL = 2.5  # A: as CC
+#: The host learns that the GPU is done.
+WAKE = 5.0  # CG: 9.6 us less the kernel, less a launch of 2 us
+#: Of published costs of the host four of five lie between these multiples: A, by the machines in NC.
+HOST_LOW, HOST_HIGH = 0.6, 1.7
+#: And those of copies between one by this and this multiple: A, by the sources below.
+COPY_RANGE = 1.3
+
+# --- The GPU, in microseconds -------------------------------------------------------------------------------
+
+#: From when the host has launched a kernel, or a graph, to its beginning on a GPU that is idle.
+SUBMIT = 2.0  # CG, with `WAKE`
+#: From the end of a kernel to the beginning of the next one, in a stream and in a graph.
+STREAM_GAP, GRAPH_GAP = 0.9, 0.5  # CG
+#: From the beginning of a copy on the bus to its first byte.
+BUS_LATENCY = 1.5  # A: a small copy takes 1.3 to 2 us in the profiler
+
+
+class Links(NamedTuple):
+    """GB/s that copies get between a GPU and the host's memory, pinned or pageable, and another GPU."""
+
+    pinned: float
+    pageable: float
+    peer: float
+
+
+_PCIE3 = Links(11.0, 5.5, 10.0)  # NB; pageable: HB; between GPUs: A, as PCIe 4
+_PCIE4 = Links(24.8, 11.0, 20.7)  # NB; pageable: HB
+_PCIE5 = Links(55.6, 14.0, 46.0)  # NB; pageable: A, the host's own copy to pinned memory takes longest
+_NVLINK_SHARE = 0.92  # of what NVLink has on paper in a direction, copies get so much: A
+# NVLink, GB/s in one direction: W. Bridges of cards, and of PCIe modules, have to be bought; they count.
+_NVLINK = {"V100": 150, "A100 SXM": 300, "A100 PCIe": 300, "H100 SXM": 450, "H100 PCIe": 300, "H200": 450}
+_NVLINK |= {"B200": 900, "RTX 2080 Ti": 50, "RTX 3090": 56, "A6000": 56}
+_PCIE = {(7, 0): _PCIE3, (7, 5): _PCIE3, (8, 0): _PCIE4, (8, 6): _PCIE4, (8, 9): _PCIE4}  # W
+
+
+def links_of(device: Device) -> Links:
+    """Return how fast copies to and from a GPU are."""
+    found = _PCIE.get(device.cc, _PCIE5)
+    nvlink = _NVLINK.get(device.name, 0) * _NVLINK_SHARE
+    return found._replace(peer=nvlink) if nvlink else found
+
+
+def numba_launch(sizes: list[int]) -> float:
+    """Return what a launch by Numba takes the host.
+
+    `sizes`: of each argument how many parameters of the kernel it becomes, seven or more of an array.
+
+    >>> round(numba_launch([7, 7]), 1), round(numba_launch([]), 1)
+    (14.2, 6.6)
+    """
+    return NUMBA_LAUNCH + sum(NUMBA_ARRAY if size >= 7 else NUMBA_NUMBER for size in sizes)
+
+
+def copy_time(device: Device, size: int, source: str, target: str, peer: bool = False) -> float:
+    """Return the microseconds of a copy on the bus, or within the GPU.
+
+    `source`, `target`: "device", "pinned" or "pageable"; `peer`: whether it is between two GPUs.
+
+    >>> from gpuless.profile.devices import device
+    >>> round(copy_time(device("T4"), 11_000_000, "pinned", "device"))
+    1002
+    """
+    links = links_of(device)
+    if source == target == "device":
+        rate = links.peer if peer else device.dram * device.dram_share / 2  # it reads and writes
+    elif "pageable" in (source, target):
+        rate = links.pageable
+    else:
+        rate = links.pinned
+    return BUS_LATENCY + size / rate / 1e3
+
+
+def set_time(device: Device, size: int) -> float:
+    """Return the microseconds of setting memory of a GPU."""
+    return BUS_LATENCY + size / (device.dram * device.dram_share) / 1e3

@@ -1,0 +1,221 @@
+"""When what a program asks of a GPU would begin and end: the host, streams, graphs, copies and gaps.
+
+The host asks for one thing after the other and goes on; where it waits it goes on when the GPU is done. What
+a stream does follows what it did before, and what is in a graph the nodes that it comes after. Kernels of
+several streams run at the same time as far as their blocks find places on the SMs; copies over the bus, one
+at a time in each direction.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gpuless.profile import costs
+
+#: Kinds of events: those of the GPU, and those of the host.
+KERNEL, COPY, SET = "kernel", "copy", "set"
+LAUNCH, WAIT = "launch", "wait"
+ON_GPU = (KERNEL, COPY, SET)
+HOST = "host"  # instead of a stream
+
+
+class Lane(NamedTuple):
+    """A stream: its name, whether it is the legacy default stream, and whether that one waits for it."""
+
+    name: str
+    legacy: bool = False
+    blocking: bool = True
+
+
+class Asked(NamedTuple):
+    """Something that a program asks for.
+
+    `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; of what concerns the host alone "call",
+    "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host
+    to ask; `duration`, `low`, `high`: those that it takes the GPU; `share`: of the places for blocks that it
+    takes; `engine`: of a copy, the direction, "" if it takes none; `waits`: whether the host waits for it;
+    `event`: that is recorded, or waited for; `after`: of a node, the numbers of the nodes before it; `nodes`:
+    of a graph.
+    """
+
+    kind: str
+    name: str = ""
+    stream: Lane | None = None
+    host: float = 0.0
+    duration: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    share: float = 1.0
+    engine: str = ""
+    waits: bool = False
+    event: Any = None
+    after: tuple = ()
+    nodes: tuple = ()
+    report: Any = None
+    size: int = 0
+
+
+class Event(NamedTuple):
+    """Something that happens in a `Timeline`, in microseconds.
+
+    `stream`: the name of the stream, "host" for what the host does; `kind`: "kernel", "copy", "set", and of
+    the host "launch", a call that asks the GPU for something, or "wait"; `asked`: when the GPU has been asked
+    for it; `in_graph`: whether it is a node of a graph; `size`: bytes of a copy; `report`: of a kernel, the
+    `gpuless.profile.report.Report`.
+    """
+
+    name: str
+    begin: float
+    duration: float
+    stream: str
+    kind: str
+    asked: float
+    in_graph: bool = False
+    size: int = 0
+    report: Any = None
+
+    @property
+    def end(self) -> float:
+        """When it is over."""
+        return self.begin + self.duration
+
+
+class Scenario(NamedTuple):
+    """Which durations count: "duration", "low" or "high" of what is asked, and a factor for the host's."""
+
+    durations: str = "duration"
+    host: float = 1.0
+
+
+MODELLED = Scenario()
+LOW, HIGH = Scenario("low", costs.HOST_LOW), Scenario("high", costs.HOST_HIGH)
+
+
+def schedule(asked: list[Asked], scenario: Scenario = MODELLED) -> tuple[list[Event], float]:
+    """Return the events of what a program asks for, and when all of it is over."""
+    machine = _Machine(scenario)
+    for each in asked:
+        machine.do(each)
+    return machine.events, max([machine.host, *machine.ready.values()])
+
+
+_CALLS = {
+    KERNEL: "launch",
+    "graph": "launch a graph",
+    COPY: "copy",
+    "wait for event": "let it wait for an event",
+}
+
+
+class _Machine:
+    """A host and a GPU: how far each part has come."""
+
+    def __init__(self, scenario):
+        self.scenario, self.host, self.events = scenario, 0.0, []
+        self.ready, self.moments, self.engines, self.running = {}, {}, {}, _Places()
+
+    def do(self, asked):
+        """Let the host ask for something."""
+        if asked.stream is not None:
+            self.ready.setdefault(asked.stream, 0.0)
+        if asked.kind == "wait":
+            self._wait(asked)
+            return
+        self._call(asked)
+        if asked.kind == "wait for event":
+            self._reach(asked.stream, self.moments.get(asked.event, 0.0))
+        elif asked.kind == "graph":
+            self._graph(asked)
+        elif asked.kind != "call":
+            gap = costs.STREAM_GAP if asked.kind in ON_GPU else 0.0
+            earliest = max(self.host + costs.SUBMIT, self._after(asked.stream, gap))
+            self._reach(asked.stream, self._run(asked, earliest, asked.stream.name))
+        if asked.waits:
+            self._wait(Asked("wait", "copy", asked.stream))
+
+    def _call(self, asked):
+        begin, self.host = self.host, self.host + asked.host * self.scenario.host
+        if asked.host:
+            name = f"{_CALLS.get(asked.kind, '')} {asked.name}".strip()
+            self.events.append(Event(name, begin, self.host - begin, HOST, LAUNCH, begin))
+
+    def _wait(self, asked):
+        """Let the host wait: for an event, for a stream, or for all of them."""
+        begin = self.host
+        if asked.event is not None:
+            end = self.moments.get(asked.event, 0.0)
+        elif asked.stream is not None:
+            end = self._after(asked.stream)
+        else:
+            end = max(self.ready.values(), default=0.0)
+        self.host = max(begin, end) + costs.WAKE * self.scenario.host
+        self.events.append(Event(f"wait {asked.name}".strip(), begin, self.host - begin, HOST, WAIT, begin))
+
+    def _graph(self, asked):
+        """Run the nodes of a graph in an order that keeps to their dependencies: theirs."""
+        begin = max(self.host + costs.SUBMIT, self._after(asked.stream, costs.STREAM_GAP))
+        ends = []
+        for node in asked.nodes:
+            before = max((ends[number] for number in node.after), default=None)
+            earliest = begin if before is None else before
+            if before is not None and node.kind in ON_GPU:
+                earliest += costs.GRAPH_GAP
+            ends.append(self._run(node, earliest, asked.stream.name, in_graph=True))
+        self._reach(asked.stream, max(ends, default=begin))
+
+    def _run(self, asked, earliest, stream, in_graph=False):
+        """Let the GPU do something; return when it is over."""
+        if asked.kind not in ON_GPU:
+            if asked.event is not None:
+                self.moments[asked.event] = earliest
+            return earliest
+        duration, begin = getattr(asked, self.scenario.durations), earliest
+        if asked.kind == KERNEL:
+            begin = self.running.place(earliest, duration, asked.share, self.host)
+        elif asked.engine:
+            begin = max(earliest, self.engines.get(asked.engine, 0.0))
+            self.engines[asked.engine] = begin + duration
+        about = asked.kind, self.host + costs.SUBMIT, in_graph, asked.size, asked.report
+        self.events.append(Event(asked.name, begin, duration, stream, *about))
+        return begin + duration
+
+    def _after(self, stream, gap=0.0):
+        """Return when a stream can go on.
+
+        The legacy default stream waits for the others, and they for it, but for those that do not block.
+        """
+        others = (end for other, end in self.ready.items() if _wait_for_each_other(stream, other))
+        end = max([self.ready[stream], *others])
+        return end + gap if end else end
+
+    def _reach(self, stream, moment):
+        self.ready[stream] = max(self.ready[stream], moment)
+
+
+def _wait_for_each_other(one, other):
+    return (one.legacy and other.blocking) or (other.legacy and one.blocking)
+
+
+class _Places:
+    """Which share of an SM's places kernels have, and until when."""
+
+    def __init__(self):
+        self._taken, self._last = [], 0.0
+
+    def place(self, earliest, duration, share, now):
+        """Return when a kernel that takes so much of the places begins; none begins before now."""
+        begin = earliest
+        if earliest < self._last:
+            self._taken = [each for each in self._taken if each[1] > now]
+            moments = sorted(end for _, end, _ in self._taken if end > earliest)
+            begin = next(t for t in [earliest, *moments] if self._most(t, t + duration) + share <= 1 + 1e-9)
+        self._last = max(self._last, begin + duration)
+        self._taken.append((begin, begin + duration, share))
+        return begin
+
+    def _most(self, begin, end):
+        """Return the most that is taken at a time between two moments."""
+        moments = [begin, *(first for first, _, _ in self._taken if begin < first < end)]
+        return max(
+            sum(share for first, last, share in self._taken if first <= moment < last) for moment in moments
+        )

@@ -1,0 +1,228 @@
+"""All that a program asks of a GPU, and when it would begin and end: what `gpuless.profiling` gives.
+
+Kernels are modelled as `gpuless.profile` does, each with caches that hold nothing of it; between them stand
+gaps, and what the host takes to launch them (`costs`). The program's own Python code is not counted, nor what
+it takes to allocate memory and to compile.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gpuless.profile.devices import Device, device as device_of
+from gpuless.profile.report import amount, time
+from gpuless.profile.schedule import COPY, HIGH, HOST, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
+from gpuless.wrapping import aligned, wrapped
+
+
+class Row(NamedTuple):
+    """Events of one name: how many, and the microseconds of all, of the shortest and of the longest."""
+
+    name: str
+    calls: int
+    total: float
+    least: float
+    most: float
+    size: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Microseconds of one."""
+        return self.total / self.calls
+
+
+class Gaps(NamedTuple):
+    """Microseconds in which the GPU does nothing.
+
+    `host`: because the host has not asked yet, or learns in the end that all is done; `streams`, `graphs`:
+    between what follows each other in a stream, and in a graph.
+    """
+
+    host: float
+    streams: float
+    graphs: float
+
+
+@dataclass
+class Timeline:
+    """What a program asks of a GPU, in the order in which it begins. All of it is modelled; `print` it.
+
+    It is empty until the block of `gpuless.profiling` is over.
+    """
+
+    device: Device
+    events: list[Event] = field(default_factory=list)
+    microseconds: float = 0.0
+    """From the first call of the host to when host and GPU are done."""
+    low: float = 0.0
+    high: float = 0.0
+    """Between these microseconds that would be measured, four times out of five."""
+    unsure: tuple = ()
+    """Why it may be further off than usual."""
+
+    def rows(self, kind: str = KERNEL) -> list[Row]:
+        """Return the events of a kind by their names, what takes most time first."""
+        found = defaultdict(list)
+        for event in self.events:
+            if event.kind == kind:
+                found[event.name].append(event)
+        rows = [_row(name, events) for name, events in found.items()]
+        return sorted(rows, key=lambda row: (-row.total, row.name))
+
+    @property
+    def gaps(self) -> Gaps:
+        """What the GPU does nothing for."""
+        host = streams = graphs = now = 0.0
+        was_in_graph = False
+        for event in self.events:
+            if event.kind not in ON_GPU:
+                continue
+            asked = max(0.0, min(event.asked, event.begin) - now)
+            rest = max(0.0, event.begin - now) - asked
+            host += asked
+            if event.in_graph and was_in_graph:
+                graphs += rest
+            else:
+                streams += rest
+            now, was_in_graph = max(now, event.end), event.in_graph
+        return Gaps(host + self.microseconds - now, streams, graphs)
+
+    @property
+    def host_bound(self) -> float:
+        """In how much of the time the GPU does nothing, because the host has not asked for anything yet."""
+        return self.gaps.host / self.microseconds if self.microseconds else 0.0
+
+    def __str__(self) -> str:
+        name, between = (
+            self.device.name,
+            f"between {time(self.low)} and {time(self.high)} four times out of five",
+        )
+        if not self.events:
+            return f"{name}: nothing was asked of it"
+        text = [f"{name}: {time(self.microseconds)} modelled; {between}", self._sums(), ""]
+        text += aligned(_table(KERNEL, self.rows(KERNEL)))
+        copies = [*self.rows(COPY), *self.rows(SET)]
+        if copies:
+            text += ["", *aligned(_table(COPY, copies))]
+        text += ["", *aligned(self._others())]
+        for i, reason in enumerate(self.unsure):
+            text += wrapped(reason, first=f"{'' if i else 'unsure':12}", rest=" " * 12)
+        return "\n".join(text)
+
+    def _sums(self):
+        gaps, whole = self.gaps, self.microseconds
+        works = whole - sum(gaps)
+        shares = f"{works / whole:.0%}, waits for the host {self.host_bound:.0%}"
+        return f"the GPU works {shares}, gaps {(gaps.streams + gaps.graphs) / whole:.0%}"
+
+    def _others(self):
+        """Return the rows of what is neither a kernel nor a copy."""
+        rows = [("gaps and host", "total", "calls")]
+        for name, total in zip(
+            ("GPU waits for the host", "between kernels", "within graphs"), self.gaps, strict=True
+        ):
+            rows.append((name, time(total), "")) if total else None
+        for name, kind in (("host asks", LAUNCH), ("host waits", WAIT)):
+            found = [event.duration for event in self.events if event.kind == kind]
+            if found:
+                rows.append((name, time(sum(found)), str(len(found))))
+        return rows
+
+    def plot(self) -> Any:
+        """Draw what happens when: a row for the host, and one for each stream.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from gpuless.profile.timeline_plot import plot
+
+        return plot(self)
+
+    def save(self, path: Any) -> None:
+        """Write what happens as a trace: ui.perfetto.dev opens it, and ``chrome://tracing``.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, such as ``trace.json``. It is written whole or not at all.
+        """
+        from gpuless.profile.trace import write
+
+        write(self, path)
+
+
+def tracks(events: list[Event]) -> dict[str, list[Event]]:
+    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
+    found: dict[str, list[Event]] = {HOST: []}
+    for event in events:
+        name, number = event.stream, 1
+        while found.get(name) and found[name][-1].end > event.begin:
+            number += 1
+            name = f"{event.stream} ({number})"
+        found.setdefault(name, []).append(event)
+    return {name: found[name] for name in sorted(found, key=lambda name: (name != HOST, name))}
+
+
+def _row(name, events):
+    durations = [event.duration for event in events]
+    size = sum(event.size for event in events)
+    return Row(name, len(events), sum(durations), min(durations), max(durations), size)
+
+
+def _table(kind, rows):
+    """Return a table of rows, with what they have in common as the last column."""
+    whole = sum(row.total for row in rows)
+    table = [(kind, "share", "total", "calls", "mean", "least", "most", "amount" if kind == COPY else "")]
+    for row in rows:
+        times = (time(each) for each in (row.mean, row.least, row.most))
+        moved = amount(row.size) if kind == COPY else ""
+        share = f"{row.total / whole:.0%}" if whole else ""
+        table.append((row.name, share, time(row.total), str(row.calls), *times, moved))
+    return table
+
+
+# --- Profiling ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def profiled(gpu: Any, samples: int | None) -> Iterator[Any]:
+    """Give what `gpuless.profiling` gives."""
+    from gpuless.profile.launches import need_emulator
+
+    need_emulator()
+    from gpuless.emulator.driver.watching import watched
+    from gpuless.profile.watched import Recorder
+
+    several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
+    devices = [device_of(each) for each in (gpu if several else [gpu])]
+    if not devices:
+        raise ValueError("gpu names no GPU at all")
+    if samples is not None and samples < 1:
+        raise ValueError(f"samples must be positive, or None for all, got {samples}")
+    recorder, timelines = Recorder(devices, samples), [Timeline(device) for device in devices]
+    with watched(recorder):
+        yield timelines if several else timelines[0]
+    if recorder.failed is not None:
+        raise recorder.failed
+    for timeline, asked in zip(timelines, recorder.asked, strict=True):
+        _fill(timeline, asked, recorder.launches)
+
+
+def _fill(timeline, asked, launches):
+    """Schedule what was asked for."""
+    from gpuless.profile.watched import doubts
+
+    events, timeline.microseconds = schedule(asked)
+    timeline.events = sorted(events, key=lambda event: event.begin)
+    timeline.low, timeline.high = (schedule(asked, scenario)[1] for scenario in (LOW, HIGH))
+    reasons = [reason for event in timeline.events if event.report for reason in event.report.unsure]
+    for name, count in doubts(launches):
+        reasons.append(
+            f"{count} launches of {name} take the time of another one, and what they do depends on data"
+        )
+    timeline.unsure = tuple(dict.fromkeys(reasons))

@@ -1,0 +1,82 @@
+"""A timeline as a trace file: the Trace Event Format of Chrome, which Perfetto opens.
+
+"Trace Event Format" (Google) is the reference. Times are microseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from typing import Any
+
+from gpuless.profile.schedule import HOST
+from gpuless.profile.timeline import Timeline, tracks
+
+_HOST, _GPU = 1, 2  # processes
+
+
+def write(timeline: Timeline, path: Any) -> None:
+    """Write a trace, whole or not at all."""
+    path = os.fspath(path)
+    handle, partial = tempfile.mkstemp(".json", ".trace-", os.path.dirname(path) or ".")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(trace_of(timeline), file)
+        os.chmod(partial, 0o666 & ~_umask())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def trace_of(timeline: Timeline) -> dict:
+    """Return a timeline as the object of a trace file."""
+    device = timeline.device.name
+    found = [
+        _named(_HOST, 0, "process_name", "host (modelled)"),
+        _named(_GPU, 0, "process_name", f"{device} (modelled)"),
+    ]
+    for number, (name, events) in enumerate(tracks(timeline.events).items()):
+        process = _HOST if name == HOST else _GPU
+        found += [_named(process, number, "thread_name", name), _sorted(process, number)]
+        found += [_complete(event, process, number) for event in events]
+    between = [round(timeline.low, 3), round(timeline.high, 3)]
+    about = {"modelled by": "gpuless", "GPU": device, "total us": round(timeline.microseconds, 3)}
+    return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": about | {"between us": between}}
+
+
+def _named(process, thread, what, name):
+    return {"ph": "M", "pid": process, "tid": thread, "ts": 0, "name": what, "args": {"name": name}}
+
+
+def _sorted(process, thread):
+    about = {"ph": "M", "pid": process, "tid": thread, "ts": 0, "name": "thread_sort_index"}
+    return about | {"args": {"sort_index": thread}}
+
+
+def _complete(event, process, thread):
+    """Return an event with its begin and duration."""
+    about = {"bytes": event.size} if event.size else {}
+    if event.report is not None:
+        report = event.report
+        about |= {"grid": list(report.grid), "block": list(report.block), "limited by": report.limiter}
+        about |= {"in graph": event.in_graph}
+    times = {"ts": round(event.begin, 3), "dur": round(event.duration, 3)}
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "name": event.name,
+        "cat": event.kind,
+        **times,
+        "args": about,
+    }

@@ -1,0 +1,262 @@
+"""What a program asks of the emulated GPU, with how long each part would take on a GPU that is not here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any, NamedTuple
+
+from gpuless.emulator.driver.allocations import DEVICE, place_of
+from gpuless.emulator.driver.streams import DEFAULT
+from gpuless.emulator.driver.watching import Watcher
+from gpuless.emulator.ptx.instructions import readable
+from gpuless.profile import costs
+from gpuless.profile.dependence import dependence_of
+from gpuless.profile.launches import reports_of
+from gpuless.profile.schedule import COPY, KERNEL, SET, Asked, Lane
+
+_NON_BLOCKING = 1  # of a stream's flags
+_WORDS = {("pageable", DEVICE): "host to device", ("pinned", DEVICE): "host to device"}
+_WORDS |= {(DEVICE, "pageable"): "device to host", (DEVICE, "pinned"): "device to host"}
+
+
+class Launched(NamedTuple):
+    """A kernel's launch.
+
+    `reports`: for each device; `doubtful`: whether they are those of another launch, which may have done
+    something else.
+    """
+
+    reports: list
+    doubtful: bool = False
+
+
+class Recorder(Watcher):
+    """Notes what a thread asks for, for several devices at a time.
+
+    `asked`: for each device a list of `Asked`; `failed`: what could not be modelled; `launches`: `Launched`
+    of each kernel.
+    """
+
+    def __init__(self, devices, samples):
+        self.devices, self.asked, self.failed = devices, [[] for _ in devices], None
+        self.launches: list[Launched] = []
+        self._models, self._lanes, self._events = _Models(devices, samples), {}, {}
+        self._graphs: list[_Graph] = []
+
+    # --- What is shown ---------------------------------------------------------------------------------
+
+    def work(self, stream, work):
+        """Note what `Watcher.work` sees."""
+        lane = self._lane(stream)
+        if work.kind == "graph":
+            self._note(Asked("graph", f"of {work.about} nodes", lane, costs.GRAPH_LAUNCH))
+            return
+        self._put([each._replace(stream=lane) for each in self._asked_for(work)])
+
+    def capture(self, work):
+        """Note what `Watcher.capture` sees."""
+        self._note(Asked("call", f"{work.kind} to capture", None, _launch_cost(work)))
+
+    def instantiate(self, nodes):
+        """Note what `Watcher.instantiate` sees."""
+        host = costs.INSTANTIATE + nodes * costs.INSTANTIATE_NODE
+        self._note(Asked("call", f"instantiate a graph of {nodes} nodes", None, host))
+
+    def begin(self):
+        """Note what `Watcher.begin` sees."""
+        self._graphs.append(_Graph(self._graphs[-1] if self._graphs else None, len(self.devices)))
+
+    def node(self, handle, node):
+        """Note what `Watcher.node` sees."""
+        self._graphs[-1].add(handle, node.after, self._asked_for(node.work))
+
+    def end(self):
+        """Note what `Watcher.end` sees."""
+        graph = self._graphs.pop()
+        if graph.outer is not None:
+            graph.close()
+            return
+        for asked, nodes in zip(self.asked, graph.nodes, strict=True):
+            asked[-1] = asked[-1]._replace(nodes=tuple(nodes))
+
+    def wait_for_event(self, stream, event):
+        """Note what `Watcher.wait_for_event` sees."""
+        self._note(Asked("wait for event", "", self._lane(stream), costs.CALL, event=id(self._kept(event))))
+
+    def synchronize(self, stream=None, event=None):
+        """Note what `Watcher.synchronize` sees."""
+        if stream is not None and self.asked[0] and self.asked[0][-1].waits:
+            return  # a copy after which the host goes on
+        lane = stream if stream is None else self._lane(stream)
+        name = "for an event" if event is not None else f"for {lane.name if lane else 'the GPU'}"
+        self._note(Asked("wait", name, lane, event=None if event is None else id(self._kept(event))))
+
+    # --- What it takes ---------------------------------------------------------------------------------
+
+    def _note(self, asked):
+        self._put([asked] * len(self.devices))
+
+    def _put(self, asked):
+        for each, one in zip(self.asked, asked, strict=True):
+            each.append(one)
+
+    def _kept(self, event):
+        return self._events.setdefault(id(event), event)  # or another one may have its identity
+
+    def _lane(self, stream):
+        if stream not in self._lanes:
+            if stream is DEFAULT:
+                lane = Lane("default stream", legacy=True, blocking=False)
+            else:
+                number = 1 + sum(not lane.legacy for lane in self._lanes.values())
+                lane = Lane(f"stream {number}", blocking=not stream.flags & _NON_BLOCKING)
+            self._lanes[stream] = lane
+        return self._lanes[stream]
+
+    def _asked_for(self, work):
+        """Return what work asks of each device."""
+        if work.kind == "kernel":
+            return self._kernels(work)
+        if work.kind == "copy":
+            return [_copy(device, work.about) for device in self.devices]
+        if work.kind == "set":
+            size = work.about.size
+            return [
+                _timed(Asked(SET, "set memory", host=costs.CALL, size=size), costs.set_time(device, size))
+                for device in self.devices
+            ]
+        if work.kind == "event":
+            event = id(self._kept(work.about))
+            return [Asked("event", "record an event", host=costs.CALL, event=event)] * len(self.devices)
+        return [Asked("empty", work.kind, host=costs.CALL)] * len(self.devices)
+
+    def _kernels(self, work):
+        taken, nothing = work.about(), [Asked("empty", "kernel")] * len(self.devices)
+        if self.failed is not None:
+            return nothing
+        try:
+            launched = self._models.launched(taken)
+        except BaseException as error:  # raised when the program's own code is over
+            self.failed = error
+            return nothing
+        self.launches.append(launched)
+        host = _launch_cost(work)
+        return [_kernel(report, host) for report in launched.reports]
+
+
+def _launch_cost(work):
+    """Return what it takes the host to ask for some work."""
+    if work.kind != "kernel":
+        return costs.CALL
+    source = work.about().source
+    if source is None:
+        return costs.OTHER_LAUNCH
+    return costs.numba_launch(list(Counter(source.parameter_names()).values()))
+
+
+def _kernel(report, host):
+    """Return what a kernel asks for. The launch is not in its time: gaps are."""
+    device, shape = report.device, report.modelled.shape
+    alone = report.microseconds - device.launch
+    low, high = (alone * bound / report.microseconds for bound in (report.low, report.high))
+    share = min(1.0, shape.blocks / (device.sms * shape.resident))
+    about = {"host": host, "share": share, "report": report}
+    return Asked(KERNEL, report.kernel, duration=alone, low=low, high=high, **about)
+
+
+def _copy(device, about):
+    source, target = place_of(about.source), place_of(about.target)
+    duration = costs.copy_time(device, about.size, source, target, about.peer)
+    words = (
+        "GPU to GPU" if about.peer else _WORDS.get((source, target), f"{_side(source)} to {_side(target)}")
+    )
+    engine = words if source != target or about.peer else ""
+    asked = Asked(COPY, words, host=costs.CALL, engine=engine, size=about.size)
+    # Pageable memory is copied by the host itself, to where the bus can reach it.
+    return _timed(asked._replace(waits="pageable" in (source, target)), duration)
+
+
+def _side(place):
+    return "device" if place == DEVICE else "host"
+
+
+def _timed(asked, duration):
+    return asked._replace(
+        duration=duration, low=duration / costs.COPY_RANGE, high=duration * costs.COPY_RANGE
+    )
+
+
+class _Graph:
+    """A graph that runs: its nodes for each device, and which number a handle has.
+
+    A graph within another one begins with an empty node and ends with one.
+    """
+
+    def __init__(self, outer, devices):
+        self.outer, self._numbers = outer, {}
+        self.nodes = outer.nodes if outer else [[] for _ in range(devices)]
+        self._begin = (len(self.nodes[0]) - 1,) if outer else ()
+
+    def add(self, handle, after, asked):
+        """Add a node."""
+        before = tuple(self._numbers[each] for each in after if each in self._numbers) or self._begin
+        self._numbers[handle] = self._add([each._replace(after=before) for each in asked])
+
+    def _add(self, asked):
+        for nodes, node in zip(self.nodes, asked, strict=True):
+            nodes.append(node)
+        return len(self.nodes[0]) - 1
+
+    def close(self):
+        """End within another graph: what comes after its last node comes after all of these."""
+        last = Asked("empty", after=tuple(self._numbers.values()) or self._begin)
+        number = self._add([last] * len(self.nodes))
+        self.outer._numbers[next(reversed(self.outer._numbers))] = number
+
+
+class _Models:
+    """Reports of launches, made once for those that do the same.
+
+    What a launch executes, and where it accesses memory, follows from the kernel, the shape, how its arrays
+    lie, and those numbers among its arguments that branches and addresses are computed from; unless branches
+    or addresses depend on what is in memory: of such a kernel some launches of a kind are modelled, in turn,
+    and the others take the report of the last one.
+    """
+
+    def __init__(self, devices, samples):
+        self._devices, self._samples = devices, samples
+        self._found, self._dependences = defaultdict(list), {}
+
+    def launched(self, taken):
+        """Return the `Launched` of a launch."""
+        kernel = taken.plain
+        if kernel not in self._dependences:
+            self._dependences[kernel] = dependence_of(kernel)
+        dependence = self._dependences[kernel]
+        found = self._found[self._key(taken, dependence.parameters)]
+        enough = self._samples if dependence.on_data else 1
+        if enough is not None and len(found) >= enough:
+            return Launched(found[-1], dependence.on_data)
+        if taken.source is None:
+            raise RuntimeError(f"{readable(kernel.name)} was not compiled by Numba: its source is not known")
+        found.append(reports_of(taken.source.kernel(), taken, self._devices))
+        return Launched(found[-1])
+
+    def _key(self, taken, decisive):
+        """Return what launches have in common that do the same."""
+        kernel, given, arrays, values = taken.plain, taken.launched.given(), {}, []
+        for i, variable in enumerate(kernel.function.parameters):
+            at = kernel.places[variable.name]
+            value = taken.arguments[at : at + variable.size]
+            if i in given:
+                array = given[i]
+                number = arrays.setdefault(array.address, len(arrays))
+                values.append((number, int.from_bytes(value, "little") - array.address, array.size))
+            else:
+                values.append(value if i in decisive else None)
+        return kernel, taken.grid, taken.block, taken.shared, tuple(values)
+
+
+def doubts(launches: list[Launched]) -> list[Any]:
+    """Return how often each kernel took the report of another launch that may have done something else."""
+    return sorted(Counter(each.reports[0].kernel for each in launches if each.doubtful).items())
