@@ -12,6 +12,7 @@ from numba import cuda, float32
 
 from gpuless.access import record, record_lines
 from gpuless.limits import LaunchError
+from gpuless.simulator import simulate
 
 gpuless.select()
 
@@ -125,6 +126,23 @@ def test_too_many_lines_are_refused_and_tracing_ends():
     finally:
         sys.settrace(before)
     assert "in kernel double_kernel, line" in str(error.value)
+
+
+@cuda.jit
+def endless_kernel(x):
+    while True:
+        x[0] += 1
+
+
+def test_lines_are_noted_after_a_launch_that_was_stopped():
+    """Python 3.11 would otherwise wait for ever in the first call under a tracer."""
+    before = gpuless.set_limits(seconds=0.3)
+    try:
+        with pytest.raises(gpuless.LaunchStopped):
+            simulate(endless_kernel)[1, 4](cuda.to_device(np.zeros(1)))
+    finally:
+        gpuless.set_limits(**before)
+    assert len(launched().threads) == 4
 
 
 def test_a_mistake_of_the_kernel_is_reported_as_ever():
