@@ -155,9 +155,11 @@ class LineMemory(TracedMemory):
 
     def enter(self, frame, event, argument):
         """Follow a function if a thread of the block has called it and a user has written it."""
-        if not self._watches or id(frame.f_code) not in running_twins().written:
+        twins = running_twins() if self._watches else None
+        function = twins and twins.written.get(id(frame.f_code))
+        if function is None:
             return None
-        self._frames[self._thread.number].append(running_twins().written[id(frame.f_code)])
+        self._frames[self._thread.number].append(function)
         return self._follow
 
     def _follow(self, frame, event, argument):

@@ -1,5 +1,6 @@
 """What `record_lines` notes: the lines of one block's threads, with their variables and their accesses."""
 
+import functools
 import sys
 
 # First: this decides what numba.cuda will be.
@@ -134,12 +135,13 @@ def endless_kernel(x):
         x[0] += 1
 
 
-def test_lines_are_noted_after_a_launch_that_was_stopped():
+@pytest.mark.parametrize("observed", [simulate, functools.partial(record_lines, most=10**9)])
+def test_lines_are_noted_after_a_launch_that_was_stopped(observed):
     """Python 3.11 would otherwise wait for ever in the first call under a tracer."""
     before = gpuless.set_limits(seconds=0.3)
     try:
         with pytest.raises(gpuless.LaunchStopped):
-            simulate(endless_kernel)[1, 4](cuda.to_device(np.zeros(1)))
+            observed(endless_kernel)[1, 4](cuda.to_device(np.zeros(1)))
     finally:
         gpuless.set_limits(**before)
     assert len(launched().threads) == 4
