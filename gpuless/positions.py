@@ -1,7 +1,19 @@
-"""How threads, blocks, lanes and launches are numbered, and what messages call them."""
+"""Threads, blocks, lanes and launches: how they are numbered and what messages call them; source files."""
 
 import math
+import os
+import posixpath
 from typing import NamedTuple
+
+
+def source_file(path):
+    """Return a source file as Python knows it: compilers give a folder to "<stdin>" and the like.
+
+    >>> source_file("/home/me/<stdin>")
+    '<stdin>'
+    """
+    name = posixpath.basename(path)
+    return name if name.startswith("<") else os.path.normpath(path)
 
 
 def coordinates(number, shape):

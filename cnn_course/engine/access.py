@@ -16,6 +16,8 @@ _BLOCKS = np.array(
     ]
 )
 _NOBODY = np.array([0.90, 0.89, 0.87])
+# Of what two blocks read, and more than two.
+_SHARED = np.array([[0.55, 0.57, 0.60], [0.34, 0.37, 0.42]])
 # Of a request: left alone, moved for nothing, asked for.
 _SECTORS = np.array([[0.90, 0.89, 0.87], [0.95, 0.78, 0.45], [0.0, 0.45, 0.70]])
 
@@ -49,26 +51,26 @@ def footprint_picture(access, source, result) -> plots.Picture:
     fig, axes = plots.figure(
         1, 2, size=(7.2, 0.5 + 6.8 * height / across), width_ratios=[read.shape[1], written.shape[2]]
     )
-    _blended(axes[0], access, readers, f"{source}: who reads it, how often")
-    _blended(axes[1], access, written, f"{result}: who writes it")
+    _by_block(axes[0], access, readers, f"{source}: who reads it (grey: several), how often")
+    _by_block(axes[1], access, written, f"{result}: who writes it")
     axes[1].set_anchor("N")
     axes[0].set_anchor("N")
+    shared = readers.sum(axis=0) > 1
     if read.size <= _MOST_NUMBERED:
         for (row, column), count in np.ndenumerate(read):
-            axes[0].text(column, row, count, ha="center", va="center", fontsize=7, color=plots.INK)
+            colour = "white" if shared[row, column] else plots.INK
+            axes[0].text(column, row, count, ha="center", va="center", fontsize=7, color=colour)
     bx, by, _ = access.trace.block_shape
     blocks = int(np.prod(access.trace.grid))
-    shared = int((readers.sum(axis=0) > 1).sum())
     caption = (
         f"{plots.counted(blocks, 'block')} of {bx} x {by} threads read {read.size} elements of "
         f"{source} {read.sum()} times: {read.mean():.1f} times each, at most {_times(read.max())}; "
-        f"{shared or 'none'} by two blocks or more."
+        f"{shared.sum() or 'none'} by two blocks or more."
     )
     alt = (
-        f"On the left {source}, {read.shape[0]} by {read.shape[1]} squares, each with the colours of the "
-        f"blocks that read it and the number of reads. On the right {result}, {written.shape[1]} by "
-        f"{written.shape[2]} squares in the colours of the blocks that write them. The colours on the left "
-        "overlap where blocks meet."
+        f"On the left {source}, {read.shape[0]} by {read.shape[1]} squares, each in the colour of the "
+        f"block that reads it, grey where several do, and the number of reads. On the right {result}, "
+        f"{written.shape[1]} by {written.shape[2]} squares in the colours of the blocks that write them."
     )
     return plots.picture(fig, caption, alt)
 
@@ -87,14 +89,15 @@ def _blocks_of(access, array, kind):
     return touched.reshape(-1, *shape)
 
 
-def _blended(ax, access, touched, title):
-    """Draw a matrix, each element in the mean of the colours of the blocks that touch it."""
+def _by_block(ax, access, touched, title):
+    """Draw a matrix, each element in the colour of the block that touches it; grey where several do."""
     number = np.arange(len(touched))
     across = access.trace.grid[0]
     colours = _BLOCKS[number // across % 3, number % across % 2]
     count = touched.sum(axis=0)
-    image = np.einsum("bhw,bc->hwc", touched, colours) / np.maximum(count, 1)[..., None]
-    ax.imshow(np.where(count[..., None] > 0, image, _NOBODY), interpolation="nearest")
+    image = np.einsum("bhw,bc->hwc", touched * (count == 1), colours)
+    image[count == 0], image[count > 1], image[count > 2] = _NOBODY, *_SHARED
+    ax.imshow(image, interpolation="nearest")
     _gridlines(ax, *count.shape)
     ax.set_title(title, fontsize=10, color=plots.INK)
 

@@ -214,6 +214,31 @@ def _only_changes(strip, height, clear):
     return images
 
 
+def busiest_maps(layers, count):
+    """Return which maps of each layer vary most, the busiest first.
+
+    A layer with as many maps as the one before, such as a pooling, has the same ones.
+
+    Parameters
+    ----------
+    layers : list of ndarray, shape (C, H, W)
+    count : int
+
+    Returns
+    -------
+    list of ndarray
+        Numbers of channels, `count` for each layer.
+    """
+    found, before = [], None
+    for maps in layers:
+        if len(maps) != before:
+            found.append(np.argsort(maps.std(axis=(1, 2)))[::-1][:count])
+        else:
+            found.append(found[-1])
+        before = len(maps)
+    return found
+
+
 def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
     """Draw a 2-D array as an image, each pixel a square, without ticks.
 

@@ -144,6 +144,24 @@ def _draw_chapters(ax, progress):
             )
 
 
+class Step(NamedTuple):
+    """How long a training step would take on a GPU, modelled: between `low` and `high`, in microseconds.
+
+    `slowest` is the kernel that takes most of the GPU's time, and `share` how much of it.
+    """
+
+    gpu: str
+    microseconds: float
+    low: float
+    high: float
+    slowest: str
+    share: float
+
+    def __str__(self):
+        times = f"{self.microseconds / 1000:.2g} ms modelled, {self.low / 1000:.2g} to {self.high / 1000:.2g}"
+        return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
+
+
 @dataclass(frozen=True, repr=False)
 class Certificate:
     """What a training on the reader's own kernels came to.
@@ -163,6 +181,8 @@ class Certificate:
     where : str
         What the kernels ran on.
     date : str
+    steps : tuple of Step
+        How long a training step would take on some GPUs; empty where that cannot be modelled.
     """
 
     accuracy: float
@@ -174,25 +194,31 @@ class Certificate:
     kernels: tuple
     where: str
     date: str
+    steps: tuple = ()
 
     @property
     def lines(self):
         """What it says, line by line."""
         own = sum(is_own for *_, is_own in self.kernels)
         share = self.multiplications / self.all_multiplications
-        return (
+        lines = [
             f"reads {self.accuracy:.2%} of {self.test_images:,} digits that it has never seen",
             f"trained for {plots.counted(self.epochs, 'epoch')} of {self.images:,} digits on {self.where}",
             f"{own} of {len(self.kernels)} kernels written by hand; they did "
             f"{_in_words(self.multiplications)} multiplications, {share:.0%} of all",
-        )
+        ]
+        if self.steps:
+            times = ", ".join(f"{step.microseconds / 1000:.2g} ms on {step.gpu}" for step in self.steps)
+            lines.append(f"a step would take {times} (modelled)")
+        return tuple(lines)
 
     def __repr__(self):
         kernels = [
             f"  {'✔ yours      ' if own else '○ the package'}  {title:30}{name}"
             for title, name, own in self.kernels
         ]
-        return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels])
+        steps = [f"  {step}" for step in self.steps]
+        return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels, *steps])
 
     def _repr_html_(self):
         return self.picture()._repr_html_()
@@ -206,11 +232,11 @@ class Certificate:
         ax = axes[1]
         ax.set(xlim=(0, 1), ylim=(0, 1))
         ax.add_patch(Rectangle((0.0, 0.02), 0.99, 0.96, fill=False, edgecolor=plots.GREEN, linewidth=2))
-        ax.text(0.5, 0.86, "MNIST, trained from scratch", ha="center", fontsize=13, color=plots.INK)
-        ax.text(0.5, 0.66, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=plots.GREEN)
+        ax.text(0.5, 0.88, "MNIST, trained from scratch", ha="center", fontsize=13, color=plots.INK)
+        ax.text(0.5, 0.7, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=plots.GREEN)
         for row, line in enumerate(self.lines):
             wrapped = textwrap.fill(line, 44)
-            ax.text(0.5, 0.55 - 0.15 * row, wrapped, ha="center", va="center", fontsize=8.5, color=plots.INK)
+            ax.text(0.5, 0.6 - 0.13 * row, wrapped, ha="center", va="center", fontsize=8.5, color=plots.INK)
         ax.text(0.5, 0.08, self.date, ha="center", fontsize=8.5, color=plots.INK)
         return plots.picture(
             fig,

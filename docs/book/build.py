@@ -85,6 +85,41 @@ def lay_out_pad(static):
         (static / "mnist_cnn.bin").write_bytes(checkpoint["parameters"].astype("<f4").tobytes())
 
 
+#: Chapters of the first edition, and where what they held begins now.
+EARLIER = {
+    "02b_the_machine": "10_the_machine",
+    "04_shared_memory_and_tiling": "11_shared_memory_and_tiling",
+    "05_pooling_and_reductions": "05_pooling_and_softmax",
+    "06_dense_is_matmul": "06_dense_layers",
+    "06b_convolution_as_matmul": "14_convolution_as_matmul",
+    "07b_backward_kernels": "08_backward_kernels",
+    "08_mnist_cnn": "09_mnist_cnn",
+    "08b_other_parts": "20_other_parts",
+    "09_launches_and_graphs": "15_launches_and_graphs",
+    "10_mixed_precision": "16_mixed_precision",
+    "10b_tensor_cores": "17_tensor_cores",
+    "11_debugging": "04_debugging",
+    "11b_repairing_a_program": "19_repairing_a_program",
+    "12_colour_images": "21_colour_images",
+    "13_sequences": "22_sequences",
+    "13b_attention": "23_attention",
+    "14_many_gpus": "24_many_gpus",
+    "15_other_roads": "25_other_roads",
+    "15b_frameworks_and_engines": "26_frameworks_and_engines",
+}
+_MOVED = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Moved</title>
+<meta http-equiv="refresh" content="0; url={stem}.html"><link rel="canonical" href="{stem}.html"></head>
+<body><p>This chapter is now <a href="{stem}.html">{stem}</a>.</p></body></html>
+"""
+
+
+def redirect(folder):
+    """Write a page under each chapter's earlier name that leads to the new one."""
+    for before, stem in EARLIER.items():
+        (folder / f"{before}.html").write_text(_MOVED.format(stem=stem), encoding="utf-8")
+
+
 def build(folder):
     """Write the book into a folder; return Sphinx's exit status."""
     source = folder / "source"
@@ -103,6 +138,7 @@ def build(folder):
     status = sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
     for path in ROOT.glob("notebooks/*.ipynb"):  # what is downloaded is the notebook itself
         shutil.copy2(path, folder / "html" / "_sources" / "notebooks")
+    redirect(folder / "html" / "notebooks")
     return status
 
 

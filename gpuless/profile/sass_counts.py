@@ -116,6 +116,7 @@ def count_machine_code(code, recording):
     blocks = blocks_of(code)
     wanted = _counted(recording)
     offered, predicated = _offered(code, blocks)
+    _check_files(wanted, code)
     rounded = {
         (one.file, one.line) for part in recording.listings for one in part if _name(one.opcode) in _ROUNDED
     }
@@ -139,6 +140,13 @@ def count_machine_code(code, recording):
         if more + less > TOLERANCE * max(want, 1.0) and not allowed:
             missed[anchor] = want, have
     return SassCounts(code.steps, executed, blocks, shares, missed)
+
+
+def _check_files(wanted, code):
+    """Raise an error where machine code and PTX name different files: nothing could be counted."""
+    known = {step.file for step in code.steps}
+    if lost := sorted({anchor.file for anchor in wanted} - known):
+        raise RuntimeError(f"the machine code has no line of {lost[0]}, so it cannot be counted there")
 
 
 def _name(opcode):

@@ -102,6 +102,16 @@ def test_a_chapter_can_be_taken_along_and_leads_to_the_next(notebook):
         assert following[1:] == [f"{NOTEBOOKS[place + 1].stem}.html"]
 
 
+def test_names_of_the_first_edition_lead_to_the_second():
+    source = (ROOT / "docs" / "book" / "build.py").read_text(encoding="utf-8")
+    moved = re.findall(r'^    "(\w+)": "(\w+)",$', source, re.MULTILINE)
+    assert len(moved) == 19
+    for before, stem in moved:
+        text = (SITE / "notebooks" / f"{before}.html").read_text(encoding="utf-8")
+        assert f'content="0; url={stem}.html"' in text
+        assert (SITE / "notebooks" / f"{stem}.html").exists()
+
+
 def test_what_moves_in_jupyterlab_says_so_below_its_still_picture():
     sliders = pads = 0
     for notebook in NOTEBOOKS:

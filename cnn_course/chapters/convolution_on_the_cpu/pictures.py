@@ -49,28 +49,38 @@ def flip_picture(kernel, pixel, correlated, convolved) -> plots.Picture:
 def mirror_picture(images, mirrored) -> plots.Picture:
     """Draw images above what the reader's kernel has made of each."""
     fig, axes = plots.figure(2, len(images), size=(7.2, 0.5 + 14.4 / len(images)))
-    for k, pair in enumerate(zip(images, mirrored, strict=True)):
-        for ax, image in zip(axes[:, k], pair, strict=True):
-            plots.show_image(ax, image, limits=(0, 255))
+    for column, image, mine in zip(axes.T, images, mirrored, strict=True):
+        plots.show_image(column[0], image, limits=(0, 255))
+        _yours_or_pale(column[1], mine, image[:, ::-1], limits=(0, 255))
     axes[0, 0].set_ylabel("images")
     axes[1, 0].set_ylabel("yours")
     return plots.picture(
         fig,
-        "Above, images; below, the same after your kernel, which leaves them black until it is right.",
-        f"A row of {len(images)} handwritten digits. Below each what the exercise's kernel makes of it: "
-        "nothing until it is solved, then the digit as a mirror shows it.",
+        "Above, images; below, the same after your kernel. Pale: what it should give.",
+        f"A row of {len(images)} handwritten digits. Below each the digit as a mirror shows it: pale until "
+        "the exercise is solved.",
     )
+
+
+def _yours_or_pale(ax, yours, right, title="", **how):
+    """Draw what the reader's kernel gives; as long as that is nothing at all, what it should give, pale."""
+    plots.show_image(ax, yours if yours.any() else right, title, **how)
+    if not yours.any():
+        ax.images[0].set_alpha(0.25)
 
 
 def edges_picture(digit, right, yours) -> plots.Picture:
     """Draw a digit, its vertical edges, and those that the reader's kernel finds."""
-    images = {"the digit": digit, "conv_cpu": right, "your kernel": yours}
-    most = np.abs(right).max()
+    fig, axes = plots.figure(1, 3, size=(7.2, 0.4 + 7.0 / 3))
+    signed = {"cmap": "RdBu", "limits": (-np.abs(right).max(), np.abs(right).max())}
+    plots.show_image(axes[0], digit, "the digit")
+    plots.show_image(axes[1], right, "conv_cpu", **signed)
+    _yours_or_pale(axes[2], yours, right, "your kernel", **signed)
     return plots.picture(
-        _row(images, signed={"conv_cpu": most, "your kernel": most}),
-        "Left edges blue, right edges red; yours stays white until the exercise is solved.",
+        fig,
+        "Left edges blue, right edges red. Pale: what your kernel should give.",
         "A handwritten digit; its left edges in blue and its right edges in red, as notebook 01's loops "
-        "compute them; and the same from the exercise's kernel, which is blank until it is solved.",
+        "compute them; and the same from the exercise's kernel, pale until it is solved.",
     )
 
 

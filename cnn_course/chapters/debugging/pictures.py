@@ -1,4 +1,4 @@
-"""What notebooks 04 and 19 show: errors in place, threads past an edge, races, lost updates, and NaNs."""
+"""What notebooks 04, 12 and 19 show: errors in place, threads past an edge, races, lost updates, and NaNs."""
 
 import numpy as np
 from matplotlib.colors import ListedColormap

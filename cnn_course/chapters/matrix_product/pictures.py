@@ -1,4 +1,4 @@
-"""What notebooks 06 and 14 draw: who loads what at each rung, a convolution as a matrix, the ladder."""
+"""What notebooks 13 and 14 draw: who loads what at each rung, a convolution as a matrix, the ladder."""
 
 import numpy as np
 from matplotlib.colors import to_rgb

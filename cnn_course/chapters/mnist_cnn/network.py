@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import gpuless
 from cnn_course.chapters.mnist_cnn.gradient_check import GradientCheck, check_gradients
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, from_workbook, own_backend
 from cnn_course.chapters.mnist_cnn.pictures import TrainingCurve
@@ -16,12 +17,14 @@ from cnn_course.engine import progress as pictures, workbook
 from cnn_course.engine.standalone import standalone
 from cnn_numba import device
 from cnn_numba.data import DataError, Dataset
-from cnn_numba.nn.layers import Conv2d, Linear
+from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Linear
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.records import move_earlier_run
+from cnn_numba.train.step import train_step
+from gpuless import frontends
 
 
 class OwnNetwork:
@@ -105,6 +108,7 @@ class OwnNetwork:
         if out is not None:
             self.history = history
             self.images, self.test_images = len(data.train_images), len(data.test_images)
+            self.batch = _first(data, self.model.batch_size)
 
     def _curve(self, data, epochs, begun_in):
         """Return the curve of a training: of one that was begun, with what it has drawn already."""
@@ -152,8 +156,35 @@ class OwnNetwork:
                 counts[f"{kind}_backward_input_kernel"] += products * layer.needs_grad_input
         return counts
 
+    def steps(self, dataset: Dataset, gpus: tuple = ("T4", "A100", "H100")) -> tuple:
+        """Return how long a training step would take on some GPUs; empty where that cannot be modelled.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Its first images are those of the step.
+        gpus : tuple of str
+            Names that `gpuless.profile` knows.
+
+        Returns
+        -------
+        tuple of Step
+        """
+        if not frontends.installed():
+            return ()
+        batch = _first(dataset, self.model.batch_size)
+        x = device.to_device(batch.train_images.astype(np.float32) / 255)
+        labels = device.to_device(batch.train_labels.astype(np.int32))
+        model = mnist_cnn(self.model.batch_size, self.backend)
+        loss = CrossEntropyLoss(self.model.batch_size, 10, device=self.backend)
+        with gpuless.profiling(gpus) as timelines:
+            train_step(model, loss, Adam(model, lr=0.003), x, labels)
+        return tuple(_step(timeline) for timeline in timelines)
+
     def certificate(self) -> pictures.Certificate:
         """Return what the last training on all images came to; keep it in the workbook as well.
+
+        How long a step would take on some GPUs is modelled for it, which takes some seconds.
 
         Raises
         ------
@@ -175,6 +206,7 @@ class OwnNetwork:
             kernels=tuple((part.title, part.name, part.name in self.own) for part in PARTS),
             where="a GPU" if device.hardware() else "the emulated GPU",
             date=datetime.date.today().isoformat(),
+            steps=self.steps(self.batch),
         )
         contents = {
             "certificate.txt": repr(certificate).encode(),
@@ -184,6 +216,15 @@ class OwnNetwork:
             with written_whole(workbook.folder() / name) as file:
                 file.write(content)
         return certificate
+
+
+def _step(timeline):
+    """Return what a timeline says of a step."""
+    slowest, *others = timeline.rows()
+    share = slowest.total / sum(row.total for row in (slowest, *others))
+    return pictures.Step(
+        timeline.device.name, timeline.microseconds, timeline.low, timeline.high, slowest.name, share
+    )
 
 
 def _first(dataset, images):

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from cnn_course.engine import plots
+from cnn_course.engine import plots, progress
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
 RECORDED_TRAINING = Path(__file__).with_name("own_training.json")
+RECORDED_STEPS = Path(__file__).with_name("own_steps.json")
 # What tells lines apart beside their colours: a mark and a way of drawing for each.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
@@ -165,6 +166,12 @@ def recorded_curve() -> plots.Picture:
         caption=f"{picture.caption} Recorded on {record['date']}: after each epoch {ends} of the 10,000 test "
         f"images right.",
     )
+
+
+def recorded_steps() -> str:
+    """Return how long a training step on the kernels of the notebooks' solutions would take: modelled."""
+    steps = [progress.Step(**step) for step in json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))]
+    return "\n".join(map(str, steps))
 
 
 def _plain_ticks(ax, values):
@@ -324,21 +331,22 @@ def filters_picture(before, after) -> plots.Picture:
     """
     count = len(after)
     columns = count // 2
-    fig, axes = plots.figure(5, columns, size=(7.2, 2.5), height_ratios=[1, 1, 0.25, 1, 1])
-    limit = float(np.abs([before, after]).max())
-    for ax in axes[2]:
+    blocks = {"before": before, "after": after, "what training changed": after - before}
+    fig, axes = plots.figure(8, columns, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
+    for ax in axes[[2, 5]].ravel():
         ax.set_visible(False)
-    for rows, weights in (((0, 1), before), ((3, 4), after)):
-        for ax, weight in zip(axes[rows, :].ravel(), weights[:, 0], strict=True):
+    for first, (name, weights) in zip((0, 3, 6), blocks.items(), strict=True):
+        limit = float(np.abs(weights if first == 6 else [before, after]).max())
+        for ax, weight in zip(axes[first : first + 2].ravel(), weights[:, 0], strict=True):
             plots.show_image(ax, weight, cmap="RdBu", limits=(-limit, limit))
-    for row, name in ((0, "before"), (3, "after")):
-        axes[row, 0].set_title(name, fontsize=10, color=plots.INK, loc="left")
+        axes[first, 0].set_title(name, fontsize=10, color=plots.INK, loc="left")
+    change = float(np.abs(after - before).max() / np.abs([before, after]).max())
     return plots.picture(
         fig,
-        f"The {count} filters of the first layer, before and after training. Blue is positive, red "
-        "negative, white zero.",
-        f"Two blocks of {count} small squares of 3 by 3 weights, each of another pattern of blue and red. "
-        "The patterns before and after training differ in shades; hardly one is another.",
+        f"The {count} filters of the first layer, before and after training, and the difference, on its own "
+        f"scale: its largest value is {change:.0%} of the largest weight. Blue is positive, red negative.",
+        f"Three blocks of {count} small squares of 3 by 3 weights, each another pattern of blue and red. "
+        "Before and after training they differ in shades; the third block shows by how much.",
     )
 
 
@@ -354,17 +362,17 @@ def feature_maps_picture(image, layers, titles, count=7) -> plots.Picture:
         Maps of each layer.
     """
     fig, axes = plots.figure(len(layers), count + 1, size=(7.2, 1.05 * len(layers)), squeeze=False)
-    for row, (maps, title) in enumerate(zip(layers, titles, strict=True)):
+    busiest = plots.busiest_maps(layers, count)
+    for row, (maps, title, channels) in enumerate(zip(layers, titles, busiest, strict=True)):
         axes[row, 0].set_axis_off()
         axes[row, 0].text(0, 0.5, title, fontsize=8.5, color=plots.INK, va="center")
-        busiest = np.argsort(maps.std(axis=(1, 2)))[::-1][:count]
-        for ax, channel in zip(axes[row, 1:], busiest, strict=True):
+        for ax, channel in zip(axes[row, 1:], channels, strict=True):
             plots.show_image(ax, maps[channel], cmap="RdBu")
     height, width = image.shape
     return plots.picture(
         fig,
-        "The busiest maps of each layer for one digit. Blue is above zero, red below; each map has a scale "
-        "of its own.",
+        "The busiest maps of each convolution for one digit, and below them the same maps after the pooling. "
+        "Blue is above zero, red below; each map has its own scale.",
         f"One row for each of {len(layers)} layers, with {count} maps each, of a digit of {height} by "
         f"{width} pixels. In the first rows its edges can be recognised; further down the maps get smaller "
         "and show coarse spots.",

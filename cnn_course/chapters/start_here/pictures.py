@@ -97,9 +97,9 @@ def stages_picture(image, layers, names, chances, count=3) -> plots.Picture:
     for ax in axes[0, 1:]:
         ax.remove()
     _answer(fig.add_subplot(axes[0, 0].get_gridspec()[0, 1:]), chances)
-    for column, maps, name in zip(axes[1:].T, layers, names, strict=True):
-        busiest = np.argsort(maps.std(axis=(1, 2)))[::-1][:count]
-        for ax, channel in zip(column, busiest, strict=True):
+    busiest = plots.busiest_maps(layers, count)
+    for column, maps, name, channels in zip(axes[1:].T, layers, names, busiest, strict=True):
+        for ax, channel in zip(column, channels, strict=True):
             plots.show_image(ax, maps[channel], cmap="RdBu")
         column[0].set_title(f"{name}\n{len(maps)} maps,\n{_size(maps[0])}")
     for ax, label in zip(axes[1:, 0], ["busiest map", "second", "third"], strict=False):
@@ -118,8 +118,8 @@ def stages_picture(image, layers, names, chances, count=3) -> plots.Picture:
             text.set(fontsize=13, color=plots.INK)
     return plots.picture(
         fig,
-        "One digit on its way: smaller maps, and more of them. Of each layer the maps that vary most are "
-        "shown, each on a scale of its own.",
+        "One digit on its way: smaller maps, and more of them. Of each convolution you see the maps that "
+        "vary most, and beside them the same maps after the pooling, each on its own scale.",
         "Above: a handwritten seven, and a bar for each digit from 0 to 9, of which that of the 7 is full. "
         "Below, from left to right: three of 32 maps in which its strokes and edges light up; the same at "
         "half the size; three of 64 coarser maps; their halves, 5 by 5. Blue is above zero, red below.",

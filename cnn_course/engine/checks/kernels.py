@@ -1,4 +1,4 @@
-"""Checking a kernel that a learner wrote: `KernelExercise`, for notebooks 02 to 04.
+"""Checking a kernel that a learner wrote: `KernelExercise`, for exercises that are kernels.
 
 It is an `Exercise` (see `cnn_course.engine.checks.exercise`) whose attempt is a ``@cuda.jit`` kernel. A case
 is a `launch`: grid, block, and the kernel's arguments in the kernel's order. What the kernel has to fill is

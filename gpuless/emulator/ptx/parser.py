@@ -19,6 +19,7 @@ from gpuless.emulator.ptx.model import (
     Variable,
 )
 from gpuless.emulator.ptx.parameters import give_homes, pass_in_memory
+from gpuless.positions import source_file
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _REGISTERS = re.compile(r"(.+)<(\d+)>$")
@@ -79,7 +80,7 @@ class _Parser:
                 self.module.version = tuple(map(int, re.findall(r"\d+", value)))
         elif rest.startswith(".file"):
             number, name = self._take(r'\.file\s+(\d+)\s+"([^"]*)"[^\n]*\n?').groups()
-            self.module.files[int(number)] = name
+            self.module.files[int(number)] = source_file(name)
         elif rest.startswith(".section"):
             self._take(r"\.section\s+[\w.]+\s*\{.*?\}")
         elif re.compile(r"(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b").match(self.text, self.at):

@@ -11,11 +11,14 @@ from solutions import run, solution_of
 from cnn_course.chapters.mnist_cnn import pictures as training
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
+from cnn_course.chapters.mnist_cnn.pictures import RECORDED_STEPS
+from cnn_course.engine.progress import Step
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import SGD, Adam
+from gpuless import frontends
 
 pytestmark = pytest.mark.gpu
 
@@ -77,6 +80,21 @@ def few():
         mnist.test_images[:32],
         mnist.test_labels[:32],
     )
+
+
+STEP = Step("T4", 10_700.0, 9_100.0, 16_000.0, "conv2d_backward_weight_kernel", 0.65)
+
+
+@pytest.fixture
+def modelled():
+    """Mark a test that models what a step takes."""
+
+
+@pytest.fixture(autouse=True)
+def given_step(request, monkeypatch):
+    """Give certificates a step, which takes long to model."""
+    if "modelled" not in request.fixturenames:
+        monkeypatch.setattr(OwnNetwork, "steps", lambda self, dataset: (STEP,))
 
 
 @pytest.fixture(autouse=True)
@@ -245,6 +263,15 @@ def relu_stride_kernel(x, out):
     assert len(prints) == 2
 
 
+@pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
+@pytest.mark.usefixtures("modelled")
+def test_a_step_of_the_solutions_takes_what_the_notebook_says(solutions):
+    (recorded, *others) = json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))
+    assert [step["gpu"] for step in (recorded, *others)] == ["T4", "A100 SXM", "H100 SXM"]
+    (step,) = OwnNetwork(64, solutions).steps(data.load("mnist"), ["T4"])
+    assert step._asdict() == pytest.approx(recorded, rel=0.01)
+
+
 def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     own = {name: solutions[name] for name in ("dense_kernel", "relu_backward_kernel")}
     network = OwnNetwork(16, own)
@@ -261,6 +288,10 @@ def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     assert f"{last['test_accuracy']:.2%}" in text
     assert "of 32 digits that it has never seen" in text
     assert "2 of 14 kernels written by hand" in text
+    assert "a step would take 11 ms on T4 (modelled)" in text
+    assert (
+        "T4        11 ms modelled, 9.1 to 16; 65% of the GPU's time in conv2d_backward_weight_kernel" in text
+    )
     assert "✔ yours        dense layer " in text
     assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
     json.loads((folder / "training" / "history.json").read_text())

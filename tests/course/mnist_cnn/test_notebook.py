@@ -68,7 +68,11 @@ def test_the_layers_of_the_notebook_are_those_of_mnist_cnn():
 
 def receptive_fields(stack):
     """Return what the cell of the notebook computes for a stack of layers."""
-    (cell,) = (c for c in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells if c.id == "receptive-picture")
+    (cell,) = (
+        c
+        for c in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells
+        if c.id == "receptive-picture"
+    )
     assert "stack, names = [(3, 1), (2, 2), (3, 1), (2, 2)]" in cell.source
     namespace = {"stack": stack}
     exec("\n".join(cell.source.splitlines()[1:-1]), namespace)

@@ -9,6 +9,7 @@ from numba import cuda
 
 from cnn_course.chapters.start_here import exercises as checks, pictures as start
 from cnn_course.engine import notebooks, plots
+from cnn_course.engine.outline import NOTEBOOKS as OUTLINE, PARTS
 from cnn_numba import device
 from cnn_numba.data.files import CHECKOUT
 
@@ -116,9 +117,13 @@ def test_without_its_limit_a_brighter_pixel_keeps_what_the_solution_says():
     assert f"2 · 255 = 510 leaves {doubled[255]}." in solution
 
 
-def test_the_whole_course_takes_the_hours_that_its_maps_say():
+def test_the_course_takes_the_hours_that_its_maps_say():
+    hours = {part: sum(n.minutes for n in OUTLINE if n.part == part) / 60 for part in PARTS}
     text = (CHECKOUT / "notebooks" / "README.md").read_text(encoding="utf-8")
-    hours = sum(map(int, re.findall(r"\.ipynb\) \| (\d+) \|", text))) / 60
-    (routes,) = (cell.source for cell in NOTEBOOK.cells if "**all of it**" in cell.source)
-    assert f"about {hours:.0f} hours" in text
-    assert f"about {hours:.0f} hours" in routes
+    (routes,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "map-text")
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert f"about {sum(hours.values()):.0f} hours" in text
+    assert f"About {hours['your_network']:g} hours." in routes
+    for title, part in (("I: your network", "your_network"), ("II: make it fast", "make_it_fast")):
+        said = re.search(rf"\*\*{title}\*\* \| about ([\d.]+) ", readme)[1]
+        assert abs(float(said) - hours[part]) <= 0.25

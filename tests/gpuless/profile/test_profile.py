@@ -1,5 +1,7 @@
 """`gpuless.profile`: counts that can be worked out by hand, and times that follow from them."""
 
+import linecache
+
 import gpuless
 
 # isort: split
@@ -240,6 +242,40 @@ def test_without_lines_there_is_no_time(monkeypatch):
     monkeypatch.setattr(recording.lines.Origin, "__init__", forgetful)
     with pytest.raises(RuntimeError, match="lines of nameless are not known"):
         gpuless.profile(nameless[1, 32], "T4")(zeros(4), zeros(4))
+
+
+SUMMED = """
+@cuda.jit
+def summed(x, y):
+    total = float32(0)
+    for i in range(x.size):
+        total += x[i]
+    y[0] = total
+"""
+
+
+def test_code_that_stands_in_no_file_is_counted_like_any_other(tmp_path):
+    """Compilers give a folder to names such as "<cell>", each its own."""
+    source = SUMMED
+    names = {"<cell>": {}, str(tmp_path / "cell.py"): {}}
+    for name, namespace in names.items():
+        linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+        exec(compile(source, name, "exec"), globals() | namespace, namespace)
+    x, y = zeros(1 << 12), zeros(1)
+    times = [gpuless.profile(each["summed"][1, 32], "T4")(x, y).microseconds for each in names.values()]
+    assert times[0] == times[1] > 50
+
+
+def test_a_file_that_the_machine_code_does_not_name_is_an_error(monkeypatch):
+    monkeypatch.setattr("gpuless.emulator.ptx.parser.source_file", lambda path: path + ".another")
+
+    @cuda.jit
+    def doubled(x, y):
+        i = cuda.grid(1)
+        y[i] = x[i] * float32(2)
+
+    with pytest.raises(RuntimeError, match=r"the machine code has no line of .*\.another"):
+        gpuless.profile(doubled[4, 64], "T4")(zeros(256), zeros(256))
 
 
 def test_without_a_solver_it_says_what_to_install(monkeypatch):
