@@ -8,13 +8,14 @@ pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread.
 import base64
 import html
 import io
+import itertools
 import threading
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
 from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is for those who draw)
 
@@ -113,7 +114,8 @@ def picture(fig, caption, alt, colours=128) -> Picture:
 
     Parameters
     ----------
-    fig : matplotlib.figure.Figure
+    fig : matplotlib.figure.Figure or PIL.Image.Image
+        An image is taken as it is.
     caption : str
         What the reader is to see in it.
     alt : str
@@ -142,6 +144,8 @@ def picture(fig, caption, alt, colours=128) -> Picture:
 
 
 def _drawn(fig):
+    if isinstance(fig, Image.Image):
+        return fig
     full = io.BytesIO()
     with _DRAWING:
         fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
@@ -159,15 +163,15 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
 
     Parameters
     ----------
-    frames : sequence of matplotlib.figure.Figure
+    frames : sequence of matplotlib.figure.Figure or PIL.Image.Image
         All of one size; shown one after the other, the last one longest, and then again.
-    still : matplotlib.figure.Figure
+    still : matplotlib.figure.Figure or PIL.Image.Image
     caption, alt : str
         As for `picture`; of the film and of the still picture alike.
     seconds : float
         How long each frame stays.
     colours : int
-        Size of the palette, which all frames share.
+        Size of the palette, which all frames share: at most 255.
 
     Examples
     --------
@@ -180,16 +184,34 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
     strip = Image.new("RGB", (width, height * len(images)))
     for number, image in enumerate(images):
         strip.paste(image, (0, number * height))
-    strip = _with_palette(strip, colours)
-    first, *others = (strip.crop((0, top, width, top + height)) for top in range(0, strip.height, height))
+    first, *others = _only_changes(_with_palette(strip, colours), height, clear=colours)
     stays = [round(1000 * seconds)] * len(others) + [round(2000 * seconds)]
-    small = io.BytesIO()
+    small, over = io.BytesIO(), {"transparency": colours, "blend": PngImagePlugin.Blend.OP_OVER}
     first.save(
-        small, format="png", save_all=True, append_images=others, duration=stays, loop=0, optimize=True
+        small,
+        format="png",
+        save_all=True,
+        append_images=others,
+        duration=stays,
+        loop=0,
+        optimize=True,
+        **over,
     )
     return Film(
         small.getvalue(), round(width * 96 / DPI), caption, alt, picture(still, caption, alt, colours)
     )
+
+
+def _only_changes(strip, height, clear):
+    """Cut a strip into frames; what is as in the frame before is left clear, which takes half the bytes."""
+    rows = np.asarray(strip)
+    frames = rows.reshape(-1, height, strip.width)
+    changed = [frames[0], *(np.where(now == then, clear, now) for then, now in itertools.pairwise(frames))]
+    palette = (strip.getpalette() + [0] * 768)[: 3 * clear + 3]
+    images = [Image.fromarray(frame.astype(np.uint8)) for frame in changed]
+    for image in images:
+        image.putpalette(palette)
+    return images
 
 
 def busiest_maps(layers, count):

@@ -1,6 +1,7 @@
 """Who touches what: every access of a launch as columns of numbers, what it costs, and pictures of it."""
 
 from gpuless.access.explorer import explore_access
+from gpuless.access.lines import Line, LineTrace, record_lines
 from gpuless.access.map import AccessMap, access_map
 from gpuless.access.plot import plot_access
 from gpuless.access.recording import record
@@ -16,9 +17,12 @@ __all__ = [
     "WARP",
     "WRITE",
     "AccessMap",
+    "Line",
+    "LineTrace",
     "Trace",
     "access_map",
     "explore_access",
     "plot_access",
     "record",
+    "record_lines",
 ]

@@ -34,13 +34,14 @@ from gpuless.simulator.rewriting import NAMES, rewritten
 class Twins:
     """Functions as they are within one launch, with arguments of these types.
 
-    `judge` is called with the place of a doubt; it raises if the compiler shares it.
+    `judge` is called with the place of a doubt; it raises if the compiler shares it. `written` has, by the
+    id of the code that runs, each function that a user wrote: an intrinsic's stand-in is none.
     """
 
     def __init__(self, cuda, memory, argument_types, judge):
         self._cuda, self._memory = cuda, memory
         self._types, self._judge = argument_types, judge
-        self._known = {}
+        self._known, self.written = {}, {}
         self._module = sys.modules.get("numba.cuda")
 
     def function(self, function, device=True, parameters=()):
@@ -52,7 +53,8 @@ class Twins:
             return self._known[function]
         doubt, code = _checked(function, device, parameters)
         # What has the attribute `stands_in` does so for an intrinsic: nobody compiles it.
-        if doubt and not getattr(function, "stands_in", False):
+        stands_in = getattr(function, "stands_in", False)
+        if doubt and not stands_in:
             self._judge(doubt)
         if not device:
             self._types = _compiled.get(function, self._types)
@@ -69,6 +71,8 @@ class Twins:
         twin.__kwdefaults__ = function.__kwdefaults__
         # Known before its globals are looked through: a function may call itself.
         self._known[function] = twin
+        if not stands_in and package(function) != "numba":
+            self.written[id(twin.__code__)] = function
         for name, value in constants.names.items():
             value = self._replace(value, name, constants)
             if name in cells:

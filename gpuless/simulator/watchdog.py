@@ -49,7 +49,7 @@ class Watch:
             self._over = True
         _watchdog(os.getpid()).remove(self)
         if self.reason:
-            _raise_in(self._thread, None)  # it may not have come through yet
+            _take_back(self._thread)
 
     def look(self):
         """Stop the launch if it has reached a limit."""
@@ -122,7 +122,20 @@ def _processor_clock(thread):
     return functools.partial(time.clock_gettime, time.pthread_getcpuclockid(thread))
 
 
+def _take_back(thread):
+    """Let through, in the thread itself, an exception that may not have come yet.
+
+    To raise None instead would leave the thread marked: in Python 3.11 its next call under a debugger, or any
+    other tracer, would never return.
+    """
+    try:
+        _raise_in(thread, Stop)
+        while True:
+            pass
+    except Stop:
+        pass
+
+
 def _raise_in(thread, exception):
-    """Raise an exception in a thread at its next instruction; None takes back what has not come yet."""
-    reference = None if exception is None else ctypes.py_object(exception)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), reference)
+    """Raise an exception in a thread at its next instruction."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))

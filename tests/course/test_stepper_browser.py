@@ -1,0 +1,53 @@
+"""The stepper in JupyterLab, by keyboard and for a screen reader; skipped where there is no Chromium."""
+
+import pytest
+from browser import cell, element, lab_with, run_cell, until
+
+KERNEL = """
+import cnn_numba
+import numpy as np
+from numba import cuda, float32
+from cnn_course.engine.stepper import step
+
+@cuda.jit
+def reversed_kernel(x, out):
+    tile = cuda.shared.array(40, float32)
+    t = cuda.threadIdx.x
+    if t < x.size:
+        tile[t] = x[t]
+    cuda.syncthreads()
+    if t < x.size:
+        out[t] = tile[x.size - 1 - t]
+
+x = cuda.to_device(np.arange(36, dtype=np.float32))
+step(reversed_kernel)[1, 40](x, cuda.device_array(36, np.float32))
+"""
+
+
+@pytest.mark.slow
+def test_arrow_keys_step_and_each_step_is_announced(tmp_path):
+    output = f"{cell(0)} .jp-OutputArea-output"
+    with lab_with([KERNEL], tmp_path) as chrome:
+        from selenium.webdriver import Keys
+
+        def announced(text):
+            return until(chrome, lambda chrome: text in element(chrome, f"{output} [role=alert]").text)
+
+        run_cell(chrome)
+        announced("Lanes 0 to 31 active.")
+        slider = element(chrome, f"{output} .noUi-handle")
+        assert slider.get_attribute("role") == "slider"
+        for _ in range(4):
+            slider.send_keys(Keys.ARROW_RIGHT)
+        announced("The barrier: warp 0 waits; warp 1 has yet to come.")
+        image = element(chrome, f"{output} img")
+        assert image.get_attribute("alt").startswith("Step 5 of 7: warp 0, line ")
+        chrome.save_screenshot(str(tmp_path / "barrier.png"))
+        slider.send_keys(Keys.ARROW_LEFT)
+        announced("Writes tile[t] in 32 lanes (shared): no bank conflict.")
+        warps = chrome.find_elements("css selector", f"{output} .noUi-handle")[1]
+        warps.send_keys(Keys.ARROW_RIGHT)
+        until(chrome, lambda chrome: "warp 1" in element(chrome, f"{output} img").get_attribute("alt"))
+        for _ in range(3):
+            slider.send_keys(Keys.ARROW_RIGHT)
+        announced("Lanes 0 to 3 active; lanes 4 to 7 sit it out.")
