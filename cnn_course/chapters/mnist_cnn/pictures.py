@@ -331,7 +331,7 @@ def filters_picture(before, after) -> plots.Picture:
     """
     count = len(after)
     columns = count // 2
-    blocks = {"before": before, "after": after, "what training changed": after - before}
+    blocks = {"before": before, "after": after, "change": after - before}
     fig, axes = plots.figure(8, columns, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
     for ax in axes[[2, 5]].ravel():
         ax.set_visible(False)
