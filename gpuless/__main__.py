@@ -1,14 +1,17 @@
-"""The command ``python -m gpuless``: runs a program, where there is no GPU on the emulated one."""
+"""The command ``python -m gpuless``: runs a program, where there is no GPU on the emulated one.
+
+``python -m gpuless profile`` says how long that would take on a GPU: `gpuless.profile.command`.
+"""
 
 import argparse
 import sys
 
 from gpuless import nvidia
-from gpuless.running import inherit, run_code, run_module, run_script
+from gpuless.running import inherit, program_of
 
 _USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code | -] ..."
 _DESCRIPTION = """Run a program that uses Numba-CUDA, as python does; without a GPU, on the emulated one.
-Alone, say what kernels run on, and why."""
+Alone, say what kernels run on, and why. `python -m gpuless profile --help` says how to model its times."""
 
 
 def _parser():
@@ -25,6 +28,10 @@ def _parser():
 
 
 def _main(arguments):
+    if arguments[:1] == ["profile"]:
+        from gpuless.profile.command import main
+
+        return main(arguments[1:])
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -33,13 +40,9 @@ def _main(arguments):
         parser.error(str(error))
     if [] in (options.module, options.code):
         parser.error("-m and -c want an argument")
-    for run, program in (
-        (run_module, options.module),
-        (run_code, options.code),
-        (run_script, options.script),
-    ):
-        if program:
-            return run(program[0], program[1:])
+    program = program_of(options)
+    if program is not None:
+        return program()
     print(selection)
     print(*nvidia.versions(), sep=", ")
     if not selection.simulated:

@@ -29,6 +29,17 @@ def inherit(gpu: str | None = None) -> Selection:
     return select()
 
 
+def program_of(options):
+    """Return a function that runs the program which a command line names, None if it names none.
+
+    `options`: with what follows -m, what follows -c and what else there is, as `module`, `code` and `script`.
+    """
+    for run, given in ((run_module, options.module), (run_code, options.code), (run_script, options.script)):
+        if given:
+            return lambda: run(given[0], given[1:])
+    return None
+
+
 def run_script(path: str, arguments: list[str]):
     """Run a file as ``python path arguments`` does.
 
@@ -98,7 +109,9 @@ def _exists(name):
         return False
 
 
-_US = (__file__, str(Path(__file__).parent / "__main__.py"), runpy.run_path.__code__.co_filename)
+_HERE = Path(__file__).parent
+_US = (__file__, str(_HERE / "__main__.py"), str(_HERE / "profile" / "command.py"))
+_US += (runpy.run_path.__code__.co_filename,)
 
 
 def _without_us(kind, error, traceback):

@@ -1,7 +1,11 @@
-"""What ``pytest -p gpuless`` adds to a run: tests of Numba-CUDA code find the GPU that `select` chooses."""
+"""What ``pytest -p gpuless`` adds to a run: tests of Numba-CUDA code find the GPU that `select` chooses.
+
+And the fixture `modelled_time`, with which tests keep budgets of how long a launch would take on a GPU.
+"""
 
 import pytest
 
+from gpuless.profile.budgets import OPTION, ModelledTime, OverBudget, record_of, write_records
 from gpuless.running import inherit
 
 
@@ -11,6 +15,8 @@ def pytest_addoption(parser):
     text = "what kernels run on; also as GPULESS in the environment"
     # Test suites have options of their own, and --gpu is a likely one.
     group.addoption("--gpuless", choices=["emulator", "simulator", "hardware"], help=text)
+    text = "write the times that tests check with `modelled_time`, instead of holding new ones against them"
+    group.addoption(OPTION, action="store_true", help=text)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,6 +39,55 @@ def pytest_report_header(config):
     """Tell what kernels run on, and why."""
     return f"gpuless: {config.stash[_SELECTION]}" if _SELECTION in config.stash else None
 
+
+# --- Budgets of modelled times ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def modelled_time(request):
+    """Model how long a launch would take on a GPU, and hold that against what is recorded: `ModelledTime`.
+
+    Where kernels do not run on the emulated GPU, which models need, the test is skipped.
+    """
+    if not request.config.stash[_SELECTION].emulated:
+        pytest.skip("modelled times need the emulated GPU")
+    recording = request.config.getoption(OPTION)
+    recorded = request.config.stash.setdefault(_RECORDED, {}) if recording else None
+    return _ModelledTime(request.node.name, record_of(request.path), recorded)
+
+
+class _ModelledTime(ModelledTime):
+    """Fails as pytest does, without the code that found out."""
+
+    def check(self, *arguments, **named):
+        try:
+            super().check(*arguments, **named)
+        except OverBudget as error:
+            message = str(error)
+        else:
+            return
+        pytest.fail(message, pytrace=False)
+
+
+def pytest_sessionfinish(session):
+    """Write what has been recorded; a process of pytest-xdist has the first one do so."""
+    recorded = session.config.stash.get(_RECORDED, {})
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["modelled times"] = recorded
+    elif recorded:
+        write_records(recorded)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Write what a process of pytest-xdist has recorded."""
+    write_records(getattr(node, "workeroutput", {}).get("modelled times", {}))
+
+
+_RECORDED = pytest.StashKey()
+
+
+# --- What kernels run on ------------------------------------------------------------------------------------
 
 _SELECTION = pytest.StashKey()
 

@@ -19,12 +19,12 @@ UPWARDS = {
 OUTSIDE = ("__init__", "__main__", "course")
 # The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
-    "__main__": "running nvidia",
-    "testing": "running",
+    "__main__": "profile running nvidia",
+    "testing": "profile running",
+    "profile": "running inspector selection compiler frontends emulator limits positions wrapping nvidia",
     "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
-    "profile": "inspector selection compiler frontends emulator positions wrapping nvidia",
     "sanitizer": "access simulator source positions wrapping limits",
     "access": "simulator source positions limits wrapping",
     "inspector": "compiler frontends source wrapping limits",
@@ -33,7 +33,7 @@ GPULESS = {
     "simulator": "compiler source positions limits importing",
     "compiler": "frontends limits",
     "frontends": "emulator importing",
-    "emulator": "positions importing limits nvidia trust",
+    "emulator": "source positions importing limits nvidia trust",
     "source": "",
     "positions": "",
     "wrapping": "",

@@ -28,6 +28,7 @@ def _without_caches(device, found):
     lines = {key: row.copy() for key, row in traffic.lines.items()}
     for (what, *_), row in lines.items():
         row[caches.L1_HITS] = row[caches.L2_HITS] = 0
+        row[caches.MISSED] = row[caches.FETCHED] = row[caches.ALL]
         if what == "load":
             row[caches.L2_LOADS] = row[caches.DRAM] = row[caches.SECTORS]
     totals = sum(lines.values(), np.zeros(len(caches.COLUMNS)))
@@ -74,6 +75,12 @@ def _without_partial_sectors(device, found):
     return _predicted(device, found, traffic=found.traffic._replace(partial=0.0))
 
 
+def _without_pages(device, found):
+    totals = found.traffic.totals.copy()
+    totals[caches.PAGES] = 0
+    return _predicted(device, found, traffic=found.traffic._replace(totals=totals, opened=0.0))
+
+
 def _without_bank_conflicts(device, found):
     shared = {key: (1.0, 2.0, 4.0) for key in found.traffic.shared}
     return _predicted(device, found, traffic=found.traffic._replace(shared=shared))
@@ -98,5 +105,6 @@ PARTS = {
     "waves: no SM has more to do than another": _without_waves,
     "the start and the end of blocks": _without_block_start,
     "sectors that are written in part": _without_partial_sectors,
+    "pages of memory, which take time to open": _without_pages,
     "bank conflicts": _without_bank_conflicts,
 }

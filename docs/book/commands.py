@@ -9,6 +9,7 @@ import typer
 
 from cnn_numba.cli import app
 from gpuless.__main__ import _parser
+from gpuless.profile import command
 
 HEAD = """
 The command lines
@@ -62,7 +63,7 @@ def _plain(text):
 
 
 def _gpuless():
-    name, parser = "python -m gpuless", _parser()
-    parser.formatter_class = partial(HelpFormatter, width=80)  # whatever the terminal's is
-    yield from (name, "-" * len(name), "", ".. code-block:: text", "")
-    yield from (indent(parser.format_help(), "   "), "")
+    for name, parser in (("python -m gpuless", _parser()), (command.NAME, command.parser())):
+        parser.formatter_class = partial(HelpFormatter, width=80)  # whatever the terminal's is
+        yield from (name, "-" * len(name), "", ".. code-block:: text", "")
+        yield from (indent(parser.format_help(), "   "), "")

@@ -3,10 +3,11 @@
 Either becomes a list of `Instruction`, each with its kind and the source line it comes from.
 """
 
-import os
 import posixpath
 import re
 from typing import NamedTuple
+
+from gpuless.source.files import source_file
 
 
 class Instruction(NamedTuple):
@@ -28,12 +29,6 @@ class Instruction(NamedTuple):
     def text(self):
         """The instruction as one line of assembly."""
         return f"{self.predicate} {self.opcode} {self.operands}".strip()
-
-
-def source_file(path):
-    """Return a source file as Python knows it: what is none, such as "<stdin>", was given a folder."""
-    name = posixpath.basename(path)
-    return name if name.startswith("<") else os.path.normpath(path)
 
 
 def is_numbas(file):

@@ -7,7 +7,8 @@ which of six scoreboards it sets or waits for: those of instructions that take a
 import re
 from typing import NamedTuple
 
-from gpuless.inspector.assembly import is_numbas, source_file
+from gpuless.inspector.assembly import is_numbas
+from gpuless.source.files import source_file
 
 #: The number of a scoreboard that says there is none.
 NO_SCOREBOARD = 7

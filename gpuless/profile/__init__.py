@@ -132,8 +132,9 @@ class Profile:
         """
         from gpuless.profile.launches import Profiled
 
-        several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
-        return Profiled(launch, list(gpu) if several else [gpu], several)
+        if isinstance(gpu, Iterable) and not isinstance(gpu, str):
+            return Profiled(launch, list(gpu))
+        return Profiled(launch, [gpu], several=False)
 
     def device(self, name: str | Device, /, **changes: Any) -> Device:
         """Return a GPU that is modelled, or one that differs from it: `gpuless.profile.devices.device`."""

@@ -1,9 +1,15 @@
 """What to change about a launch, from what was counted of it."""
 
+from __future__ import annotations
+
 import linecache
 import math
+from collections.abc import Iterator
+from typing import Any
 
+from gpuless.limits import WARP
 from gpuless.profile import caches
+from gpuless.profile.devices import Device
 from gpuless.profile.sass_counts import width
 from gpuless.profile.units import is_float64
 
@@ -12,13 +18,18 @@ _CONFLICTS = 1.5  # times as many deliveries as without conflicts
 _SHARE = 0.05  # of a launch's requests: lines with less are left out
 _BUSY, _FLOAT64 = 0.6, 0.3
 _WAVES, _TAIL = 4, 0.5
+_ATOMICS, _MEET = 0.3, 32  # of the time; lanes whose atomic operations go to one sector
+_LANES = 0.75  # of those that have a thread
+_PARTED = 0.1  # of the times that warps come to a branch
 
 
-def advise(device, compiled, modelled):
+def advise(device: Device, compiled: Any, modelled: Any) -> tuple:
     """Return what would make a launch faster, the most important first: a tuple of texts."""
     found = [
         *_uncoalesced(modelled.traffic),
         *_conflicts(modelled),
+        *_atomics(modelled),
+        *_divergence(modelled),
         *_float64(modelled),
         *_latency(device, modelled),
         *_tail(device, modelled.shape),
@@ -28,12 +39,12 @@ def advise(device, compiled, modelled):
     return tuple(found)
 
 
-def _code(file, line):
+def _code(file: str, line: int) -> str:
     text = linecache.getline(file, line).strip()
     return f"line {line}" + (f" (`{text}`)" if text else "")
 
 
-def _uncoalesced(traffic):
+def _uncoalesced(traffic: Any) -> Iterator[str]:
     """Name lines whose requests move far more sectors than their lanes have bytes."""
     whole = traffic.totals[caches.SECTORS]
     for (what, file, line), row in sorted(traffic.lines.items(), key=lambda each: -each[1][caches.SECTORS]):
@@ -47,7 +58,7 @@ def _uncoalesced(traffic):
             )
 
 
-def _conflicts(modelled):
+def _conflicts(modelled: Any) -> Iterator[str]:
     """Name lines where banks of shared memory conflict."""
     seen = set()
     for step in modelled.counts.steps:
@@ -65,7 +76,7 @@ def _conflicts(modelled):
             )
 
 
-def _float64(modelled):
+def _float64(modelled: Any) -> Iterator[str]:
     if modelled.prediction.busy.get("float64", 0) < _FLOAT64:
         return
     lines = {(step.file, step.line) for step in modelled.counts.steps if is_float64(step) and step.line}
@@ -73,26 +84,75 @@ def _float64(modelled):
     yield f"float64 is slow on this GPU: {places}: write float32(...) around constants"
 
 
-def _latency(device, modelled):
+def _atomics(modelled: Any) -> Iterator[str]:
+    """Name the line whose atomic operations wait for each other in L2, if many go to the same place."""
+    traffic, shape = modelled.traffic, modelled.shape
+    if modelled.prediction.busy.get("atomics", 0) < _ATOMICS:
+        return
+    requests = {place: float(row[caches.ALL]) for place, row in traffic.lines.items() if place[0] == "atomic"}
+    _, file, line = place = max(sorted(requests), key=requests.__getitem__)
+    lanes = requests[place] * modelled.lanes.active
+    if lanes < _MEET * traffic.places:
+        return
+    operations = lanes * shape.blocks * shape.warps / traffic.warps
+    where = "1 sector does" if traffic.places == 1 else f"some {traffic.places} sectors of memory do"
+    yield (
+        f"{_code(file, line)}: {operations:.3g} atomic operations, which {where} one after the other: sum up "
+        "within a block first, in shared memory or by shuffles, and add once for each block"
+    )
+
+
+def _divergence(modelled: Any) -> Iterator[str]:
+    """Name the branch where lanes of warps part, if that leaves many of them without work."""
+    lanes, shape = modelled.lanes, modelled.shape
+    threads = modelled.occupancy.threads_per_block
+    there = threads / shape.warps
+    if there <= _LANES * WARP:
+        idle = shape.warps * WARP - threads
+        yield (
+            f"of the {shape.warps * WARP} lanes of a block's warps {idle} have no thread: "
+            f"let blocks have a multiple of {WARP} threads, not {threads}"
+        )
+    parted = {place: branch for place, branch in lanes.branches.items() if place[1]}
+    if lanes.active >= _LANES * there or not parted:
+        return
+    place = max(sorted(parted), key=lambda each: parted[each].parted)
+    executed, often = parted[place]
+    if often > _PARTED * executed:
+        yield (
+            f"{_code(*place)}: lanes of a warp go different ways {often / executed:.0%} of the times, and on "
+            f"average {lanes.active:.0f} of {there:.0f} work: let the threads of a warp go the same way"
+        )
+
+
+def _latency(device: Device, modelled: Any) -> Iterator[str]:
     """Say how many warps would hide latency where nothing else bounds a launch."""
-    prediction, shape = modelled.prediction, modelled.shape
+    prediction, shape, found = modelled.prediction, modelled.shape, modelled.occupancy
     if max(prediction.busy.values()) >= _BUSY:
         return
     per_sm = shape.blocks * shape.warps / device.sms
-    have, most = min(modelled.occupancy.warps, math.ceil(per_sm)), device.sm.warps
-    if per_sm < modelled.occupancy.warps:
+    have, most = min(found.warps, math.ceil(per_sm)), device.sm.warps
+    enough = math.ceil(prediction.needed / shape.warps) * shape.warps  # whole blocks
+    if shape.blocks < device.sms:
         yield (
-            f"the grid gives an SM {have} of the {modelled.occupancy.warps} warps that it has room for: "
+            f"{shape.blocks} blocks leave {device.sms - shape.blocks} of {device.sms} SMs without work: "
+            "let more, smaller blocks share it"
+        )
+    elif per_sm < found.warps:
+        would = f"{enough} would keep {prediction.bound} busy" if enough <= found.warps else "that hides more"
+        yield (
+            f"the grid gives an SM {have} of the {found.warps} warps that it has room for, and {would}: "
             f"more, smaller blocks or more work at once would fill all {device.sms} SMs"
         )
     elif have < most:
-        limits = " and ".join(modelled.occupancy.limited_by)
-        yield f"{have} warps on an SM do not hide latency, {most} would hide more: {limits} keep them away"
+        would = f"{enough} would" if have < enough <= most else f"{most} would hide more"
+        limits = " and ".join(found.limited_by)
+        yield f"{have} warps on an SM do not hide latency, {would}: {limits} keep them away"
     else:
         yield "an SM has all the warps it can have: let each thread load more before it uses what it loads"
 
 
-def _tail(device, shape):
+def _tail(device: Device, shape: Any) -> Iterator[str]:
     """Say where the last wave of blocks leaves most SMs idle."""
     waves = shape.blocks / (device.sms * shape.resident)
     rest = waves - math.floor(waves)

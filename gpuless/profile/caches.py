@@ -25,15 +25,18 @@ COLUMNS = (
     "first",  # sectors that L2 has not had before
     "stored",  # sectors that stores send to L2
     "atomic_sectors",
-    "atomic_lanes",
+    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take one turn a sector
+    "missed",  # requests of which L1 has not all
+    "fetched",  # requests of which L2 has not all
+    "pages",  # of DRAM that are opened for loads and atomic operations
 )
-ALL, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, FIRST, STORED, ATOMIC_SECTORS, ATOMIC_LANES = range(
-    len(COLUMNS)
-)
+ALL, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, FIRST, STORED, ATOMIC_SECTORS = range(10)
+ATOMIC_TURNS, MISSED, FETCHED, PAGES = range(10, len(COLUMNS))
 #: The first blocks of each place on an SM, which find caches empty, and all others.
 COLD, WARM = range(2)
 # A line in a cache: its number, then which of its sectors were written to and which are there.
 _NUMBER, _DIRTY = 8, 4
+_PAGE = 4  # 2 KB, by lines: a power of two
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(nogil=True, forceinline=True, error_model="numpy")  # a call would count references to arrays
@@ -134,9 +137,35 @@ def _ask_l1(l1, at, line, sectors, counts, row):
 
 
 @_inlined
-def _ask_l2(l2, at, line, sectors, kind, counts, row, seen):
-    """Load, store or update sectors of a line, four bits; return how many are written to have room."""
-    written = _bits(_to_front(l2, at, line) >> _DIRTY)
+def _open_page(pages, line):
+    """Open the page of DRAM that has a line; return whether it was closed."""
+    page = (line >> _PAGE) + 1
+    begin = (_mixed(page) * (pages.size // WAYS) >> 32) * WAYS
+    way = begin
+    while pages[way] >> _NUMBER != page and way < begin + WAYS - 1:
+        way += 1
+    closed = pages[way] >> _NUMBER != page
+    _to_front(pages, begin, page)
+    return closed
+
+
+@_inlined
+def _write_back(entry, pages, written):
+    """Add to the sectors and to the pages that are written what a line has that L2 gives up."""
+    sectors = _bits(entry >> _DIRTY)
+    if sectors:
+        written[0] += sectors
+        written[1] += _open_page(pages, entry >> _NUMBER)
+
+
+@_inlined
+def _ask_l2(l2, at, line, sectors, kind, counts, row, memory):
+    """Load, store or update sectors of a line, four bits.
+
+    `memory`: sectors that have been seen by lines, open pages, and what is written.
+    """
+    seen, pages, written = memory
+    _write_back(_to_front(l2, at, line), pages, written)
     missing, asked = sectors & ~l2[at], kind != STORE
     pairs = (missing | missing >> 1) & 5  # the first of a pair fetches both
     late, fetched = (pairs, pairs * 3 & ~l2[at]) if kind == LOAD else (missing, missing)
@@ -145,10 +174,18 @@ def _ask_l2(l2, at, line, sectors, kind, counts, row, seen):
     counts[row + ATOMIC_SECTORS] += _bits(sectors) * (kind == ATOMIC)
     counts[row + L2_HITS] += (_bits(sectors) - _bits(late)) * asked
     counts[row + DRAM] += _bits(fetched) * asked
+    if fetched and asked:
+        counts[row + PAGES] += _open_page(pages, line)
     if fetched and line < seen.size:
         counts[row + FIRST] += _bits(fetched & ~seen[line])
         seen[line] |= fetched
-    return written
+
+
+@_inlined
+def _turns(head, sectors):
+    """Return how many lanes of an atomic operation wait for each other, by the first word of the request."""
+    lanes = np.int64(head >> LANES_AT & 63)
+    return sectors if head & RUN and lanes <= sectors * (SECTOR // 4) else lanes
 
 
 @_inlined
@@ -229,20 +266,21 @@ def _begin_blocks(following, place, warps, begins, streams, ring, left, turns):
 
 @_compiled
 def simulate(requests, shape, sites, sets, arrays):
-    """Return what is counted for each site, the array that it has accessed last, sectors written to memory.
+    """Return what is counted for each site, the array it has accessed last, sectors and pages written.
 
     `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
     blocks that an SM has at a time, blocks that are to have ended before caches are warm; `sites`: of each
-    site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1 and of L2, of `WAYS`
-    lines each; `arrays`: first sector, sector behind the last and shift of each array, then a row for
-    everything else. What is counted has the axes `COLD` or `WARM`, site, and `COLUMNS`.
+    site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1, of L2 and of
+    open pages of DRAM, of `WAYS` each; `arrays`: first sector, sector behind the last and shift of each
+    array, then a row for everything else. What is counted has the axes `COLD` or `WARM`, site, and `COLUMNS`.
     """
     words, begins, places = requests
     warps, sms, resident, warm = shape
     kinds, cached = sites
-    l1_sets, l2_sets = sets
+    l1_sets, l2_sets, page_sets = sets
     counts, last = np.zeros(2 * kinds.size * len(COLUMNS), np.int64), np.zeros(kinds.size, np.int64)
     l1, l2 = np.zeros(sms * l1_sets * WAYS, np.int64), np.zeros(l2_sets * WAYS, np.int64)
+    pages, written = np.zeros(page_sets * WAYS, np.int64), np.zeros(2, np.int64)
     seen = np.zeros(arrays[-1, 2] >> 2, np.uint8)  # sectors of lines of arrays
     streams, ring = (
         np.zeros((sms * resident * warps, 2), np.int64),
@@ -250,7 +288,7 @@ def simulate(requests, shape, sites, sets, arrays):
     )
     left, turns = np.zeros(sms * resident, np.int64), np.full(sms, -1)
     lines, sectors = np.empty(64, np.int64), np.empty(64, np.int64)
-    following = written = 0
+    following = 0
     for at in range(sms * resident):  # one block on each SM, then a second one
         place = at % sms * resident + at // sms
         following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
@@ -268,17 +306,20 @@ def simulate(requests, shape, sites, sets, arrays):
             many, distinct = _lines_of(words, at, arrays, last, site, lines, sectors)
             counts[row + ALL] += 1
             counts[row + LINES] += distinct
-            counts[row + SECTORS] += np.int64(words[at] >> SECTORS_AT & 255)
-            counts[row + ATOMIC_LANES] += np.int64(words[at] >> LANES_AT & 63) * (kind == ATOMIC)
-            through_l1 = kind == LOAD and cached[site]
+            asked_for, fetched = np.int64(words[at] >> SECTORS_AT & 255), counts[row + DRAM]
+            counts[row + SECTORS] += asked_for
+            counts[row + ATOMIC_TURNS] += _turns(words[at], asked_for) * (kind == ATOMIC)
+            through_l1, missed = kind == LOAD and cached[site], False
             for i in range(many):
                 line, asked, mixed = lines[i], sectors[i], _mixed(lines[i])
                 if through_l1:
                     begin = (sm * l1_sets + (mixed * l1_sets >> 32)) * WAYS
                     asked = _ask_l1(l1, begin, line, asked, counts, row)
                 if asked:
-                    begin = (mixed * l2_sets >> 32) * WAYS
-                    written += _ask_l2(l2, begin, line, asked, kind, counts, row, seen)
+                    missed, begin = True, (mixed * l2_sets >> 32) * WAYS
+                    _ask_l2(l2, begin, line, asked, kind, counts, row, (seen, pages, written))
+            counts[row + MISSED] += missed
+            counts[row + FETCHED] += counts[row + DRAM] > fetched
             streams[warp, 0] += 1
             turns[sm] = warp
             if streams[warp, 0] == streams[warp, 1]:
@@ -288,5 +329,5 @@ def simulate(requests, shape, sites, sets, arrays):
                 left[place] -= 1
                 following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
     for way in range(l2.size):
-        written += _bits(l2[way] >> _DIRTY)
+        _write_back(l2[way], pages, written)
     return counts.reshape(2, kinds.size, len(COLUMNS)), last, written

@@ -9,9 +9,10 @@ Where a number comes from stands beside it:
 - J19: Jia et al., Dissecting the NVidia Turing T4 GPU via Microbenchmarking, arXiv:1903.07486;
 - L24: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, arXiv:2402.13499;
 - C: Chips and Cheese, "Measuring GPU Memory Latency" (2021), "Microbenchmarking Nvidia's RTX 4090" (2022),
-  "Nvidia's H100: Funny L2, and Tons of Bandwidth" (2023);
-- V: chosen such that published times of kernels that do nothing but move memory come out, see
-  `benchmarks/modelled`;
+  "Nvidia's H100: Funny L2, and Tons of Bandwidth" (2023), "Nvidia's B200: Keeping the CUDA Juggernaut
+  Rolling" (2025);
+- V: chosen such that published times come out, see `benchmarks/modelled`: those of kernels that do nothing
+  but move memory, where no others are named;
 - A: assumed to be as on the nearest relative.
 """
 
@@ -42,6 +43,10 @@ class Device:
     """GB/s that its memory has on paper."""
     dram_share: float
     """How much of that kernels get."""
+    channels: int
+    """Channels of its memory, each of which opens pages on its own."""
+    opening: float
+    """Nanoseconds from one page that a channel opens to the next."""
     l2: int
     """Bytes of L2 that an SM's data can be in."""
     slices: int
@@ -74,8 +79,12 @@ class Device:
     """How much of what its L2 has on paper kernels get: V, all GPUs."""
     launch: float = 2.5
     """Microseconds before the first block of a kernel begins and after the last one has ended: V."""
-    block_start: int = 900
+    block_start: int = 550
     """Cycles for which a block has a place on an SM before its first instruction and after its last: V."""
+    loads: float = 1.0
+    """How much longer a load from global memory keeps L1 busy than what it moves says."""
+    writing: float = 1.0
+    """What writing to memory takes, of what reading does."""
     rows: int = 0
     """How many published times the model has been held against."""
     error: float = 0.0
@@ -92,24 +101,33 @@ class Device:
         return _VOLTA if self.cc == (7, 0) else ARCHITECTURES[self.cc]
 
 
+# Nanoseconds from one page that a channel of memory opens to the next, tRRD: Samsung's data sheet of the
+# K4Z80325BC, 14 Gbit/s, table 91 (8 cycles of 0.572 ns); GPGPU-Sim's tested configuration of the V100.
+_GDDR6, _HBM2 = 4.6, 3.5
+
 # What the GPUs of an architecture have in common.
-_ON_TURING = {
+_ON_TURING: dict[str, Any] = {
     "cc": (7, 5),
     "l1": 96 * KB,  # W
     "l1_bytes": 64,  # J19, table 3.1
     "lsu_lanes": 16,  # W
+    "loads": 1.45,  # V: the GTX 1650's product of integers, "Simple Matrix Matrix Multiplication"
     "fma": 2,  # G: 64 lanes of an SM in a cycle
     "multiply": 2,  # G
     "alu": 2,  # G
-    "float64": 64,  # G: 2 lanes
+    "float64": 70,  # G has 2 lanes, which makes 64: see GA10x
     "special": 8,  # G: 16 lanes
     "l1_latency": 32,  # J19, table 3.1
     "l2_latency": 190,  # J19: 188
     "dram_latency": 430,  # V; J19 has 296 ns for the T4
     "shared_latency": 19,  # J19
     "slice_bytes": 32,  # J18, section 3.4
+    "opening": _GDDR6,
 }
-_ON_VOLTA = {
+# Its memory keeps error-correcting codes among the data, which costs writing most. V: the T4's ADD, RELU and
+# sum v5.
+_ON_T4: dict[str, Any] = _ON_TURING | {"writing": 1.48}
+_ON_VOLTA: dict[str, Any] = {
     "cc": (7, 0),
     "compiled_for": (7, 5),  # CUDA 13 has no compiler for Volta
     "l1": 128 * KB,  # W
@@ -125,8 +143,9 @@ _ON_VOLTA = {
     "dram_latency": 400,  # J18, section 3.5
     "shared_latency": 19,  # J18
     "slice_bytes": 32,  # J18: 64 bytes for each pair
+    "opening": _HBM2,
 }
-_ON_AMPERE = {  # GA100
+_ON_GA100: dict[str, Any] = {
     "cc": (8, 0),
     "l1": 192 * KB,  # W
     "l1_bytes": 128,  # W
@@ -140,11 +159,10 @@ _ON_AMPERE = {  # GA100
     "l2_latency": 220,  # L24: 200 to 261, by the half of L2
     "dram_latency": 500,  # L24: 466
     "shared_latency": 23,  # L24 has 29, as above
-    "slices": 80,  # W
     "slice_bytes": 64,  # W: 5120 bytes of the GPU in a cycle
-    "l2": 20 * MB,  # W: 40 in two halves, each of which keeps what its own SMs ask for
+    "opening": _HBM2,
 }
-_ON_GA10X = {
+_ON_GA10X: dict[str, Any] = {
     "cc": (8, 6),
     "l1": 128 * KB,  # W
     "l1_bytes": 128,  # W
@@ -152,21 +170,22 @@ _ON_GA10X = {
     "fma": 1,  # G: 128 lanes
     "multiply": 2,  # G: 64 lanes
     "alu": 2,  # G: 64 lanes
-    "float64": 64,  # G: 2 lanes
+    # G has 2 lanes, which makes 64. V: the RTX 3080's convolutions with masks of three.
+    "float64": 70,
     "special": 8,  # G
     "l1_latency": 33,  # A: GA100
     "l2_latency": 220,  # C: more than 100 ns behind L1 on an RTX 3090
     "dram_latency": 480,  # C
     "shared_latency": 25,  # A
     "slice_bytes": 32,  # A: Turing
+    "opening": _GDDR6,
 }
-_ON_ADA = _ON_GA10X | {
+_ON_ADA: dict[str, Any] = _ON_GA10X | {
     "cc": (8, 9),
     "l2_latency": 273,  # L24
     "dram_latency": 540,  # L24
-    "slice_bytes": 32,  # A
 }
-_ON_HOPPER = _ON_AMPERE | {
+_ON_HOPPER: dict[str, Any] = _ON_GA100 | {
     "cc": (9, 0),
     "l1": 256 * KB,  # W
     "fma": 1,  # G: 128 lanes
@@ -174,41 +193,44 @@ _ON_HOPPER = _ON_AMPERE | {
     "l2_latency": 260,  # L24
     "dram_latency": 560,  # L24 has 479 for the PCIe card; C more
     "shared_latency": 29,  # L24
-    "slices": 96,  # C: 5.5 to 7 TB/s
-    "l2": 25 * MB,  # W: 50 in two halves
 }
+# C: L1 as before, 150 ns to the half of L2 on the same die.
+_ON_BLACKWELL = _ON_HOPPER | {"cc": (10, 0)}
 
-# SMs, memory, its width and L2 of each GPU: W. Clocks: the boost of W, where no other source is given.
+# What each GPU has of its own: W, with the boost of W as its clock, where nothing else stands there. Channels
+# of memory: one for 16 bits of GDDR6, 16 a stack of HBM2, 32 a stack of HBM3. Shares of bandwidth: V.
+_OWN = "name", "sms", "clock", "dram", "dram_share", "channels", "l2", "slices"
 _ALL = (
-    # The card with GDDR6, by its memory.
-    Device("GTX 1650", sms=14, clock=1.80, dram=192, dram_share=0.86, l2=1 * MB, slices=8, **_ON_TURING),
-    # Its 70 W allow no more than 1.35 GHz for long: J19, section 6. Share: V.
-    Device("T4", sms=40, clock=1.35, dram=320, dram_share=0.84, l2=4 * MB, slices=32, **_ON_TURING),
-    Device(
-        "RTX 2080 Ti", sms=68, clock=1.635, dram=616, dram_share=0.88, l2=5632 * KB, slices=44, **_ON_TURING
-    ),
-    Device("V100", sms=80, clock=1.53, dram=900, dram_share=0.92, l2=6 * MB, slices=64, **_ON_VOLTA),
-    # GeForce cards run above the boost of their data sheets: C.
-    Device("RTX 3060", sms=28, clock=1.86, dram=360, dram_share=0.92, l2=3 * MB, slices=24, **_ON_GA10X),
-    Device("RTX 3060 Ti", sms=38, clock=1.87, dram=448, dram_share=0.92, l2=4 * MB, slices=32, **_ON_GA10X),
-    Device("RTX 3070 Ti", sms=48, clock=1.86, dram=608, dram_share=0.92, l2=4 * MB, slices=32, **_ON_GA10X),
-    Device("RTX 3080", sms=68, clock=1.88, dram=760, dram_share=0.92, l2=5 * MB, slices=40, **_ON_GA10X),
-    Device("RTX 3090", sms=82, clock=1.80, dram=936, dram_share=0.92, l2=6 * MB, slices=48, **_ON_GA10X),
-    Device("A6000", sms=84, clock=1.74, dram=768, dram_share=0.92, l2=6 * MB, slices=48, **_ON_GA10X),
-    Device("A10G", sms=80, clock=1.71, dram=600, dram_share=0.90, l2=6 * MB, slices=48, **_ON_GA10X),
-    Device("A100 PCIe", sms=108, clock=1.41, dram=1555, dram_share=0.90, **_ON_AMPERE),
-    Device("A100 SXM", sms=108, clock=1.41, dram=2039, dram_share=0.90, **_ON_AMPERE),
-    # 72 W: L24 and others see about 1.6 GHz under load.
-    Device("L4", sms=58, clock=1.6, dram=300, dram_share=0.90, l2=48 * MB, slices=48, **_ON_ADA),
-    Device("RTX 4090", sms=128, clock=2.6, dram=1008, dram_share=0.92, l2=72 * MB, slices=96, **_ON_ADA),
-    Device("H100 PCIe", sms=114, clock=1.70, dram=2039, dram_share=0.91, **_ON_HOPPER),
-    Device("H100 SXM", sms=132, clock=1.755, dram=3352, dram_share=0.93, **_ON_HOPPER),
+    # The card with GDDR6, by its memory. GeForce cards run above the boost of their data sheets: C.
+    (_ON_TURING, "GTX 1650", 14, 1.80, 192, 0.86, 8, 1 * MB, 8),
+    # 70 W allow no more than 1.35 GHz for long: J19, section 6.
+    (_ON_T4, "T4", 40, 1.35, 320, 0.91, 16, 4 * MB, 32),
+    (_ON_TURING, "RTX 2080 Ti", 68, 1.635, 616, 0.88, 22, 5632 * KB, 44),
+    (_ON_VOLTA, "V100", 80, 1.53, 900, 0.92, 64, 6 * MB, 64),
+    (_ON_GA10X, "RTX 3060", 28, 1.86, 360, 0.92, 12, 3 * MB, 24),
+    (_ON_GA10X, "RTX 3060 Ti", 38, 1.87, 448, 0.92, 16, 4 * MB, 32),
+    (_ON_GA10X, "RTX 3070 Ti", 48, 1.86, 608, 0.92, 16, 4 * MB, 32),
+    (_ON_GA10X, "RTX 3080", 68, 1.88, 760, 0.92, 20, 5 * MB, 40),
+    (_ON_GA10X, "RTX 3090", 82, 1.80, 936, 0.92, 24, 6 * MB, 48),
+    (_ON_GA10X, "A6000", 84, 1.74, 768, 0.92, 24, 6 * MB, 48),
+    (_ON_GA10X, "A10G", 80, 1.71, 600, 0.90, 24, 6 * MB, 48),
+    # L2 of these is in two halves, each of which keeps what its own SMs ask for: W, C.
+    (_ON_GA100, "A100 PCIe", 108, 1.41, 1555, 0.90, 80, 20 * MB, 80),
+    (_ON_GA100, "A100 SXM", 108, 1.41, 2039, 0.90, 80, 20 * MB, 80),
+    # 72 W: as much below its boost of 2.04 GHz as the T4 below its own, A.
+    (_ON_ADA, "L4", 58, 1.73, 300, 0.90, 12, 48 * MB, 48),
+    (_ON_ADA, "RTX 4090", 128, 2.6, 1008, 0.92, 24, 72 * MB, 96),  # clock: C
+    # Slices: C has 5.5 to 7 TB/s. The SXM module boosts to 1.98 GHz, and runs at 1.78 under load.
+    (_ON_HOPPER, "H100 PCIe", 114, 1.70, 2039, 0.91, 80, 25 * MB, 96),
+    (_ON_HOPPER, "H100 SXM", 132, 1.755, 3352, 0.93, 160, 25 * MB, 96),
+    (_ON_HOPPER, "H200", 132, 1.755, 4800, 0.93, 192, 25 * MB, 96),
+    # SMs, L2 and latencies: C. Clock, slices, share: A, an H100 SXM on each of its two dies.
+    (_ON_BLACKWELL, "B200", 148, 1.755, 8000, 0.93, 256, 63 * MB, 192),
 )
-DEVICES = {
-    device.name: replace(device, rows=rows, error=error)
-    for device in _ALL
-    for rows, error in [HELD_AGAINST.get(device.name, (0, 0.0))]
-}
+DEVICES = {}
+for _common, *_row in _ALL:
+    _rows, _error = HELD_AGAINST.get(_row[0], (0, 0.0))
+    DEVICES[_row[0]] = Device(**_common, **dict(zip(_OWN, _row, strict=True)), rows=_rows, error=_error)
 _SHORT = {
     "A100": "A100 SXM",
     "H100": "H100 SXM",

@@ -100,6 +100,7 @@ class Modelled(NamedTuple):
     traffic: Any
     shape: Any
     prediction: Any
+    lanes: Any
 
 
 def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
@@ -107,6 +108,7 @@ def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: d
 
     `counted`: what is known of how often machine code ran, by compute capability.
     """
+    from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code
     from gpuless.profile.traffic import traffic_of
@@ -130,4 +132,5 @@ def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: d
     counts = counted[device.code]
     traffic = traffic_of(sample, device, window, shared)
     shape = Shape(taken.blocks, taken.warps, occupancy.blocks)
-    return Modelled(occupancy, counts, traffic, shape, predict(device, counts, traffic, shape))
+    prediction = predict(device, counts, traffic, shape)
+    return Modelled(occupancy, counts, traffic, shape, prediction, lanes_of(sample))

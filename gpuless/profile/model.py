@@ -14,11 +14,17 @@ import numpy as np
 from gpuless.inspector.control import NO_SCOREBOARD, SCOREBOARDS
 from gpuless.profile import caches
 from gpuless.profile.flow import loops_of, nest_of
-from gpuless.profile.units import SHARED_UNITS, UNITS, Costs
+from gpuless.profile.units import SHARED_UNITS, UNITS, Costs, of_memory
 
 _PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
 _FILL = 64  # bytes that L1 takes from L2 in a cycle: W
 _OPERANDS_READ = 20  # cycles until a request has read its operands
+# L2 keeps pieces of so many sectors in so many slices, each of which serves one atomic operation, or those on
+# neighbours in a sector, at a time: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
+_PIECE, _SLICES_OF_PIECE = 64, 4
+#: What a warp alone does at an instruction: it issues it, waits for a fixed time, for what memory or another
+#: unit returns, and for the slowest warp of its block.
+ALONE = ("selected", "wait", "long scoreboard", "short scoreboard", "barrier")
 
 
 class Shape(NamedTuple):
@@ -35,7 +41,8 @@ class Prediction(NamedTuple):
     `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a
     block that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work
     all the time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at
-    each.
+    each, the slowest of its block; `reasons`: those of an average warp by what it does, in the order of
+    `ALONE`.
     """
 
     microseconds: float
@@ -45,6 +52,7 @@ class Prediction(NamedTuple):
     needed: float
     costs: Costs
     chain: np.ndarray
+    reasons: np.ndarray
 
 
 def throughput(customers, demands, elsewhere):
@@ -67,9 +75,10 @@ def throughput(customers, demands, elsewhere):
 def predict(device, counts, traffic, shape):
     """Return the `Prediction` of a launch: `counts` and `traffic` are those of the blocks recorded."""
     costs = Costs(device, counts, traffic)
-    per_warp = counts.executed / traffic.warps
+    shape, warps = _at_work(counts, traffic, shape)
+    per_warp = counts.executed / warps
     phases = _phases(counts, costs, per_warp, shape)
-    memory = _memory_demands(device, traffic, shape)
+    memory = _memory_demands(device, traffic, shape, warps)
     totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
     totals = {unit: float(cycles) for unit, cycles in totals.items() if cycles > 0}
     own = {unit: cycles for unit, cycles in totals.items() if unit in UNITS or unit == "fill"}
@@ -82,11 +91,26 @@ def predict(device, counts, traffic, shape):
     if bound not in own:
         cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
     busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
-    chain = np.zeros(len(counts.steps))
+    chain, reasons = np.zeros(len(counts.steps)), np.zeros((len(counts.steps), len(ALONE)))
     for phase in phases:
         chain[phase.at] += phase.chains
-    needed = alone / totals[bound]
-    return Prediction(cycles / device.clock / 1e3 + device.launch, busy, bound, alone, needed, costs, chain)
+        reasons[phase.at] += phase.reasons
+    needed, time = alone / totals[bound], cycles / device.clock / 1e3 + device.launch
+    return Prediction(time, busy, bound, alone, needed, costs, chain, reasons)
+
+
+def _at_work(counts, traffic, shape):
+    """Return the `Shape` without blocks and warps that end at once, and how many of those recorded do not.
+
+    An average over all warps would be that of none. Where there are barriers nobody ends before.
+    """
+    if any(step.base == "BAR" for step in counts.steps):
+        return shape, traffic.warps
+    blocks, warps = traffic.at_work
+    return (
+        shape._replace(blocks=max(1, round(shape.blocks * blocks)), warps=shape.warps * warps),
+        traffic.warps * blocks * warps,
+    )
 
 
 def _rate(phases, demands, memory, counts, device, shape):
@@ -94,14 +118,23 @@ def _rate(phases, demands, memory, counts, device, shape):
 
     `demands`: by unit, cycles that a warp takes of it; `memory`: those of units that all SMs share.
     """
-    at_once = min(shape.resident, math.ceil(shape.blocks / device.sms))
+    at_once, warps = min(shape.resident, math.ceil(shape.blocks / device.sms)), shape.warps
+    # Nobody waits for atomic operations, so they bound what blocks end and do not hold up others.
+    atomics = demands.get("atomics", 0.0) * warps
+    bound = 1 / atomics if atomics else math.inf
+    waited = {unit: cycles for unit, cycles in demands.items() if unit != "atomics"}
     if any(step.base == "BAR" for step in counts.steps):
-        alone = device.block_start + _block_alone(phases, memory, shape.warps)
-        most = max(demands.values()) * shape.warps
-        return throughput(at_once, [most], max(0.0, alone - most)), alone
+        alone = device.block_start + _block_alone(phases, memory, warps)
+        most = max(waited.values()) * warps
+        return min(bound, throughput(at_once, [most], max(0.0, alone - most))), alone
     alone = device.block_start + sum(phase.chain for phase in phases)
-    elsewhere = max(0.0, alone - sum(c for unit, c in demands.items() if unit not in memory))
-    return throughput(at_once * shape.warps, list(demands.values()), elsewhere) / shape.warps, alone
+    own = [cycles for unit, cycles in waited.items() if unit not in memory]
+    rate = throughput(at_once * warps, list(waited.values()), max(0.0, alone - sum(own))) / warps
+    # A place on an SM is free for another block when all warps of one have ended.
+    most = max(own)
+    block = warps / throughput(warps, [most], max(0.0, alone - most))
+    most *= warps
+    return min(bound, rate, throughput(at_once, [most], max(0.0, block - most))), alone
 
 
 # --- Phases between barriers --------------------------------------------------------------------------------
@@ -111,13 +144,15 @@ class _Phase(NamedTuple):
     """What a warp does between two barriers.
 
     `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at
-    each instruction, the slowest of its block; `together`: cycles of the block's units if its warps run
-    through each piece of code at the same time; `loads`: how often global memory is accessed.
+    each instruction, the slowest of its block; `reasons`: those of an average warp by what it does, as in
+    `ALONE`; `together`: cycles of the block's units if its warps run through each piece of code at the same
+    time; `loads`: how often global memory is accessed.
     """
 
     at: np.ndarray
     demands: np.ndarray
     chains: np.ndarray
+    reasons: np.ndarray
     together: float
     loads: float
 
@@ -146,7 +181,7 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
     blocks = [block for block, _ in piece]
     at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
     often, demands = per_warp[at], costs.demands[at]
-    once, again = _alone([counts.steps[i] for i in at], costs.latencies[at])
+    (once, again), reasons = _alone([counts.steps[i] for i in at], costs.latencies[at])
     slowest = often
     if barriers:  # the block goes on when its last warp has come
         ends = [i for i in at if counts.steps[i].base == "BAR"]
@@ -155,43 +190,63 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
             [np.full(block.last - block.first, passes if loop else 1.0) for block, loop in piece]
         )
         slowest = np.maximum(often, np.minimum(times, often * shape.warps))
-    mean = np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
+    mean, own = (_mean(often, *each) for each in ((once, again), reasons))
+    own *= often[:, np.newaxis]
+    if counts.steps[at[-1]].base == "BAR":  # behind the last one a warp waits for no other
+        own[-1, ALONE.index("barrier")] += float(((slowest - often) * mean).sum())
     together = sum(
         (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
         for block in blocks
     )
     accesses = [i for i in at if counts.steps[i].base in ("LDG", "LD", "STG", "RED", "ATOMG")]
     loads = len(accesses) * float(often.max())
-    return _Phase(at, often @ demands, slowest * mean, float(together), loads)
+    return _Phase(at, often @ demands, slowest * mean, own, float(together), loads)
+
+
+def _mean(often, once, again):
+    """Return what an instruction takes on average that runs so often, the first time and then in a loop."""
+    often = often.reshape(-1, *[1] * (once.ndim - 1))
+    return np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
 
 
 def _alone(steps, latencies):
-    """Return the cycles each instruction takes a warp that is alone: the first time, and in a loop."""
-    costs = _replay([*steps, *steps], [*latencies, *latencies])
-    return costs[: len(steps)], costs[len(steps) :]
+    """Return the cycles each instruction takes a warp that is alone: the first time, and in a loop.
+
+    Then the same by what the warp does in them.
+    """
+    n, twice = len(steps), _replay([*steps, *steps], [*latencies, *latencies])
+    return [(each[:n], each[n:]) for each in twice]
 
 
 def _replay(steps, latencies):
-    """Return how many cycles go by at each instruction, by its control codes."""
-    now, ready, costs = 0.0, [0.0] * SCOREBOARDS, []
+    """Return how many cycles go by at each instruction, by its control codes, and what is done in them."""
+    now, ready, costs, reasons = 0.0, [0.0] * SCOREBOARDS, [], []
+    owners = [""] * SCOREBOARDS
     for step, latency in zip(steps, latencies, strict=True):
-        begin = now
+        begin, reason = now, dict.fromkeys(ALONE, 0.0)
         for board in range(SCOREBOARDS):
-            if step.waits >> board & 1:
-                now = max(now, ready[board])
+            if step.waits >> board & 1 and ready[board] > now:
+                reason[owners[board]] += ready[board] - now
+                now = ready[board]
+        for board in (step.sets, step.frees):
+            if board < SCOREBOARDS:
+                owners[board] = "long scoreboard" if of_memory(step) else "short scoreboard"
         if step.sets < SCOREBOARDS:
             ready[step.sets] = now + latency
         if step.frees != NO_SCOREBOARD and step.frees < SCOREBOARDS:
             ready[step.frees] = now + min(latency, _OPERANDS_READ)
         now += max(1, step.stall)
+        reason |= {"selected": 1.0, "wait": max(1, step.stall) - 1.0}
         costs.append(now - begin)
-    return np.array(costs)
+        reasons.append([*reason.values()])
+    return np.array(costs), np.array(reasons)
 
 
 def _block_alone(phases, memory, warps):
     """Return how many cycles a block takes whose warps wait for each other, with an SM for itself."""
     loads = sum(phase.loads for phase in phases) or 1.0
-    most, cycles = max(memory.values(), default=0.0), 0.0
+    most = max((cycles for unit, cycles in memory.items() if unit != "atomics"), default=0.0)
+    cycles = 0.0
     for phase in phases:
         demand = max(phase.together, most * phase.loads / loads)
         cycles += warps / throughput(warps, [demand], max(0.0, phase.chain - demand))
@@ -201,7 +256,7 @@ def _block_alone(phases, memory, warps):
 # --- What SMs share -----------------------------------------------------------------------------------------
 
 
-def _memory_demands(device, traffic, shape):
+def _memory_demands(device, traffic, shape, warps):
     """Return how many cycles of an SM one warp takes of each of `SHARED_UNITS`.
 
     As many SMs as are at work share these, so a byte of one keeps it busy as long as a byte of each.
@@ -211,11 +266,13 @@ def _memory_demands(device, traffic, shape):
     slices = device.slices * device.slice_bytes
     sector = caches.SECTOR
     l2 = whole * sector / (slices * device.l2_share) + traffic.partial * _PARTIAL * sector / slices
-    dram = traffic.dram_sectors * sector / (device.dram * device.dram_share / device.clock)
+    bytes_ = (totals[caches.DRAM] + traffic.written * device.writing) * sector
+    opened = (totals[caches.PAGES] + traffic.opened) * device.opening / device.channels
+    dram = max(bytes_ / (device.dram * device.dram_share), opened) * device.clock
     found = dict.fromkeys(SHARED_UNITS, 0.0)
     found |= {"L2": l2 * active, "DRAM": dram * active}
     found["fill"] = (totals[caches.L2_LOADS] - totals[caches.ATOMIC_SECTORS]) * sector / _FILL
-    if totals[caches.ATOMIC_LANES]:
-        at_once = min(device.slices, max(1, traffic.places))
-        found["atomics"] = totals[caches.ATOMIC_LANES] / at_once * active
-    return {unit: cycles / traffic.warps for unit, cycles in found.items() if cycles}
+    if totals[caches.ATOMIC_TURNS]:
+        slices = min(device.slices, traffic.places, math.ceil(traffic.places / _PIECE) * _SLICES_OF_PIECE)
+        found["atomics"] = totals[caches.ATOMIC_TURNS] / max(1.0, slices * device.l2_share) * active
+    return {unit: cycles / warps for unit, cycles in found.items() if cycles}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import os
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +11,9 @@ from gpuless.inspector.architectures import Occupancy
 from gpuless.positions import describe_launch
 from gpuless.profile import advice, caches
 from gpuless.profile.devices import Device
+from gpuless.profile.metrics import metrics_of
+from gpuless.profile.stalls import stalls_of
+from gpuless.profile.texts import amount, line_text, time
 from gpuless.profile.units import SHARED_UNITS, UNITS
 from gpuless.wrapping import aligned, wrapped
 
@@ -19,8 +21,9 @@ from gpuless.wrapping import aligned, wrapped
 LOW, HIGH = 0.85, 1.5
 #: The same where the model is known to be worse: see `unsure`.
 UNSURE_LOW, UNSURE_HIGH = 0.6, 2.5
+_LINES, _LEAST_OF_A_LINE = 5, 0.03
 _BUSY = 0.6  # a unit that works less than this does not bound a launch: latency does
-_LITTLE_HELD_AGAINST = 5  # published times
+_LITTLE_HELD_AGAINST, _LARGE_ERROR = 5, 0.2  # published times; mean error on these
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,14 @@ class Report:
     l2_hit_rate: float
     dram_bytes: float
     """Read from DRAM and written to it."""
-    lines: dict
-    """How much of the time each line of the source takes, by (file, line)."""
+    flops: dict
+    """Floating point operations of the launch by their type, "f32" and the like: a multiply-add is two."""
+    stalls: dict
+    """What a warp spends its time on: shares that sum to 1, by Nsight Compute's names of stall reasons."""
+    line_stalls: dict = field(repr=False)
+    """The same for each line of the source, by (file, line): the shares of all lines sum to 1."""
+    metrics: dict = field(repr=False)
+    """What has the meaning of one of Nsight Compute's metrics, by its name."""
     advice: tuple
     """What to change, the most important first."""
     modelled: Any = field(repr=False)
@@ -69,13 +78,40 @@ class Report:
             gpu, microseconds = self.measured
             rows = [("measured", f"{time(microseconds)} on {gpu}")]
         rows += [("limited by", self.limiter), ("occupancy", self._occupancy()), ("busy", self._busy())]
-        rows.append(("memory", self._memory()))
+        rows += [("memory", self._memory()), ("warps", self._stalls())]
         rows += [("lines" if i == 0 else "", text_) for i, text_ in enumerate(self._lines())]
         rows += [("advice" if i == 0 else "", text_) for i, text_ in enumerate(self.advice)]
         rows += [("unsure" if i == 0 else "", text_) for i, text_ in enumerate(self.unsure)]
         for name, content in rows:
             text += wrapped(content, first=f"{name:12}", rest=" " * 12)
         return "\n".join(text)
+
+    @property
+    def lines(self) -> dict:
+        """How much of the time each line of the source takes, by (file, line)."""
+        return {place: sum(shares.values()) for place, shares in self.line_stalls.items()}
+
+    def plot(self) -> Any:
+        """Draw how busy the units are, a roofline, and the time by source line.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from gpuless.profile.plots import plot_report
+
+        return plot_report(self)
+
+    def to_dict(self) -> dict:
+        """Return what the report says as plain values, to be written as JSON."""
+        same = ["kernel", "grid", "block", "microseconds", "low", "high", "unsure", "limiter", "busy"]
+        same += ["l1_hit_rate", "l2_hit_rate", "dram_bytes", "flops", "stalls", "advice", "metrics"]
+        lines = [
+            {"file": file, "line": line, "text": linecache.getline(file, line).strip(), "stalls": stalls}
+            for (file, line), stalls in self._by_time()
+        ]
+        found = {"modelled": True, "gpu": self.device.name} | {name: getattr(self, name) for name in same}
+        return found | {"occupancy": self.occupancy._asdict(), "lines": lines}
 
     def _occupancy(self):
         found = self.occupancy
@@ -95,9 +131,20 @@ class Report:
             f"{amount(self.dram_bytes)} to and from DRAM"
         )
 
+    def _stalls(self):
+        found = sorted(self.stalls.items(), key=lambda stall: -stall[1])
+        return ", ".join(f"{reason} {share:.0%}" for reason, share in found if share >= 0.005)
+
+    def _by_time(self):
+        return sorted(self.line_stalls.items(), key=lambda line: (-self.lines[line[0]], line[0]))
+
     def _lines(self):
-        found = sorted(self.lines.items(), key=lambda line: (-line[1], line[0]))[:3]
-        return [f"{share:.0%} {line_text(*place)}" for place, share in found if share >= 0.05]
+        found = [(place, sum(stalls.values()), stalls) for place, stalls in self._by_time()[:_LINES]]
+        return [
+            f"{share:.0%} {max(stalls, key=stalls.get)}, {line_text(*place)}"
+            for place, share, stalls in found
+            if share >= _LEAST_OF_A_LINE
+        ]
 
 
 class Comparison(tuple):
@@ -135,10 +182,7 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
     prediction, traffic, shape = modelled.prediction, modelled.traffic, modelled.shape
     unsure = _unsure(device, taken, modelled)
     low, high = (UNSURE_LOW, UNSURE_HIGH) if unsure else (LOW, HIGH)
-    chain = prediction.chain / max(prediction.chain.sum(), 1e-300)
-    lines: dict = defaultdict(float)
-    for step, share in zip(modelled.counts.steps, chain, strict=True):
-        lines[step.file, step.line] += float(share)
+    stalls = stalls_of(device, modelled)
     return Report(
         kernel=kernel.py_func.__name__,
         grid=taken.grid,
@@ -154,7 +198,13 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
         l1_hit_rate=float(traffic.l1_hit_rate),
         l2_hit_rate=float(traffic.l2_hit_rate),
         dram_bytes=float(traffic.dram_sectors * caches.SECTOR * shape.blocks * shape.warps / traffic.warps),
-        lines=dict(lines),
+        flops={
+            type_: number * shape.blocks * shape.warps
+            for type_, number in sorted(modelled.lanes.flops.items())
+        },
+        stalls=stalls.shares,
+        line_stalls=stalls.lines,
+        metrics=metrics_of(device, taken, compiled, modelled, stalls),
         advice=advice.advise(device, compiled, modelled),
         modelled=modelled,
     )
@@ -165,6 +215,10 @@ def _unsure(device, taken, modelled):
     found = []
     if device.rows < _LITTLE_HELD_AGAINST:
         found.append(f"the model of the {device.name} was held against {device.rows or 'no'} published times")
+    elif device.error > _LARGE_ERROR:
+        found.append(
+            f"of {device.rows} published times on the {device.name} the model is {device.error:.0%} off"
+        )
     if taken.block[0] * taken.block[1] * taken.block[2] < 32:
         found.append("blocks smaller than a warp take up to three times as long as modelled")
     if modelled.prediction.busy.get("atomics", 0) > 0.3:
@@ -213,38 +267,9 @@ def _most(steps, amounts):
 
 
 def _most_of_memory(traffic, unit):
-    columns = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_LANES,)}
+    columns = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_TURNS,)}
     columns = columns.get(unit, (caches.L2_LOADS, caches.STORED))
     sums = defaultdict(float)
     for (_, file, line), row in traffic.lines.items():
         sums[file, line] += sum(row[column] for column in columns)
     return line_text(*max(sorted(sums), key=sums.get))
-
-
-def line_text(file: str, line: int) -> str:
-    """Return a line as reports name it, with its text."""
-    text = linecache.getline(file, line).strip()
-    return f"line {line}: `{text}`" if text else f"line {line} of {os.path.basename(file) or 'a library'}"
-
-
-def time(microseconds: float) -> str:
-    """Return a time as text.
-
-    >>> time(3.21), time(812.42), time(54210.0)
-    ('3.21 us', '812 us', '54.2 ms')
-    """
-    if microseconds >= 10_000:
-        return f"{microseconds / 1e3:.3g} ms" if microseconds < 1e6 else f"{microseconds / 1e6:.3g} s"
-    return f"{microseconds:.3g} us" if microseconds < 1000 else f"{microseconds:.0f} us"
-
-
-def amount(bytes_: float) -> str:
-    """Return an amount of memory as text.
-
-    >>> amount(1234.0), amount(8.4e6)
-    ('1.23 kB', '8.4 MB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if bytes_ >= size:
-            return f"{bytes_ / size:.3g} {unit}"
-    return f"{bytes_:.0f} B"

@@ -10,10 +10,12 @@ from gpuless.profile.caches import (
     ALL,
     COLUMNS,
     DRAM,
+    FETCHED,
     FIRST,
     L2_HITS,
     L2_LOADS,
     LINE,
+    PAGES,
     SECTOR,
     SECTORS,
     STORED,
@@ -24,26 +26,31 @@ _KINDS = {"load": caches.LOAD, "store": caches.STORE, "atomic": caches.ATOMIC}
 _FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
 #: How much of L2 what has been written may take until it is written back.
 _DIRTY_SHARE = 0.5
+_BANKS = 16  # of a channel of memory, each with a page that is open: GDDR6 and HBM2
 
 
 class Traffic(NamedTuple):
     """What memory does for the blocks of a sample.
 
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
-    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `places`: sectors
-    that atomic operations go to; `shared`: by what is done and line, how often shared memory delivers for a
-    request, for each of `recording.WIDTHS`; `needed`: by what is done and line, how many sectors would do if
-    full warps asked for neighbours; `warps`: how many the sample has.
+    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `opened`: pages
+    of DRAM that are opened for these; `places`: sectors that atomic operations go to; `shared`: by what is
+    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `needed`:
+    by what is done and line, how many sectors would do if full warps asked for neighbours; `warps`: how many
+    the sample has; `at_work`: how many of the blocks access memory at all, and of the warps of those: others
+    end at once.
     """
 
     lines: dict
     totals: np.ndarray
     partial: float
     written: float
+    opened: float
     places: int
     shared: dict
     needed: dict
     warps: int
+    at_work: tuple
 
     @property
     def l1_hit_rate(self):
@@ -73,7 +80,9 @@ def traffic_of(sample, device, window, shared):
     counts, arrays, written = _simulated(sample, device, window, shared, kinds)
     rows = _rates(counts, window.cold) * sample.requests[:, np.newaxis]
     again = _met_again(rows, arrays, sample, device)
-    written *= sample.count / window.blocks * _mean(1 - again, rows[:, FIRST] * (kinds != caches.LOAD))
+    written = written * (
+        sample.count / window.blocks * _mean(1 - again, rows[:, FIRST] * (kinds != caches.LOAD))
+    )
     _spare(rows, kinds, again, _apart(sample, device, window))
     lines, needed = defaultdict(lambda: np.zeros(len(COLUMNS))), defaultdict(float)
     for site, row in zip(sites, rows, strict=True):
@@ -87,12 +96,24 @@ def traffic_of(sample, device, window, shared):
         dict(lines),
         rows.sum(0),
         partial,
-        max(0.0, written - kept),
+        *(written * max(0.0, 1 - kept / max(1e-300, written[0]))).tolist(),
         sample.atomic_places,
         _shared_lines(sample),
         dict(needed),
         sample.count * sample.warps,
+        _at_work(sample),
     )
+
+
+def _at_work(sample):
+    """Return the share of blocks in which a warp asks for memory, and that of warps that do in these."""
+    asks = []
+    for one in sample.recordings[1:] or sample.recordings:
+        begins, _ = caches.index(one.words, one.first * one.warps, one.count * one.warps)
+        asks.append(np.diff(begins).reshape(one.count, one.warps) > 0)
+    asks = np.concatenate(asks)
+    some = asks.any(1)
+    return (float(some.mean()), float(asks[some].mean())) if some.any() else (1.0, 1.0)
 
 
 def _simulated(sample, device, window, shared, kinds):
@@ -124,7 +145,7 @@ def _bytes_of_sector(site, row):
 
 
 def _sets(sample, device, window, shared):
-    """Return how many sets L1 and L2 have.
+    """Return how many sets L1, L2 and the open pages of DRAM have.
 
     L2 has room for as large a part of what the blocks of a window use as the GPU's has for that of all blocks
     that it has at a time.
@@ -132,7 +153,8 @@ def _sets(sample, device, window, shared):
     l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
     some, every = window.sms * window.resident, _at_once(sample, device, window)
     part = sample.lines_of(some) / max(1.0, sample.lines_of(every)) if some < every else 1.0
-    return max(1, l1 // (LINE * WAYS)), max(1, int(device.l2 * part) // (LINE * WAYS))
+    pages = _BANKS * device.channels * window.sms // device.sms
+    return max(1, l1 // (LINE * WAYS)), max(1, int(device.l2 * part) // (LINE * WAYS)), max(1, pages // WAYS)
 
 
 def _at_once(sample, device, window):
@@ -174,7 +196,7 @@ def _spare(rows, kinds, again, apart):
     left = first * (1 - again) + np.maximum(0.0, fetched - first) * apart
     share = np.divide(left, fetched, out=np.ones_like(left), where=fetched > 0)
     rows[:, L2_HITS] += missed * (1 - share)
-    rows[:, DRAM] *= share
+    rows[:, [DRAM, FETCHED, PAGES]] *= share[:, np.newaxis]
 
 
 def _mean(values, weights):

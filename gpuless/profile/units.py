@@ -1,5 +1,7 @@
 """What an instruction of machine code asks of the units of an SM, and when its result is there."""
 
+from collections import Counter
+
 import numpy as np
 
 from gpuless.profile import caches
@@ -27,12 +29,17 @@ _L1 = {*_GLOBAL, *_ON_CHIP, "LDL", "STL", "SHFL", "LDSM", "LDGSTS", "MATCH"}
 _FIXED = {"LDC": 40, "MUFU": 24, "I2F": 24, "F2I": 24, "F2F": 24, "S2R": 20, "S2UR": 20, "BAR": 20}
 _OTHER = 12
 _ATOMIC_IN_SHARED = 32  # cycles beyond those of a load; twice the wavefronts
-_COLUMN_OF_WIDTH = {1: 0, 2: 0, 4: 0, 8: 1, 16: 2}
+COLUMN_OF_WIDTH = {1: 0, 2: 0, 4: 0, 8: 1, 16: 2}
 
 
 def is_float64(step):
     """Return whether float64's units execute an instruction."""
     return step.base in _FLOAT64 or ".F64" in step.opcode
+
+
+def of_memory(step):
+    """Return whether an instruction accesses global or local memory, through L1."""
+    return step.base in _GLOBAL or step.base in ("LDL", "STL", "LDGSTS")
 
 
 def _unit(step):
@@ -51,7 +58,9 @@ class Costs:
     def __init__(self, device, counts, traffic):
         self.device, self.counts, self.traffic = device, counts, traffic
         self.demands = np.array([self._demand(step) for step in counts.steps])
-        self.latencies = np.array([self._latency(step) for step in counts.steps])
+        self.latencies = np.concatenate(
+            [self._latencies(counts.steps[block.first : block.last]) for block in counts.blocks]
+        )
 
     def _demand(self, step):
         """Return how many cycles of each of `UNITS` one warp takes for an instruction."""
@@ -68,20 +77,22 @@ class Costs:
 
     def _l1(self, step):
         """Return the cycles for which a request keeps L1 busy, or shared memory, which is the same."""
-        taken = 1.0
+        passing, taken = 32 / self.device.lsu_lanes, 1.0
         if step.base in ("LDS", "STS"):
             delivered = self.traffic.shared.get((_ON_CHIP[step.base], step.file, step.line))
             if delivered:
-                taken = delivered[_COLUMN_OF_WIDTH.get(width(step.opcode), 2)] * 128 / self.device.l1_bytes
+                taken = delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)] * 128 / self.device.l1_bytes
         elif step.base == "ATOMS":
-            delivered = self.traffic.shared.get(("atomic", step.file, step.line))
-            taken = 2 * (delivered[0] if delivered else 1.0)
+            delivered = self.traffic.shared.get(("atomic", step.file, step.line), (1.0, 1.0, 1.0))
+            # Lanes that count in the same place are counted; others that want the same wait for each other.
+            taken = 2 * delivered[0 if ".POPC" in step.opcode else 2 if ".64" in step.opcode else 1]
         elif (row := self._row(step)) is not None:
             lines, sectors = row[caches.LINES] / row[caches.ALL], row[caches.SECTORS] / row[caches.ALL]
             taken = max(lines, sectors * caches.SECTOR / self.device.l1_bytes)
+        taken = max(passing, taken) * (self.device.loads if step.base in ("LDG", "LD") else 1.0)
         anchor = anchor_of(step)
         share = self.counts.shares.get(anchor[0], 1.0) if anchor and step.predicate else 1.0
-        return max(32 / self.device.lsu_lanes, taken) * share
+        return taken * share + passing * (1 - share)  # what a predicate turns off passes all the same
 
     def _row(self, step):
         """Return the `Traffic` of the line of an access to global memory, None if there is none."""
@@ -89,24 +100,31 @@ class Costs:
         row = self.traffic.lines.get((what, step.file, step.line)) if what else None
         return row if row is not None and row[caches.SECTORS] > 0 else None
 
-    def _latency(self, step):
+    def _latencies(self, steps):
+        """Return the latency of each instruction of a basic block."""
+        loads = Counter((step.file, step.line) for step in steps if step.base in ("LDG", "LD"))
+        return [self._latency(step, loads[step.file, step.line]) for step in steps]
+
+    def _latency(self, step, together):
         device = self.device
         if step.base in ("LDG", "LD", "ATOM", "ATOMG"):
-            return self._memory_latency(self._row(step))
+            return self._memory_latency(self._row(step), max(1, together))
         if step.base in ("LDS", "LDSM", "SHFL", "ATOMS"):
             return device.shared_latency + (_ATOMIC_IN_SHARED if step.base == "ATOMS" else 0)
         if is_float64(step):
             return 48 if device.float64 >= 16 else _OTHER
         return _FIXED.get(step.base, _OTHER)
 
-    def _memory_latency(self, row):
-        """Return the mean latency of the sectors of a line's requests, which follow each other."""
+    def _memory_latency(self, row, together):
+        """Return the mean latency of so many requests of a line that are on their way together.
+
+        A request waits for its slowest sector, a warp for the slowest of its requests. Where a loop has been
+        unrolled these are neighbours: one of them is the first in its sector.
+        """
         device = self.device
         if row is None:
             return device.l2_latency
-        in_l1 = row[caches.L1_HITS] / row[caches.SECTORS]
-        missed = row[caches.SECTORS] - row[caches.L1_HITS]
-        in_l2 = (1 - in_l1) * (row[caches.L2_HITS] / missed if missed else 0.0)
-        away = 1 - in_l1 - in_l2
-        mean = in_l1 * device.l1_latency + in_l2 * device.l2_latency + away * device.dram_latency
+        missed, fetched = np.minimum(1.0, together * row[[caches.MISSED, caches.FETCHED]] / row[caches.ALL])
+        mean = device.l1_latency + missed * (device.l2_latency - device.l1_latency)
+        mean += fetched * (device.dram_latency - device.l2_latency)
         return mean + max(0.0, row[caches.LINES] / row[caches.ALL] - 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_running import GPULESS, call, emulated
+from test_running import GPULESS, PYTEST, call, emulated
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -28,11 +28,19 @@ def printed(module, capsys, monkeypatch, *arguments):
 
 
 def test_they_know_nothing_of_gpuless():
-    # The others are programs as anybody may have them; this one shows how a kernel is tested.
-    programs = [program for program in sorted(EXAMPLES.glob("*.py")) if program.stem != "test_smooth"]
+    # These are programs as anybody may have them; the others show how a kernel is tested.
+    programs = [program for program in sorted(EXAMPLES.glob("*.py")) if not program.stem.startswith("test_")]
     assert [program.stem for program in programs] == ["life", "monte_carlo", "nbody"]
     for program in programs:
         assert "gpuless" not in program.read_text(encoding="utf-8")
+
+
+@emulated
+def test_the_tests_to_copy():
+    pytest.importorskip("scipy", reason="solves linear programs")
+    tests = [str(path) for path in sorted(EXAMPLES.glob("test_*.py"))]
+    status, output, _ = call(*PYTEST, "-q", *tests)
+    assert status == 0, output
 
 
 # --- Life --------------------------------------------------------------------------------------------------

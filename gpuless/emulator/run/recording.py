@@ -180,9 +180,11 @@ class Sums:
     """What blocks of a launch did, added up: how often each part of the code ran, and shared memory's work.
 
     `code`: the `RecordingCode`; `totals`: its numbers; `executed`: how often warps ran each part; `entered`:
-    how often they came into the loops around it, the outermost first; `sites`, `listings`: as the code has
-    them; `delivered`: of each site of shared memory, what delivering a request takes, for each of `WIDTHS`,
-    and None for other sites.
+    how often they came into the loops around it, the outermost first; `lanes`: how many lanes that were
+    altogether; `parted`: how often lanes parted at its end; `sites`, `listings`: as the code has them;
+    `delivered`: of each site of shared memory, what delivering a request takes, for each of `WIDTHS`, and
+    None for other sites; of atomic operations that of 4 bytes, then what they take if lanes that want the
+    same wait for each other, for 4 bytes and for 8.
     """
 
     def __init__(self, code, totals):
@@ -190,6 +192,9 @@ class Sums:
         self.sites, self.listings = code.sites, code.listings
         self.executed = [totals[part.warps] for part in code.parts]
         self.entered = [[totals[number] for number in nest] for nest in code.nests]
+        parts = list(zip(code.parts, self.executed, strict=True))
+        self.lanes = [WARP * warps if part.lanes < 0 else totals[part.lanes] for part, warps in parts]
+        self.parted = [totals[part.branch] if part.branch >= 0 else 0 for part, _ in parts]
         self.delivered = [_delivered(site, totals) for site in code.sites]
 
 

@@ -137,15 +137,17 @@ end:
 )
 
 
-def deliveries_counted(width):
+def deliveries_counted(width, name="deliveries"):
     """Return the function that counts as `deliveries` does, for lanes that are anywhere.
 
     Each time round every bank delivers to all that want the same: lanes write what they want into a table, by
-    banks, and those go that find theirs there.
+    banks, and those go that find theirs there. For `turns` they write who they are, such that one goes.
     """
     vector, flags = ALL.int(32), f"<{WARP} x i1>"
     groups, where = BANKS * WORD // width, f"<{WARP} x ptr> align 4 %pointers, {flags} %on"
-    return f"""define internal i64 @deliveries.{width}({ALL.int(64)} %addresses, i32 %mask) #1 {{
+    lanes = "<" + ", ".join(f"i32 {lane}" for lane in range(WARP)) + ">"
+    wanted = f"{vector} {lanes if name == 'turns' else '%pieces'}"
+    return f"""define internal i64 @{name}.{width}({ALL.int(64)} %addresses, i32 %mask) #1 {{
 entry:
   %table = alloca {vector}, align 64
   %short = trunc {ALL.int(64)} %addresses to {vector}
@@ -157,9 +159,9 @@ next:
   %rest = phi i32 [ %mask, %entry ], [ %less, %next ]
   %done = phi i64 [ 0, %entry ], [ %n, %next ]
   %on = bitcast i32 %rest to {flags}
-  call void @{SCATTER}({vector} %pieces, {where})
+  call void @{SCATTER}({wanted}, {where})
   %there = call {vector} @{GATHER}({where}, {vector} zeroinitializer)
-  %same = icmp eq {vector} %there, %pieces
+  %same = icmp eq {wanted}, %there
   %bits = bitcast {flags} %same to i32
   %others = xor i32 %bits, -1
   %less = and i32 %rest, %others
@@ -180,10 +182,12 @@ def _add(number, amount):
 """
 
 
-WIDTHS_COUNTED = (
-    f"define internal void @count.widths(ptr %ctx, ptr %counts, {ALL.int(64)} %addresses, i32 %mask, "
-    "i64 %number) #1 {\n"
-    f"""  %block = call i64 @block.number(ptr %ctx)
+def _counted(name, functions):
+    """Return the function that counts requests of a site and what some functions say of each."""
+    return (
+        f"define internal void @{name}(ptr %ctx, ptr %counts, {ALL.int(64)} %addresses, i32 %mask, "
+        "i64 %number) #1 {\n"
+        f"""  %block = call i64 @block.number(ptr %ctx)
   %at.stride = getelementptr i64, ptr %counts, i64 {STRIDE}
   %stride = load i64, ptr %at.stride
   %left = urem i64 %block, %stride
@@ -194,11 +198,15 @@ WIDTHS_COUNTED = (
 look:
   %first = getelementptr i64, ptr %counts, i64 %number
 """
-    + _add(0, "1")
-    + "".join(
-        f"  %n.{width} = call i64 @deliveries.{width}({ALL.int(64)} %addresses, i32 %mask)\n"
-        + _add(i + 1, f"%n.{width}")
-        for i, width in enumerate(WIDTHS)
+        + _add(0, "1")
+        + "".join(
+            f"  %n.{i} = call i64 @{function}({ALL.int(64)} %addresses, i32 %mask)\n" + _add(i, f"%n.{i}")
+            for i, function in enumerate(functions, 1)
+        )
+        + "  br label %out\nout:\n  ret void\n}\n"
     )
-    + "  br label %out\nout:\n  ret void\n}\n"
-)
+
+
+#: What is counted of loads and stores in shared memory, and of atomic operations.
+WIDTHS_COUNTED = _counted("count.widths", [f"deliveries.{width}" for width in WIDTHS])
+TURNS_COUNTED = _counted("count.turns", ["deliveries.4", "turns.4", "turns.8"])

@@ -16,6 +16,7 @@ from gpuless.emulator.translate.layout import ARENA_SPAN, PRIVATE_SPAN, SHARED_S
 from gpuless.emulator.translate.recorders import WIDTHS
 from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL
+from gpuless.source.files import source_file
 
 
 class RecordedSite(NamedTuple):
@@ -57,7 +58,7 @@ def place_of(module, location):
     while location is not None:
         file = module.files.get(location[0], "")
         if location[1] and not _LIBRARY.search(file):
-            return file, location[1]
+            return source_file(file), location[1]
         location = location[2] if len(location) > 2 else None
     return "", 0
 
@@ -170,7 +171,7 @@ class _Recording(Counting):
         self._record_lanes(self._site("global", operation, size, address), vector, elsewhere)
         number = self.module.numbers(1 + len(WIDTHS))
         self._site("shared", operation, size, address, number)
-        self._count_widths(vector, there, number)
+        self._count_widths(operation, vector, there, number)
 
     # --- Shared memory -------------------------------------------------------------------------------------
 
@@ -178,18 +179,24 @@ class _Recording(Counting):
         known = self._known(address)
         if known and not self.masked:
             always = tuple(deliveries(known, width) for width in WIDTHS)
+            if operation == "atomic":
+                always = always[0], turns(known, 4), turns(known, 8)
             self._site("shared", operation, size, address, always=always)
             return
         number = self.module.numbers(1 + len(WIDTHS))
         self._site("shared", operation, size, address, number)
-        self._count_widths(self._addresses(address), self.mask, number)
+        self._count_widths(operation, self._addresses(address), self.mask, number)
 
-    def _count_widths(self, vector, mask, number):
-        self._define_recorder("count.widths", recorders.WIDTHS_COUNTED)
+    def _count_widths(self, operation, vector, mask, number):
+        name = "count.turns" if operation == "atomic" else "count.widths"
+        self._define_recorder(
+            name, recorders.TURNS_COUNTED if operation == "atomic" else recorders.WIDTHS_COUNTED
+        )
         for width in WIDTHS:
-            self.module.define(f"deliveries.{width}", recorders.deliveries_counted(width))
+            for function in ("deliveries", "turns"):
+                self.module.define(f"{function}.{width}", recorders.deliveries_counted(width, function))
         given = f"{ALL.int(64)} {vector}, i32 {mask}, i64 {number}"
-        self.line(f"call void @count.widths(ptr %ctx, ptr {self.counts()}, {given})")
+        self.line(f"call void @{name}(ptr %ctx, ptr {self.counts()}, {given})")
 
 
 def deliveries(distances, width):
@@ -205,6 +212,16 @@ def deliveries(distances, width):
     pieces = {distance // width for distance in distances}
     groups = counters.BANKS * counters.WORD // width
     return max(Counter(piece % groups for piece in pieces).values())
+
+
+def turns(distances, width):
+    """Return how often a bank of shared memory serves, if it serves one lane at a time.
+
+    >>> turns([0] * 32, 4), turns([4 * lane for lane in range(32)], 4)
+    (32, 1)
+    """
+    groups = counters.BANKS * counters.WORD // width
+    return max(Counter(distance // width % groups for distance in distances).values())
 
 
 class RecordingModule(CountingModule):

@@ -1,17 +1,17 @@
 """What a window of blocks is recorded to do, and what caches make of it, against one lane at a time."""
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 
 import gpuless
 
 # isort: split
 import numpy as np
 import pytest
-from numba import cuda, float32
+from numba import cuda, float32, uint32
 
 from gpuless.emulator.run import recording
 from gpuless.emulator.translate.recorders import LANES_AT, RUN, SECTORS_AT
-from gpuless.emulator.translate.recording import deliveries
+from gpuless.emulator.translate.recording import deliveries, turns
 from gpuless.profile import caches
 
 if not gpuless.select().emulated:
@@ -114,6 +114,40 @@ def test_banks_of_shared_memory(stride):
 
 
 @cuda.jit
+def count_in_shared(order, y, bins):
+    counts = cuda.shared.array(512, uint32)
+    t = cuda.threadIdx.x
+    cuda.atomic.add(counts, order[t] % bins, uint32(2))
+    cuda.syncthreads()
+    y[t] = counts[t]
+
+
+@pytest.mark.parametrize("bins", [1, 2, 7, 32, 33, 512])
+@pytest.mark.parametrize("threads", [64, 41])
+def test_lanes_that_update_the_same_in_shared_memory_wait_for_each_other(bins, threads, rng):
+    order = rng.integers(0, 512, threads).astype(np.uint32)
+    x, y = cuda.to_device(order), cuda.to_device(np.zeros(threads, np.uint32))
+    launch = taken(count_in_shared[1, threads], x, y, np.uint32(bins))
+    (recorded,) = launch.record((0, 1))
+    [found] = [
+        found
+        for site, found in zip(recorded.sites, recorded.delivered, strict=True)
+        if found and site.operation == "atomic"
+    ]
+    warps = [[4 * (i % bins) for i in order[first : first + 32].tolist()] for first in (0, 32)]
+    together = [delivered(addresses, 4) for addresses in warps]
+    apart = [
+        [
+            max(Counter(address // width % (128 // width) for address in addresses).values())
+            for addresses in warps
+        ]
+        for width in (4, 8)
+    ]
+    assert found == (np.mean(together), *np.mean(apart, 1))
+    assert turns(warps[0], 4) == apart[0][0]
+
+
+@cuda.jit
 def scattered(order, x, hits):
     i = cuda.grid(1)
     cuda.atomic.add(hits, order[i] % 7, x[order[i]])
@@ -153,7 +187,7 @@ def test_without_lines_nothing_is_recorded(monkeypatch):
 
 
 def simulated(streams, warps, sms, resident, kinds):
-    """Return what the simulation counts for caches of 16 lines each."""
+    """Return what the simulation counts for caches of 16 lines each, and 16 open pages."""
     words, begins, places = [], [0], []
     for stream in streams:
         for site, sectors in stream:
@@ -162,28 +196,40 @@ def simulated(streams, warps, sms, resident, kinds):
         begins.append(len(places))
     requests_ = np.array(words, np.uint32), np.array(begins), np.array(places)
     sites = np.array(kinds), np.ones(len(kinds), bool)
-    counts, _, written = caches.simulate(
-        requests_, (warps, sms, resident, 0), sites, (1, 1), np.array([(0, 1 << 32, 0)])
-    )
-    return counts.sum(0), written
+    arrays = np.array([(0, 1 << 32, 0)])
+    counts, _, written = caches.simulate(requests_, (warps, sms, resident, 0), sites, (1, 1, 1), arrays)
+    return counts.sum(0), *written
 
 
 def one_at_a_time(streams, kinds):
-    """Return hits in L1 and L2, sectors fetched and written, for blocks of a warp that follow each other."""
-    l1, l2 = OrderedDict(), OrderedDict()
-    found, written = defaultdict(int), 0
+    """Return what is hit, fetched, written and opened, for blocks of a warp that follow each other."""
+    l1, l2, pages = OrderedDict(), OrderedDict(), OrderedDict()
+    found = defaultdict(int)
+
+    def open_page(page, why):
+        found[why] += page not in pages
+        pages[page] = None
+        pages.move_to_end(page)
+        if len(pages) > 16:
+            pages.popitem(last=False)
+
+    def write_back(line, dirty):
+        found["written"] += len(dirty)
+        if dirty:
+            open_page(line // 16, "opened")
 
     def look_up(cache, line):
-        nonlocal written
         if line not in cache:
             if len(cache) == 16:
-                written += len(cache.popitem(last=False)[1][1])
+                old, (_, dirty) = cache.popitem(last=False)
+                write_back(old, dirty)
             cache[line] = set(), set()
         cache.move_to_end(line)
         return cache[line]
 
     for stream in streams:
         for site, sectors in stream:
+            missed = fetched = False
             for sector in sectors:
                 line, part = divmod(sector, 4)
                 if kinds[site] == caches.LOAD:
@@ -192,6 +238,7 @@ def one_at_a_time(streams, kinds):
                         found["l1"] += 1
                         continue
                     valid.add(part)
+                missed = True
                 valid, dirty = look_up(l2, line)
                 if kinds[site] == caches.STORE:
                     valid.add(part)
@@ -201,10 +248,14 @@ def one_at_a_time(streams, kinds):
                 else:
                     new = {part // 2 * 2, part // 2 * 2 + 1} - valid if kinds[site] == caches.LOAD else {part}
                     found["dram"] += len(new)
+                    open_page(line // 16, "pages")
+                    fetched = True
                     valid.update(new)
                 if kinds[site] == caches.ATOMIC:
                     dirty.add(part)
-    return found, written + sum(len(dirty) for _, dirty in l2.values())
+            found["missed"] += missed
+            found["fetched"] += fetched
+    return found
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -215,26 +266,39 @@ def test_caches_hold_what_was_used_last(seed):
         [
             (
                 int(rng.choice(3, p=(0.7, 0.2, 0.1))),
-                rng.choice(100, rng.integers(1, 9), replace=False).tolist(),
+                rng.choice(rng.choice((100, 2000)), rng.integers(1, 9), replace=False).tolist(),
             )
             for _ in range(rng.integers(1, 40))
         ]
         for _ in range(20)
-    ]
-    counts, written = simulated(streams, 1, 1, 1, kinds)
+    ] + [[(0, [4 * line]) for line in range(1000, 1032)]]  # which drives out all that was written
+    counts, written, opened = simulated(streams, 1, 1, 1, kinds)
     total = counts.sum(0)
-    found, expected = one_at_a_time(streams, kinds)
-    assert (total[caches.L1_HITS], total[caches.L2_HITS], total[caches.DRAM]) == tuple(
-        found[name] for name in ("l1", "l2", "dram")
-    )
-    assert written == expected
+    found = one_at_a_time(streams, kinds)
+    columns = caches.L1_HITS, caches.L2_HITS, caches.DRAM, caches.MISSED, caches.FETCHED, caches.PAGES
+    names = "l1", "l2", "dram", "missed", "fetched", "pages"
+    assert [total[column] for column in columns] == [found[name] for name in names]
+    assert (written, opened) == (found["written"], found["opened"])
     assert total[caches.SECTORS] == sum(len(sectors) for stream in streams for _, sectors in stream)
 
 
 def test_each_sm_has_an_l1_and_all_have_one_l2():
     same = [[(0, [0, 1, 2, 3])]] * 2
-    counts, _ = simulated(same, 1, 2, 1, [caches.LOAD])
+    counts, *_ = simulated(same, 1, 2, 1, [caches.LOAD])
     assert counts[0, caches.L1_HITS] == 0
     assert counts[0, caches.L2_HITS] == 2 + 4  # the second sector of each pair, then the other SM's
-    counts, _ = simulated(same, 1, 1, 1, [caches.LOAD])
+    counts, *_ = simulated(same, 1, 1, 1, [caches.LOAD])
     assert counts[0, caches.L1_HITS] == 4
+
+
+@pytest.mark.parametrize(
+    ("lanes", "sectors", "run", "turns"),
+    [(32, 4, True, 4), (32, 1, True, 32), (32, 4, False, 32), (5, 5, False, 5)],
+)
+def test_lanes_of_atomic_operations_wait_for_each_other(lanes, sectors, run, turns):
+    head = (RUN if run else 0) | lanes << LANES_AT | sectors << SECTORS_AT
+    where = [7] if run else range(7, 7 + 3 * sectors, 3)
+    requests_ = np.array([head, 0, *where], np.uint32), np.array([0, 1]), np.array([0])
+    sites = np.array([caches.ATOMIC]), np.ones(1, bool)
+    counts, *_ = caches.simulate(requests_, (1, 1, 1, 0), sites, (1, 1, 1), np.array([(0, 1 << 32, 0)]))
+    assert counts.sum(0)[0, caches.ATOMIC_TURNS] == turns

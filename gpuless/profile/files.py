@@ -1,0 +1,29 @@
+"""Files that are written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike, text: str) -> None:
+    """Write a file such that nobody ever finds a part of it, whatever ends the process."""
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a pipe, or /dev/stdout: nothing to take its place
+        target.write_text(text, encoding="utf-8")
+        return
+    target = target.resolve()  # a link keeps leading where it does
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,147 @@
+"""What a report knows under the names of Nsight Compute's metrics, where they mean the same.
+
+Percentages are from 0 to 100, times in nanoseconds, and a metric of the whole GPU is its sum, as ``ncu``
+prints them. What has another meaning here, or none, is left out: docs/profiling.md lists which, and why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuless.profile import caches
+from gpuless.profile.model import ALONE
+from gpuless.profile.sass_counts import width
+from gpuless.profile.stalls import Stalls, cycles_of, resident_cycles
+from gpuless.profile.units import COLUMN_OF_WIDTH, UNITS
+
+_PIPES = {"alu": "alu", "float64": "fp64", "special": "xu"}
+_OPS = {"load": "ld", "store": "st"}
+
+
+def metrics_of(device: Any, taken: Any, compiled: Any, modelled: Any, stalls: Stalls) -> dict:
+    """Return the metrics of a launch by their names, in an order that stays."""
+    shape, traffic = modelled.shape, modelled.traffic
+    whole = shape.blocks * shape.warps / traffic.warps  # times what was recorded
+    elapsed = modelled.prediction.microseconds * device.clock * 1e3
+    return (
+        {"gpu__time_duration.sum": modelled.prediction.microseconds * 1e3}
+        | _launch(device, taken, compiled, shape)
+        | _occupancy(device, modelled)
+        | _work(device, modelled, whole, elapsed)
+        | _global_memory(traffic, whole)
+        | _shared_memory(modelled, whole)
+        | _dram(device, modelled, whole)
+        | _warps(modelled, stalls)
+    )
+
+
+def _launch(device, taken, compiled, shape):
+    return {
+        "launch__grid_size": shape.blocks,
+        "launch__block_size": int(np.prod(taken.block)),
+        "launch__thread_count": shape.blocks * int(np.prod(taken.block)),
+        "launch__registers_per_thread": compiled.registers,
+        "launch__shared_mem_per_block_static": compiled.shared,
+        "launch__shared_mem_per_block_dynamic": taken.shared,
+        "launch__waves_per_multiprocessor": shape.blocks / (device.sms * shape.resident),
+    }
+
+
+def _occupancy(device, modelled):
+    found, shape = modelled.occupancy, modelled.shape
+    limits = {
+        f"launch__occupancy_limit_{name.replace('shared memory', 'shared_mem')}": limit
+        for name, limit in found.limits.items()
+    }
+    blocks = shape.blocks / min(device.sms, shape.blocks)
+    stay = resident_cycles(device, modelled) / cycles_of(device, modelled.prediction)
+    active = blocks * shape.warps * stay / device.sm.warps
+    return limits | {
+        "sm__maximum_warps_per_active_cycle_pct": 100 * found.fraction,
+        "sm__warps_active.avg.pct_of_peak_sustained_active": 100 * active,
+    }
+
+
+def _work(device, modelled, whole, elapsed):
+    """Return what the SMs execute; percentages are means of all SMs."""
+    counts, costs = modelled.counts, modelled.prediction.costs
+    cycles = counts.executed @ costs.demands * (whole / device.sms)
+    busy = dict(zip(UNITS, (100 * cycles / elapsed).tolist(), strict=True))
+    instructions = float(counts.executed.sum()) * whole
+    pipes = {name: busy[unit] for unit, name in _PIPES.items()}
+    # Integer multiplication takes as much of the pipe as a multiply-add, on one half of it only.
+    pipes["fma"] = busy["fma"] + busy["multiply"] * device.fma / device.multiply
+    return {
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": max(busy["issue"], *pipes.values()),
+        "smsp__inst_executed.sum": instructions,
+        "sm__inst_executed.avg.per_cycle_elapsed": instructions / device.sms / elapsed,
+    } | {
+        f"sm__inst_executed_pipe_{name}.avg.pct_of_peak_sustained_elapsed": share
+        for name, share in sorted(pipes.items())
+    }
+
+
+def _global_memory(traffic, whole):
+    sums = {what: np.zeros(len(caches.COLUMNS)) for what in _OPS}
+    for (what, *_), row in traffic.lines.items():
+        if what in sums:
+            sums[what] += row * whole
+    loads, stores = sums["load"], sums["store"]
+    found = {
+        f"l1tex__t_sectors_pipe_lsu_mem_global_op_{_OPS[what]}.sum": float(row[caches.SECTORS])
+        for what, row in sums.items()
+    }
+    found["l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct"] = 100 * _share(
+        loads[caches.L1_HITS], loads[caches.SECTORS]
+    )
+    return found | {
+        "lts__t_sectors_srcunit_tex_op_read.sum": float(loads[caches.L2_LOADS]),
+        "lts__t_sectors_srcunit_tex_op_write.sum": float(stores[caches.STORED]),
+        "lts__t_sector_op_read_hit_rate.pct": 100 * _share(loads[caches.L2_HITS], loads[caches.L2_LOADS]),
+    }
+
+
+def _share(part, whole):
+    return float(part / whole) if whole else 0.0
+
+
+def _shared_memory(modelled, whole):
+    """Return the wavefronts of shared memory."""
+    sums = dict.fromkeys(_OPS, 0.0)
+    for step, often in zip(modelled.counts.steps, modelled.counts.executed.tolist(), strict=True):
+        what = {"LDS": "load", "STS": "store"}.get(step.base)
+        if what and (delivered := modelled.traffic.shared.get((what, step.file, step.line))):
+            sums[what] += often * whole * delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)]
+    return {
+        f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{_OPS[what]}.sum": sum_ for what, sum_ in sums.items()
+    }
+
+
+def _dram(device, modelled, whole):
+    traffic, seconds = modelled.traffic, modelled.prediction.microseconds / 1e6
+    read = float(traffic.totals[caches.DRAM]) * caches.SECTOR * whole
+    written = float(traffic.written) * caches.SECTOR * whole
+    per_second = (read + written) / seconds
+    return {
+        "dram__bytes_read.sum": read,
+        "dram__bytes_write.sum": written,
+        "dram__bytes.sum": read + written,
+        "dram__bytes.sum.per_second": per_second,
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 100 * per_second / (device.dram * 1e9),
+    }
+
+
+def _warps(modelled, stalls):
+    """Return how many cycles pass between two instructions of a warp, and what it waits for in these."""
+    instructions = float(modelled.prediction.reasons[:, ALONE.index("selected")].sum())
+    latency = stalls.cycles / instructions if instructions else 0.0
+    names = {reason: reason.replace(" ", "_") for reason in stalls.shares}
+    return {
+        "smsp__thread_inst_executed_per_inst_executed.ratio": modelled.lanes.active,
+        "smsp__average_warp_latency_per_inst_issued.ratio": latency,
+    } | {
+        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": stalls.shares[reason] * latency
+        for reason, name in names.items()
+    }

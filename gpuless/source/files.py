@@ -1,0 +1,14 @@
+"""Source files, as Python and compilers call them."""
+
+import os
+import posixpath
+
+
+def source_file(path: str) -> str:
+    """Return a source file as Python knows it: what is none, such as "<stdin>", was given a folder.
+
+    >>> source_file("/home/me/<stdin>"), source_file("/home/me/it.py")
+    ('<stdin>', '/home/me/it.py')
+    """
+    name = posixpath.basename(path)
+    return name if name.startswith("<") else os.path.normpath(path)

@@ -1,0 +1,134 @@
+"""``python -m gpuless profile``: the program runs as it does alone, and what is modelled comes after it."""
+
+import json
+
+import pytest
+from test_running import GPULESS, PLAIN, call, emulated
+
+from gpuless.profile.command import main
+
+pytestmark = emulated
+pytest.importorskip("scipy", reason="solves linear programs")
+
+PROGRAM = """
+import sys
+import numpy as np
+from numba import cuda
+
+@cuda.jit
+def double(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] *= 2
+
+@cuda.jit
+def add(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] += y[i]
+
+x, y = (cuda.to_device(np.ones(n, np.float32)) for n in (1 << 16, 1 << 16))
+for blocks in (256, 128, 256):
+    double[blocks, 256](x)
+add[256, 256](x, y)
+print(x.copy_to_host()[0], sys.argv, __name__)
+if "raise" in sys.argv:
+    raise KeyError("why")
+if "exit" in sys.argv:
+    sys.exit(7)
+"""
+PROFILE = [*GPULESS, "profile", "--gpu"]
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", ["raise", "exit"])
+def test_a_program_runs_and_ends_as_it_does_alone(program, what):
+    alone = call(*GPULESS, "program.py", what, "--json", cwd=program)
+    status, printed, error = call(*PROFILE, "T4", "program.py", what, "--json", cwd=program)
+    assert (status, error) == (alone[0], alone[2])
+    own, table = printed.split("\n\n", 1)
+    assert own + "\n" == alone[1]
+    assert own.startswith("9.0 ['program.py', ")
+    lines = [line.split() for line in table.splitlines()]
+    assert lines[0][0] == "T4:"
+    assert " modelled" in table.splitlines()[0]
+    calls = {words[0]: words[4] for words in lines if words and words[0] in ("double", "add")}
+    assert calls == {"double": "3", "add": "1"}
+
+
+def test_one_launch_on_two_gpus(program):
+    arguments = ["T4,RTX 4090", "--kernel", "double", "--launch", "2", "program.py"]
+    status, printed, error = call(*PROFILE, *arguments, cwd=program)
+    assert (status, error) == (0, "")
+    assert "\ndouble: launch 2 of 3\n\ndouble[128, 256] on T4: " in printed
+    assert "\ndouble[128, 256] on RTX 4090: " in printed
+    assert printed.count("\ngpu__time_duration.sum ") == 2
+    assert call(*PROFILE, *arguments, cwd=program)[1] == printed
+
+
+def test_json_for_machines(program):
+    status, printed, error = call(*PROFILE, "T4,L4", "--json", "program.py", cwd=program)
+    assert status == 0
+    assert error.startswith("9.0 ['program.py'] __main__")
+    known = json.loads(printed)
+    assert known["modelled"] is True
+    assert [timeline["gpu"] for timeline in known["timelines"]] == ["T4", "L4"]
+    assert {row["name"]: row["calls"] for row in known["timelines"][0]["kernel"]} == {"double": 3, "add": 1}
+    (program / "found.json").write_text("before")
+    options = ["T4", "--kernel", "add", "--json", "found.json", "-c", PROGRAM, "exit"]
+    status, printed, _ = call(*PROFILE, *options, cwd=program)
+    assert status == 7
+    assert printed == "9.0 ['-c', 'exit'] __main__\n"
+    (report,) = json.loads((program / "found.json").read_text())["reports"]
+    assert report["kernel"] == "add"
+    assert report["metrics"]["launch__grid_size"] == 256
+    assert sorted(path.name for path in program.iterdir()) == ["found.json", "program.py"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["program.py"], "the following arguments are required: --gpu"),
+        (["--gpu", "T5", "program.py"], "argument --gpu: gpu 'T5' is not known"),
+        (["--gpu", "T4"], "name the program to run: script.py, -m module, -c code or -"),
+        (["--gpu", "T4", "-m"], "name the program to run: script.py, -m module, -c code or -"),
+        (["--gpu", "T4", "--launch", "0", "a.py"], "argument --launch: must be a number from 1, got '0'"),
+        (["--gpu", "T4", "--launch", "2", "a.py"], "it needs --kernel"),
+        (["--gpu", "T4,L4", "--trace", "t.json", "a.py"], "--trace is of one GPU"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--kernel", "triple", "program.py"], 1, "no kernel is called triple; launched are: double, add"),
+        (["--kernel", "add", "--launch", "2", "program.py"], 1, "add is launched once, not 2"),
+        (["no.py"], 2, "can't open file"),
+    ],
+)
+def test_what_cannot_be_said(program, arguments, status, words):
+    found, printed, error = call(*PROFILE, "T4", *arguments, cwd=program)
+    assert found == status
+    assert words in error
+    assert "Traceback" not in error
+    assert "modelled" not in printed
+
+
+def test_without_a_launch_there_is_little_to_say(tmp_path):
+    (tmp_path / "profile.py").write_text("print('as it was')")
+    assert call(*GPULESS, "profile.py", cwd=tmp_path)[1] == "as it was\n"
+    assert (
+        call(*PROFILE, "T4", "-m", "profile", cwd=tmp_path)[1] == "as it was\n\nT4: nothing was asked of it\n"
+    )
+    assert call(*PLAIN, "profile.py", cwd=tmp_path)[1] == "as it was\n"
