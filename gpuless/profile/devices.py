@@ -200,7 +200,7 @@ _ON_BLACKWELL = _ON_HOPPER | {"cc": (10, 0)}
 # What each GPU has of its own: W, with the boost of W as its clock, where nothing else stands there. Channels
 # of memory: one for 16 bits of GDDR6, 16 a stack of HBM2, 32 a stack of HBM3. Shares of bandwidth: V.
 _OWN = "name", "sms", "clock", "dram", "dram_share", "channels", "l2", "slices"
-_ALL = (
+_ALL: tuple[tuple, ...] = (
     # The card with GDDR6, by its memory. GeForce cards run above the boost of their data sheets: C.
     (_ON_TURING, "GTX 1650", 14, 1.80, 192, 0.86, 8, 1 * MB, 8),
     # 70 W allow no more than 1.35 GHz for long: J19, section 6.
@@ -227,10 +227,11 @@ _ALL = (
     # SMs, L2 and latencies: C. Clock, slices, share: A, an H100 SXM on each of its two dies.
     (_ON_BLACKWELL, "B200", 148, 1.755, 8000, 0.93, 256, 63 * MB, 192),
 )
-DEVICES = {}
-for _common, *_row in _ALL:
-    _rows, _error = HELD_AGAINST.get(_row[0], (0, 0.0))
-    DEVICES[_row[0]] = Device(**_common, **dict(zip(_OWN, _row, strict=True)), rows=_rows, error=_error)
+DEVICES: dict[str, Device] = {}
+for _common, _name, *_row in _ALL:
+    _own: dict[str, Any] = dict(zip(_OWN, (_name, *_row), strict=True))
+    _rows, _error = HELD_AGAINST.get(_name, (0, 0.0))
+    DEVICES[_name] = Device(**_common, **_own, rows=_rows, error=_error)
 _SHORT = {
     "A100": "A100 SXM",
     "H100": "H100 SXM",

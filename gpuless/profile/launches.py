@@ -81,7 +81,7 @@ def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[An
 
     ccs = list(dict.fromkeys(device.code for device in devices))
     codes = all_machine_codes([(kernel, taken) for kernel, taken, _ in launches], ccs)
-    found = []
+    found: list[list[Any]] = []
     for (kernel, taken, sample), compiled in zip(launches, codes, strict=True):
         counted: dict[tuple, Any] = {}
         found.append([])

@@ -112,13 +112,33 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Largest value under each window; see `reference.max_pool2d_forward`."""
-    options = stride, padding, kernel_size
+    return _pool(x, (stride, padding, kernel_size), out, argmax, _tiles_2x2)
+
+
+def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
+    return _pool(x, (stride, padding, kernel_size), out, argmax, lambda window: False)
+
+
+def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
+    """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
+    return _pool(x, (stride, padding, kernel_size), out, argmax, _must_tile_2x2)
+
+
+def _pool(x, options, out, argmax, is_simple):
+    """Check, choose the kernel by the window, and launch."""
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
     kernel, inputs = max_pool2d_forward_naive_kernel, (_planes(x), window)
-    if _tiles_2x2(window):
+    if is_simple(window):
         kernel, inputs = max_pool2d_forward_2x2_kernel, (_planes(x),)
     device.launch_for_each(kernel, out.size, THREADS, *inputs, out.ravel(), argmax.ravel())
     return out, argmax
+
+
+def _must_tile_2x2(window):
+    if not _tiles_2x2(window):
+        raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
+    return True
 
 
 def _tiles_2x2(window):
