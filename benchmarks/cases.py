@@ -163,6 +163,7 @@ def poolings(size, batch, channels, height, width, kernel_size=2):
     return (
         case(
             operation="max_pool2d_forward",
+            rungs=("naive", "2x2"),
             outputs=(out_shape, out_shape),  # the positions of the maxima are one
             flops=math.prod(out_shape) * (in_window - 1),  # comparisons
             terms=0,  # whatever is compared stays exact
