@@ -19,6 +19,7 @@ from gpuless.profile.units import SHARED_UNITS, UNITS, Costs, of_memory
 _PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
 _FILL = 64  # bytes that L1 takes from L2 in a cycle: W
 _OPERANDS_READ = 20  # cycles until a request has read its operands
+_ONCE = 1e-3  # as close as this to as often as there are warps
 # L2 keeps pieces of so many sectors in so many slices, each of which serves one atomic operation, or those on
 # neighbours in a sector, at a time: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
 _PIECE, _SLICES_OF_PIECE = 64, 4
@@ -74,9 +75,11 @@ def throughput(customers, demands, elsewhere):
 
 def predict(device, counts, traffic, shape):
     """Return the `Prediction` of a launch: `counts` and `traffic` are those of the blocks recorded."""
-    costs = Costs(device, counts, traffic)
+    costs, blocks = Costs(device, counts, traffic), shape.blocks
     shape, warps = _at_work(counts, traffic, shape)
-    per_warp = counts.executed / warps
+    # What every warp runs once, those that end at once run as well.
+    once = np.abs(counts.executed - traffic.warps) < _ONCE * traffic.warps
+    per_warp = np.where(once, 1.0, counts.executed / warps)
     phases = _phases(counts, costs, per_warp, shape)
     memory = _memory_demands(device, traffic, shape, warps)
     totals = dict(zip(UNITS, per_warp @ costs.demands, strict=True)) | memory
@@ -90,6 +93,8 @@ def predict(device, counts, traffic, shape):
     cycles = max(count / rate, alone)
     if bound not in own:
         cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
+    # Blocks that end at once take as long as it takes to start them.
+    cycles += (blocks - shape.blocks) / device.sms * device.block_start / shape.resident
     busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
     chain, reasons = np.zeros(len(counts.steps)), np.zeros((len(counts.steps), len(ALONE)))
     for phase in phases:

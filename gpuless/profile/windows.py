@@ -45,11 +45,13 @@ class Window(NamedTuple):
 class Sample(Sums):
     """What a launch does, from blocks of it: sums of so many average blocks.
 
-    `count`: how many; `requests`: by site; `recordings`: what was recorded, a stretch of neighbours first.
+    `count`: how many; `requests`: by site; `recordings`: what was recorded, a stretch of neighbours first;
+    `weights`: how many blocks of the launch one of each recording stands for.
     """
 
     def __init__(self, taken: TakenLaunch, recordings: list[Recording], weights: list[float]) -> None:
         self.recordings, self.blocks, self.warps = recordings, taken.blocks, taken.warps
+        self.weights = weights
         self.count = sum(one.count for one, weight in zip(recordings, weights, strict=True) if weight)
         scale = self.count / self.blocks
         weighted = [(one, weight * scale) for one, weight in zip(recordings, weights, strict=True) if weight]
