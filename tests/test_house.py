@@ -21,7 +21,8 @@ OUTSIDE = ("__init__", "__main__", "course")
 GPULESS = {
     "__main__": "profile running nvidia",
     "testing": "profile running",
-    "profile": "running inspector selection compiler source frontends emulator limits positions wrapping nvidia",
+    "profile": "running inspector selection compiler source frontends emulator limits positions "
+    "wrapping nvidia",
     "emulator/explain": "running counts emulator",
     "running": "selection",
     "startup": "selection",
