@@ -304,7 +304,7 @@ def test_search_opens_and_closes_by_keys_and_finds_words_everywhere(chrome):
     element(page, "#search-results li a")
     until(page, lambda page: "finished" in element(page, ".search-summary").text)
     found = [link.text for link in page.find_elements("css selector", "#search-results li a")]
-    assert "04 · Shared memory and tiling" in found
+    assert "11 · Shared memory and tiling" in found
     assert any(name.startswith("cnn_numba.") for name in found)
 
 
