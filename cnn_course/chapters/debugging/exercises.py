@@ -139,9 +139,10 @@ def _rows(rng):
     blank = np.full((3, 784), 255, np.float32)
     blank[1] = 3 * normal(rng, 784)
     yield launch(2, 2, blank, output(blank.shape))
-    far = np.float32(4000) + normal(rng, (4, 300))
+    far = np.float32(1000) + np.round(normal(rng, (4, 256)) * 8) / 8  # whose means float32 has exactly
     yield launch(3, 2, far, output(far.shape))
     yield launch(1, 1, normal(rng, (1, 1)), output((1, 1)))
+    yield launch(3, 4, normal(rng, (9, 32)), output((9, 32)))
 
 
 standardise_kernel = KernelExercise(
