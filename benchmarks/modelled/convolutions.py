@@ -1,4 +1,4 @@
-"""Convolutions in one dimension whose times have been published, written anew."""
+"""Convolutions in one dimension whose times have been published, in Numba."""
 
 import numpy as np
 from numba import cuda, float32, float64, int32, uint32

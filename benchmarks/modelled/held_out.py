@@ -1,4 +1,4 @@
-"""Kernels of the rows in ``found.csv`` that no other row has: written anew. Nothing was fitted on them."""
+"""Kernels of the rows in ``found.csv`` that no other row has, in Numba. Nothing was fitted on them."""
 
 from numba import cuda, float32, float64, int32, uint32
 

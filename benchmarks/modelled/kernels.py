@@ -1,4 +1,4 @@
-"""Kernels whose times have been published, written anew: what they compute and how is alike.
+"""Kernels whose times have been published, in Numba: what they compute and how is alike.
 
 Indices are 32 bits wide and without sign, as in CUDA C++: Numba makes 64 bits of whatever it is not told
 otherwise, hence the many casts. Where constants are to become part of an address they have 64.

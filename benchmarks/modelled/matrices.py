@@ -1,4 +1,4 @@
-"""Products of float32 matrices, each faster than the one before, and transposes: written anew."""
+"""Products of float32 matrices, each faster than the one before, and transposes, in Numba."""
 
 from numba import cuda, float32, uint32, uint64
 

@@ -1,6 +1,6 @@
 """The record of modelled times and what says what it says: page, picture, guide, the errors of each GPU.
 
-``python -m benchmarks.modelled.page`` writes all but the record anew.
+``python -m benchmarks.modelled.page`` writes all but the record again.
 """
 
 import datetime

@@ -1,4 +1,4 @@
-"""Sums of all elements up to each one, whose times have been published, written anew.
+"""Sums of all elements up to each one, whose times have been published, in Numba.
 
 A launch scans blocks; their sums are scanned in turn, and added to what comes after them.
 """

@@ -1,4 +1,4 @@
-"""Products of float32 matrices whose threads compute 64 results or 128, written anew.
+"""Products of float32 matrices whose threads compute 64 results or 128, in Numba.
 
 They load four elements at a time, and keep a tile of `a` with rows and columns exchanged.
 """

@@ -121,7 +121,7 @@ def read_record(file: Path) -> dict:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} holds no modelled times ({error!r}): remove it, and record anew") from None
+        raise ValueError(f"{file} holds no modelled times ({error!r}): remove it, and record again") from None
 
 
 def write_records(recorded: dict) -> None:

@@ -137,7 +137,7 @@ matmul_tiled_kernel = KernelExercise(
             ("b_tile[k, x]", "b_tile[x, k]"),
         ),
         "last step only": (
-            "The sum begins anew at each pair of tiles: set `total` to zero once, before the loop.",
+            "The sum restarts at each pair of tiles: set `total` to zero once, before the loop.",
             lambda a, b: product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),

@@ -250,7 +250,7 @@ def _which_barrier(attempt, trials):
             return Wrong(
                 "overwritten too early",
                 "A thread loads the next channel while others of its block still sum over this one: a "
-                "barrier is missing after the sum, before the loop begins anew.",
+                "barrier is missing after the sum, before the loop's next round.",
             )
     return None
 

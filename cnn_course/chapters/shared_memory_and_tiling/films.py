@@ -95,8 +95,8 @@ def barrier_film(loading=(2, 3, 1, 5), summing=2) -> plots.Film:
         frames,
         _schedules(loading, summing, end),
         "Time goes from left to right. Above, nobody waits: three warps sum while others are still loading, "
-        "and may read garbage (orange, marked !). Below, the barrier: whoever is early waits, and all sum "
-        "what is there.",
+        "and may read garbage (orange, marked !). Below, with the barrier, the early warps wait, and "
+        "all of them sum loaded pixels.",
         "Two charts of four warps each, with a bar for loading and a bar for summing. In the upper one the "
         "sums of three warps begin before the slowest warp has loaded. In the lower one every warp waits at "
         "a dashed line until the slowest has come, and then all sum at once.",

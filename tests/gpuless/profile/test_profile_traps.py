@@ -6,6 +6,7 @@ import gpuless
 import numpy as np
 import pytest
 from numba import cuda, float32
+from products import zeros
 
 from gpuless.inspector.control import read_control
 from gpuless.profile.devices import DEVICES, KB, MB
@@ -14,10 +15,6 @@ from gpuless.profile.flow import blocks_of
 if not gpuless.select().emulated:
     pytest.skip("runs kernels on the emulated GPU", allow_module_level=True)
 pytest.importorskip("scipy", reason="solves linear programs")
-
-
-def zeros(*shape):
-    return cuda.to_device(np.zeros(shape, np.float32))
 
 
 def powers(n):

@@ -11,6 +11,7 @@ import gpuless
 import numpy as np
 import pytest
 from numba import cuda, float32, int32
+from products import zeros
 from test_running import PLAIN, call
 
 from gpuless.profile.stalls import REASONS
@@ -20,10 +21,6 @@ if not gpuless.select().emulated:
 pytest.importorskip("scipy", reason="solves linear programs")
 
 PROGRAM = Path(__file__).with_name("report_program.py")
-
-
-def zeros(*shape, dtype=np.float32):
-    return cuda.to_device(np.zeros(shape, dtype))
 
 
 @cuda.jit

@@ -8,6 +8,7 @@ import gpuless
 import numpy as np
 import pytest
 from numba import cuda, float32, int32
+from products import multiply, multiply_tiled, zeros
 
 from gpuless.emulator.run import recording
 from gpuless.emulator.run.launch import Workers
@@ -28,36 +29,8 @@ GPUS = "T4", "RTX 2080 Ti"  # of one architecture: one compilation
 TOLERANCE = 0.03
 
 
-def zeros(*shape):
-    return cuda.to_device(np.zeros(shape, np.float32))
-
-
 def below(n, high):
     return cuda.to_device(np.random.default_rng(1).integers(0, high, n, np.int32))
-
-
-@cuda.jit
-def multiply(a, b, c):
-    row, col = cuda.blockIdx.y * 16 + cuda.threadIdx.y, cuda.blockIdx.x * 16 + cuda.threadIdx.x
-    total = float32(0)
-    for k in range(a.shape[1]):
-        total += a[row, k] * b[k, col]
-    c[row, col] = total
-
-
-@cuda.jit
-def multiply_tiled(a, b, c):
-    tile_a, tile_b = cuda.shared.array((16, 16), float32), cuda.shared.array((16, 16), float32)
-    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-    row, col = cuda.blockIdx.y * 16 + ty, cuda.blockIdx.x * 16 + tx
-    total = float32(0)
-    for start in range(0, a.shape[1], 16):
-        tile_a[ty, tx], tile_b[ty, tx] = a[row, start + tx], b[start + ty, col]
-        cuda.syncthreads()
-        for k in range(16):
-            total += tile_a[ty, k] * tile_b[k, tx]
-        cuda.syncthreads()
-    c[row, col] = total
 
 
 @cuda.jit
