@@ -1,4 +1,4 @@
-// The yardstick of notebook 15 in OpenCL C: images of one channel, kernels of 3 x 3, float32 throughout.
+// The yardstick of notebook 25 in OpenCL C: images of one channel, kernels of 3 x 3, float32 throughout.
 
 #define TAPS 3
 #define TILE 16

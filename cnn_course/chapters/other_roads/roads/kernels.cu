@@ -1,4 +1,4 @@
-// The yardstick of notebook 15 in CUDA C++: images of one channel, kernels of 3 x 3, float32 throughout.
+// The yardstick of notebook 25 in CUDA C++: images of one channel, kernels of 3 x 3, float32 throughout.
 
 const int TAPS = 3, TILE = 16, THREADS = 128, WARP = 32;
 
