@@ -53,7 +53,7 @@ def modelled_time(request):
         pytest.skip("modelled times need the emulated GPU")
     recording = request.config.getoption(OPTION)
     recorded = request.config.stash.setdefault(_RECORDED, {}) if recording else None
-    return _ModelledTime(request.node.name, record_of(request.path), recorded)
+    return _ModelledTime(request.node.nodeid.partition("::")[2], record_of(request.path), recorded)
 
 
 class _ModelledTime(ModelledTime):

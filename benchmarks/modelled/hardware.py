@@ -17,6 +17,7 @@ from benchmarks.records import new_record, text_table
 from cnn_numba import device
 from cnn_numba.device.usable import driver_status
 from gpuless.profile.devices import DEVICES
+from gpuless.profile.files import write_whole
 
 
 def bench_hardware(words=(), repeats=20):
@@ -106,7 +107,7 @@ def device_named(name: str) -> str:
     Raises
     ------
     RuntimeError
-        If it is none of these.
+        If no modelled GPU matches.
 
     Examples
     --------
@@ -123,5 +124,5 @@ def device_named(name: str) -> str:
 def write(record: dict) -> Path:
     """Write a record beside the modelled one; return where it is."""
     path = Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(record, indent=2) + "\n")
     return path

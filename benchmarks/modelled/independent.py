@@ -19,6 +19,7 @@ import numpy as np
 
 import gpuless
 from benchmarks.modelled.predictions import summarised
+from gpuless.profile.files import write_whole
 
 _ROWS = Path(__file__).with_name("independent.csv")
 RECORD = Path(__file__).with_name("independent.json")
@@ -243,7 +244,7 @@ def main() -> None:
     record["rows"] = [known[key] for row in published() if (key := (row.gpu, row.name)) in known]
     record["summary"] = summary_of(record["rows"])
     print(", ".join(f"{key} {value:.3g}" for key, value in record["summary"]["all"].items()))
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_whole(RECORD, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

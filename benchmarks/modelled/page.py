@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.modelled import predictions
+from gpuless.profile.files import write_whole
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("record.json")
 PAGE, GUIDE = ROOT / "docs" / "modelled-times.md", ROOT / "docs" / "gpuless.md"
 PICTURE = ROOT / "docs" / "images" / "modelled-times.png"
 HELD_AGAINST = ROOT / "gpuless" / "profile" / "held_against.py"
-_FAR = 1.25  # rows further away are listed first
 
 
 def new_record(found: list) -> dict:
@@ -33,10 +33,10 @@ def new_record(found: list) -> dict:
 
 def write(record: dict) -> None:
     """Write the record, and everything that says what it says."""
-    RECORD.write_text(_text(record), encoding="utf-8")
-    HELD_AGAINST.write_text(held_against(record), encoding="utf-8")
+    write_whole(RECORD, _text(record))
+    write_whole(HELD_AGAINST, held_against(record))
     for path in (PAGE, GUIDE):
-        path.write_text(with_figures(path.read_text(encoding="utf-8"), record), encoding="utf-8")
+        write_whole(path, with_figures(path.read_text(encoding="utf-8"), record))
     draw(record)
 
 
@@ -86,11 +86,12 @@ def _accuracy(record):
         f"{held['rows']} that were looked for afterwards, and on which nothing was fitted, the mean is "
         f"{_percent(held['mean error'])} and the median {_percent(held['median error'])}.\n"
         f"Of two kernels more than a quarter apart the right one is faster in {_percent(every['in order'])} "
-        "of the pairs.\nNothing here has been measured on a GPU by us."
-    )
+        "of the pairs."
+    ) + ("" if any(_measured()) else "\nNothing here has been measured on a GPU by us.")
 
 
-_COLUMNS = ("rows", "mean error", "median error", f"within {predictions.FACTOR}", "in range", "in order")
+_WITHIN = f"within {predictions.FACTOR}"
+_COLUMNS = ("rows", "mean error", "median error", _WITHIN, "in range", "in order")
 
 
 def _numbers(numbers):
@@ -129,7 +130,7 @@ def _promise(record):
 
 
 def _ablation(record):
-    rows = [["without", "mean error", "median error", f"within {predictions.FACTOR}", "in order"]]
+    rows = [["without", "mean error", "median error", _WITHIN, "in order"]]
     for name, numbers in record["ablation"].items():
         rows.append([name, *(_percent(numbers[column]) for column in rows[0][1:])])
     return _table(rows)
@@ -169,10 +170,15 @@ def _unwritten(record):
     return "\n".join(f"- {name}: {why}." for name, why in UNWRITTEN.items())
 
 
+def _measured():
+    """Return the records of what GPUs have measured."""
+    return sorted(RECORD.parent.glob("hardware-*.json"))
+
+
 def _hardware(record):
     """Return what GPUs have measured, a line for each of their records."""
     rows = [["GPU", "driver", "date", "rows", "mean error", "median error"]]
-    for path in sorted(RECORD.parent.glob("hardware-*.json")):
+    for path in _measured():
         each = json.loads(path.read_text(encoding="utf-8"))
         gpu, ratios = each["machine"]["gpu"], [row["modelled"] / row["median"] for row in each["rows"]]
         errors = [abs(ratio - 1) for ratio in ratios]
@@ -188,8 +194,8 @@ def _independent(record):
     every = json.loads(path.read_text(encoding="utf-8"))["summary"]["all"]
     return (
         f"{every['rows']} rows; mean error {_percent(every['mean error'])}, median "
-        f"{_percent(every['median error'])}, {_percent(every['within 1.5'])} within a factor of 1.5, "
-        f"{_percent(every['in order'])} in order."
+        f"{_percent(every['median error'])}, {_percent(every[_WITHIN])} within a factor of "
+        f"{predictions.FACTOR}, {_percent(every['in order'])} in order."
     )
 
 
@@ -244,7 +250,7 @@ def draw(record: dict) -> None:
     axes.set_xlabel("published, microseconds", fontsize=9)
     axes.set_ylabel("modelled, microseconds", fontsize=9)
     axes.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper left")
-    note = "grey: within a factor of 1.5\nhollow: held out"
+    note = f"grey: within a factor of {predictions.FACTOR}\nhollow: held out"
     axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", fontsize=8, color=INK)
     figure.savefig(PICTURE, format="png", dpi=144, facecolor=PAPER, metadata={"Software": None})
 

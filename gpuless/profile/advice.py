@@ -11,7 +11,7 @@ from gpuless.limits import WARP
 from gpuless.profile import caches
 from gpuless.profile.devices import Device
 from gpuless.profile.sass_counts import width
-from gpuless.profile.units import is_float64
+from gpuless.profile.units import COLUMN_OF_WIDTH, is_float64
 
 _WASTED = 2.0  # times as many sectors as bytes need
 _CONFLICTS = 1.5  # times as many deliveries as without conflicts
@@ -68,7 +68,7 @@ def _conflicts(modelled: Any) -> Iterator[str]:
             continue
         seen.add((step.file, step.line, what))
         least = max(1, width(step.opcode) // 4)
-        times = delivered[{8: 1, 16: 2}.get(width(step.opcode), 0)]
+        times = delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)]
         if times > _CONFLICTS * least:
             yield (
                 f"{_code(step.file, step.line)}: a {what} of shared memory takes {times:.3g} wavefronts, "

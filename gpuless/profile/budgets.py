@@ -68,11 +68,14 @@ class ModelledTime:
         OverBudget
             If it takes longer, or if nothing is recorded.
         ValueError
-            If `factor` is not positive, or the test has checked something of that name.
+            If `factor` is not positive, if there is no report, or if the test has checked something of that
+            name.
         """
         if not factor > 0:
             raise ValueError(f"factor must be positive, got {factor!r}")
         reports = list(report) if isinstance(report, Iterable) else [report]
+        if not reports:
+            raise ValueError("there is no report to check")
         for each in reports:
             key = f"{self.test}: {name}" if name else self.test
             self._check(each, key, factor)
@@ -117,10 +120,15 @@ def read_record(file: Path) -> dict:
         If the file is not what `write_records` has written.
     """
     try:
-        return json.loads(file.read_text(encoding="utf-8"))["modelled times"]
+        found = json.loads(file.read_text(encoding="utf-8"))["modelled times"]
+        for test, by_gpu in found.items():
+            for gpu, known in by_gpu.items():
+                if not (known["microseconds"] > 0 and isinstance(known["limiter"], str)):
+                    raise ValueError(f"{test} on the {gpu}: {known}")
+        return found
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} holds no modelled times ({error!r}): remove it, and record again") from None
 
 

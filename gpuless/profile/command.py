@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> None:
             raise failed
         if ended is None or any(timeline.events for timeline in timelines):
             _write(timelines, options)
-    except (RuntimeError, ValueError, LookupError, ImportError, OSError) as error:
+    except (RuntimeError, ValueError, ImportError, MemoryError, OSError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         ended = ended or SystemExit(1)
     if ended is not None:
@@ -149,7 +149,7 @@ def _write(timelines, options):
         number = (options.launch or 1) - 1
         launches = [_launches(timeline, options.kernel) for timeline in timelines]
         if number >= len(launches[0]):
-            raise LookupError(f"{options.kernel} is launched {_times(len(launches[0]))}, not {number + 1}")
+            raise ValueError(f"{options.kernel} is launched {_times(len(launches[0]))}, not {number + 1}")
         text = _text_of_kernel(launches, number)
         found: Any = {"kernel": options.kernel, "launches": len(launches[0]), "launch": number + 1}
         found["reports"] = [each[number].to_dict() for each in launches]
@@ -176,7 +176,7 @@ def _launches(timeline, kernel):
     found = [report for report in reports if report.kernel == kernel]
     if not found:
         known = ", ".join(dict.fromkeys(report.kernel for report in reports)) or "none"
-        raise LookupError(f"no kernel is called {kernel}; launched are: {known}")
+        raise ValueError(f"no kernel is called {kernel}; launched are: {known}")
     return found
 
 

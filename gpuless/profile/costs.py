@@ -70,17 +70,13 @@ _PCIE3 = Links(11.0, 5.5, 10.0)  # NB; pageable: HB; between GPUs: A, as PCIe 4
 _PCIE4 = Links(24.8, 11.0, 20.7)  # NB; pageable: HB
 _PCIE5 = Links(55.6, 14.0, 46.0)  # NB; pageable: A, the host's own copy to pinned memory takes longest
 _NVLINK_SHARE = 0.92  # of what NVLink has on paper in a direction, copies get so much: A
-# NVLink, GB/s in one direction: W. Bridges of cards, and of PCIe modules, have to be bought; they count.
-_NVLINK = {"V100": 150, "A100 SXM": 300, "A100 PCIe": 300, "H100 SXM": 450, "H100 PCIe": 300, "H200": 450}
-_NVLINK |= {"B200": 900, "RTX 2080 Ti": 50, "RTX 3090": 56, "A6000": 56}
 _PCIE = {(7, 0): _PCIE3, (7, 5): _PCIE3, (8, 0): _PCIE4, (8, 6): _PCIE4, (8, 9): _PCIE4}  # W
 
 
 def links_of(device: Device) -> Links:
     """Return how fast copies to and from a GPU are."""
     found = _PCIE.get(device.cc, _PCIE5)
-    nvlink = _NVLINK.get(device.name, 0) * _NVLINK_SHARE
-    return found._replace(peer=nvlink) if nvlink else found
+    return found._replace(peer=device.nvlink * _NVLINK_SHARE) if device.nvlink else found
 
 
 def numba_launch(sizes: list[int]) -> float:

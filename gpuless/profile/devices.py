@@ -85,6 +85,8 @@ class Device:
     """How much longer a load from global memory keeps L1 busy than what it moves says."""
     writing: float = 1.0
     """What writing to memory takes, of what reading does."""
+    nvlink: float = 0
+    """GB/s of its NVLink in one direction; none: other GPUs are reached over PCIe."""
     rows: int = 0
     """How many published times the model has been held against."""
     error: float = 0.0
@@ -227,11 +229,16 @@ _ALL: tuple[tuple, ...] = (
     # SMs, L2 and latencies: C. Clock, slices, share: A, an H100 SXM on each of its two dies.
     (_ON_BLACKWELL, "B200", 148, 1.755, 8000, 0.93, 256, 63 * MB, 192),
 )
+# GB/s in one direction: W. Bridges of cards, and of PCIe modules, have to be bought; they count.
+_NVLINK = {"V100": 150, "A100 SXM": 300, "A100 PCIe": 300, "H100 SXM": 450, "H100 PCIe": 300, "H200": 450}
+_NVLINK |= {"B200": 900, "RTX 2080 Ti": 50, "RTX 3090": 56, "A6000": 56}
+
 DEVICES: dict[str, Device] = {}
 for _common, _name, *_row in _ALL:
     _own: dict[str, Any] = dict(zip(_OWN, (_name, *_row), strict=True))
     _rows, _error = HELD_AGAINST.get(_name, (0, 0.0))
-    DEVICES[_name] = Device(**_common, **_own, rows=_rows, error=_error)
+    _own |= {"nvlink": _NVLINK.get(_name, 0), "rows": _rows, "error": _error}
+    DEVICES[_name] = Device(**_common, **_own)
 _SHORT = {
     "A100": "A100 SXM",
     "H100": "H100 SXM",
@@ -239,6 +246,12 @@ _SHORT = {
     "TESLA T4": "T4",
     "TESLA V100": "V100",
 }
+
+
+# What the model divides by.
+_POSITIVE = frozenset(
+    "sms clock dram dram_share channels l2 l2_share slices slice_bytes l1 l1_bytes lsu_lanes".split()
+)
 
 
 def device(name: str | Device, /, **changes: Any) -> Device:
@@ -254,7 +267,7 @@ def device(name: str | Device, /, **changes: Any) -> Device:
     Raises
     ------
     ValueError
-        If the GPU is not known.
+        If the GPU is not known, or a number that has to be positive is not.
     TypeError
         If there is no such field.
 
@@ -267,6 +280,10 @@ def device(name: str | Device, /, **changes: Any) -> Device:
     unknown = changes.keys() - {field.name for field in fields(Device)}
     if unknown:
         raise TypeError(f"a device has no {', '.join(sorted(unknown))}: see gpuless.profile.Device")
+    bad = {name: changes[name] for name in _POSITIVE & changes.keys() if not changes[name] > 0}
+    if bad:
+        named = ", ".join(f"{name}={value!r}" for name, value in sorted(bad.items()))
+        raise ValueError(f"a device needs positive numbers, got {named}")
     return replace(found, **changes)
 
 

@@ -12,7 +12,11 @@ def write_whole(path: str | os.PathLike, text: str) -> None:
         target.write_text(text, encoding="utf-8")
         return
     target = target.resolve()  # a link keeps leading where it does
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        error.filename = os.fspath(path)  # not that of a file which nobody has asked for
+        raise
     try:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)

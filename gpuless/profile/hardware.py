@@ -11,8 +11,6 @@ import statistics
 import subprocess
 import sys
 
-from gpuless import nvidia
-
 _WARM_UP, _REPEATS = 3, 20
 
 
@@ -24,8 +22,16 @@ def reports(launch, devices, arguments):
     copies: dict = {}
     arguments = [_on_host(each, copies) for each in arguments]
     found = _modelled(launch, devices, arguments)
-    name, microseconds = nvidia.driver().gpus[0].name, measure(launch, arguments)
-    return [report.with_measured(name, microseconds) for report in found]
+    microseconds = measure(launch, arguments)
+    return [report.with_measured(_current_gpu(), microseconds) for report in found]
+
+
+def _current_gpu():
+    """Return the name of the GPU that kernels are launched on."""
+    from numba import cuda
+
+    name = cuda.get_current_device().name
+    return name.decode() if isinstance(name, bytes) else name
 
 
 def _on_host(value, copies):
@@ -42,7 +48,7 @@ def _on_host(value, copies):
 
 
 def _on_device(value, copies):
-    """Return an argument whose arrays are on the GPU, as for `_on_host`."""
+    """Return an argument whose arrays are on the GPU; `copies`: those made so far, behind their originals."""
     import numpy as np
     from numba import cuda
 
@@ -51,25 +57,28 @@ def _on_device(value, copies):
     if not isinstance(value, np.ndarray):
         return value
     if id(value) not in copies:
-        copies[id(value)] = cuda.to_device(value)
-    return copies[id(value)]
+        copies[id(value)] = value, cuda.to_device(value)
+    return copies[id(value)][1]
 
 
 def measure(launch, arguments):
-    """Return the median of the microseconds between events around a launch, on copies of its arguments."""
+    """Return the median of the microseconds between events around a launch.
+
+    Each launch finds the arguments as they were before the first one: what it does may depend on them.
+    """
     from numba import cuda
 
     copies: dict = {}
     arguments = [_on_device(each, copies) for each in arguments]
-    for _ in range(_WARM_UP):
-        launch(*arguments)
-    events = [(cuda.event(), cuda.event()) for _ in range(_REPEATS)]
+    events = [(cuda.event(), cuda.event()) for _ in range(_WARM_UP + _REPEATS)]
     for begin, end in events:
+        for before, copy in copies.values():
+            copy.copy_to_device(before, stream=launch.stream)
         begin.record(launch.stream)
         launch(*arguments)
         end.record(launch.stream)
     cuda.synchronize()
-    return 1e3 * statistics.median(begin.elapsed_time(end) for begin, end in events)
+    return 1e3 * statistics.median(begin.elapsed_time(end) for begin, end in events[_WARM_UP:])
 
 
 def _modelled(launch, devices, arguments):

@@ -20,11 +20,6 @@ class Compiled(NamedTuple):
     spilled: int
 
 
-def machine_codes(kernel, taken, ccs):
-    """Return the `Compiled` of a launch's kernel for some compute capabilities, by these."""
-    return all_machine_codes([(kernel, taken)], ccs)[0]
-
-
 def all_machine_codes(launches, ccs):
     """Return the `Compiled` of each launch's kernel for some compute capabilities, by these.
 

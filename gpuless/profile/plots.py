@@ -127,8 +127,9 @@ def _speed(gflops):
 
 def _lines(report):
     """Return the lines that take most: label, share by reason."""
-    order = sorted(report.lines, key=lambda place: (-report.lines[place], place))
-    shown = [place for place in order[:_LINES] if report.lines[place] >= _LEAST]
+    lines = report.lines
+    order = sorted(lines, key=lambda place: (-lines[place], place))
+    shown = [place for place in order[:_LINES] if lines[place] >= _LEAST]
     found = [(_label(*place), report.line_stalls[place]) for place in shown]
     rest = [report.line_stalls[place] for place in order if place not in shown]
     whole = {reason: sum(stalls[reason] for stalls in rest) for reason in REASONS}

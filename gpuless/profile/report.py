@@ -105,7 +105,8 @@ class Report:
     def to_dict(self) -> dict:
         """Return what the report says as plain values, to be written as JSON."""
         same = ["kernel", "grid", "block", "microseconds", "low", "high", "unsure", "limiter", "busy"]
-        same += ["l1_hit_rate", "l2_hit_rate", "dram_bytes", "flops", "stalls", "advice", "metrics"]
+        same += ["measured", "l1_hit_rate", "l2_hit_rate", "dram_bytes", "flops", "stalls", "advice"]
+        same += ["metrics"]
         lines = [
             {"file": file, "line": line, "text": linecache.getline(file, line).strip(), "stalls": stalls}
             for (file, line), stalls in self._by_time()
@@ -136,7 +137,8 @@ class Report:
         return ", ".join(f"{reason} {share:.0%}" for reason, share in found if share >= 0.005)
 
     def _by_time(self):
-        return sorted(self.line_stalls.items(), key=lambda line: (-self.lines[line[0]], line[0]))
+        shares = self.lines
+        return sorted(self.line_stalls.items(), key=lambda line: (-shares[line[0]], line[0]))
 
     def _lines(self):
         found = [(place, sum(stalls.values()), stalls) for place, stalls in self._by_time()[:_LINES]]

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from typing import Any
 
+from gpuless.profile.files import write_whole
 from gpuless.profile.schedule import HOST, tracks
 
 _HOST, _GPU = 1, 2  # processes
@@ -18,23 +16,7 @@ _HOST, _GPU = 1, 2  # processes
 
 def write(timeline: Any, path: Any) -> None:
     """Write the trace of a `Timeline`, whole or not at all."""
-    path = os.fspath(path)
-    handle, partial = tempfile.mkstemp(".json", ".trace-", os.path.dirname(path) or ".")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(trace_of(timeline), file)
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, json.dumps(trace_of(timeline)))
 
 
 def trace_of(timeline: Any) -> dict:

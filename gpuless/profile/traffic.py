@@ -101,21 +101,8 @@ def traffic_of(sample, device, window, shared):
         _shared_lines(sample),
         dict(needed),
         sample.count * sample.warps,
-        _at_work(sample),
+        sample.at_work,
     )
-
-
-def _at_work(sample):
-    """Return the share of blocks in which a warp asks for memory, and that of warps that do in these."""
-    asks, weights = [], []
-    for one, weight in zip(sample.recordings, sample.weights, strict=True):
-        if weight:
-            begins, _ = caches.index(one.words, one.first * one.warps, one.count * one.warps)
-            asks.append(np.diff(begins).reshape(one.count, one.warps) > 0)
-            weights += [weight] * one.count
-    at_work = np.average(np.concatenate(asks), 1, np.ones(sample.warps))
-    blocks = np.average(at_work > 0, weights=weights)
-    return (float(blocks), float(np.average(at_work, weights=weights) / blocks)) if blocks else (1.0, 1.0)
 
 
 def _simulated(sample, device, window, shared, kinds):

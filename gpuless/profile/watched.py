@@ -139,7 +139,7 @@ class Recorder(Watcher):
                 number = self._models.launched(taken)
                 asked = Asked(KERNEL, host=self._launch_cost(taken.plain), report=number)
                 return [asked] * len(self.devices)
-            except BaseException as error:  # raised when the program's own code is over
+            except Exception as error:  # raised when the program's own code is over
                 self._failed = error
         return [Asked("empty", "kernel")] * len(self.devices)
 
@@ -274,4 +274,4 @@ class _Models:
                 values.append((number, int.from_bytes(value, "little") - array.address, array.size))
             else:
                 values.append(value if i in decisive else None)
-        return kernel, taken.grid, taken.block, taken.shared, tuple(values)
+        return kernel, taken.grid, taken.block, taken.shared, taken.together, tuple(values)

@@ -76,8 +76,23 @@ class Sample(Sums):
     @functools.cached_property
     def index(self) -> tuple[Any, Any]:
         """Where the requests of the neighbours' warps begin, and the places of these requests."""
-        stretch = self.recordings[0]
-        return caches.index(stretch.words, stretch.first * self.warps, stretch.count * self.warps)
+        return self._index_of(self.recordings[0])
+
+    def _index_of(self, one):
+        return caches.index(one.words, one.first * self.warps, one.count * self.warps)
+
+    @functools.cached_property
+    def at_work(self) -> tuple[float, float]:
+        """The share of blocks in which a warp asks for memory, and that of warps that do in these."""
+        asks, weights = [], []
+        for number, (one, weight) in enumerate(zip(self.recordings, self.weights, strict=True)):
+            if weight:
+                begins, _ = self._index_of(one) if number else self.index
+                asks.append(np.diff(begins).reshape(one.count, one.warps) > 0)
+                weights += [weight] * one.count
+        at_work = np.mean(np.concatenate(asks), 1)
+        blocks = np.average(at_work > 0, weights=weights)
+        return (float(blocks), float(np.average(at_work, weights=weights) / blocks)) if blocks else (1.0, 1.0)
 
     @functools.cached_property
     def _footprint(self):
@@ -137,7 +152,7 @@ def _arrays(recording):
 
 
 def spread(many: int, first: int, last: int) -> list[int]:
-    """Return so many numbers all over a range, no two of which are equally far from where its parts begin.
+    """Return so many numbers all over a range, one in each of as many equal parts.
 
     >>> spread(4, 0, 100)
     [0, 40, 55, 96]

@@ -5,7 +5,9 @@ import posixpath
 
 
 def source_file(path: str) -> str:
-    """Return a source file as Python knows it: what is none, such as "<stdin>", was given a folder.
+    """Return a source file as Python knows it.
+
+    Names that are no file, such as "<stdin>", lose the folder that a compiler gave them.
 
     >>> source_file("/home/me/<stdin>"), source_file("/home/me/it.py")
     ('<stdin>', '/home/me/it.py')

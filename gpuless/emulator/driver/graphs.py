@@ -88,11 +88,13 @@ class Steps:
 def run_steps(nodes):
     """Do what nodes of a graph do: those that are enabled, in the order of their handles in a dict."""
     watching.watcher().begin()
-    for handle, node in nodes.items():
-        if node.enabled:
-            watching.watcher().node(handle, node)
-            node.work.run()
-    watching.watcher().end()
+    try:
+        for handle, node in nodes.items():
+            if node.enabled:
+                watching.watcher().node(handle, node)
+                node.work.run()
+    finally:
+        watching.watcher().end()
 
 
 graphs, executables = Handles(), Handles()

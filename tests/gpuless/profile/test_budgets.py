@@ -78,9 +78,21 @@ def test_checks_of_one_test_have_names(file):
         budget.check(report(10.0))
     with pytest.raises(ValueError, match="factor must be positive, got 0"):
         budget.check(report(10.0), factor=0)
+    with pytest.raises(ValueError, match="there is no report to check"):
+        budget.check([])
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"times": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"times": {}}',
+        '{"modelled times": []}',
+        '{"modelled times": {"test_a": {"T4": {"limiter": "DRAM"}}}}',
+        '{"modelled times": {"test_a": {"T4": {"limiter": "DRAM", "microseconds": 0}}}}',
+    ],
+)
 def test_a_file_that_is_no_record(file, text):
     file.write_text(text)
     with pytest.raises(ValueError, match=r"holds no modelled times .* remove it"):
@@ -100,8 +112,9 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         write_whole(target, "\ud800")
     assert target.read_text() == "after"
     assert sorted(tmp_path.iterdir()) == [link, target]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as caught:
         write_whole(tmp_path / "nowhere" / "file", "")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "file")
 
 
 SUITE = """
@@ -120,6 +133,16 @@ def test_copy(modelled_time, n):
     x, y = (cuda.to_device(np.zeros(n, np.float32)) for _ in "xy")
     report = modelled_time(copy[n // 256, 256], gpu=["T4", "A100"])(x, y)
     modelled_time.check(report, factor=1.05)
+
+class TestOne:
+    def test_copy(self, modelled_time):
+        x = cuda.to_device(np.zeros(1 << 12, np.float32))
+        modelled_time.check(modelled_time(copy[16, 256])(x, x))
+
+class TestOther:
+    def test_copy(self, modelled_time):
+        x = cuda.to_device(np.zeros(1 << 20, np.float32))
+        modelled_time.check(modelled_time(copy[1 << 12, 256])(x, x))
 """
 
 
@@ -135,14 +158,19 @@ def test_a_suite_with_budgets(tmp_path):
     pytest.importorskip("xdist")
     assert call(*PYTEST, "--record-modelled-times", "-p", "xdist", "-n", "2", cwd=tmp_path)[0] == 0
     known = json.loads(file.read_text())["modelled times"]
-    assert sorted(known) == ["test_copy[262144]", "test_copy[65536]"]
+    assert sorted(known) == [
+        "TestOne::test_copy",
+        "TestOther::test_copy",
+        "test_copy[262144]",
+        "test_copy[65536]",
+    ]
     assert sorted(known["test_copy[65536]"]) == ["A100 SXM", "T4"]
     assert call(*PYTEST, cwd=tmp_path)[0] == 0
     known["test_copy[65536]"]["T4"]["microseconds"] /= 1.06
     file.write_text(json.dumps({"modelled times": known}))
     status, printed, _ = call(*PYTEST, cwd=tmp_path)
     assert status == 1
-    assert "1 failed, 1 passed" in printed
+    assert "1 failed, 3 passed" in printed
     assert "test_copy[65536] on the T4: " in printed
     assert "1.06 times the " in printed
     assert "Error" not in printed  # no traceback of ours
@@ -153,4 +181,4 @@ def test_the_simulator_models_nothing(tmp_path):
     (tmp_path / "test_it.py").write_text(SUITE)
     status, printed, _ = call(*PYTEST, "--gpuless", "simulator", cwd=tmp_path)
     assert status == 0
-    assert "2 skipped" in printed
+    assert "4 skipped" in printed

@@ -198,6 +198,8 @@ def test_what_is_not_known_is_said():
         gpuless.profile(copy[1, 32], "RTX 3081")
     with pytest.raises(TypeError, match="a device has no sm"):
         gpuless.profile.device("T4", sm=3)
+    with pytest.raises(ValueError, match=r"positive numbers, got clock=-1, sms=0"):
+        gpuless.profile.device("T4", sms=0, clock=-1, l2_latency=300)
     with pytest.raises(TypeError, match=r"kernel\[grid, block\], got"):
         gpuless.profile(copy, "T4")
     with pytest.raises(ValueError, match="no GPU"):

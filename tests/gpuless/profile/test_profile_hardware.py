@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from gpuless import nvidia
 from gpuless.profile import hardware
 from gpuless.profile.devices import device
 
@@ -25,8 +24,7 @@ def add_to(x, y, factor):
 
 @pytest.fixture
 def t4(monkeypatch):
-    found = nvidia.driver()._replace(gpus=(nvidia.Gpu("Tesla T4", (7, 5)),))
-    monkeypatch.setattr(nvidia, "driver", lambda: found)
+    monkeypatch.setattr(hardware, "_current_gpu", lambda: "Tesla T4")
 
 
 def test_a_launch_is_measured_here_and_modelled_in_another_process(t4):
@@ -41,6 +39,27 @@ def test_a_launch_is_measured_here_and_modelled_in_another_process(t4):
     assert microseconds > 0
     assert " on Tesla T4\n" in str(found[0])
     assert "measured" not in str(expected)
+    assert found[0].to_dict()["measured"] == found[0].measured
+
+
+def test_the_gpu_has_the_name_that_numba_gives_it():
+    found = hardware._current_gpu()
+    assert found
+    assert found in str(cuda.get_current_device().name)
+
+
+def test_each_launch_finds_the_arguments_as_they_were():
+    class Launch:
+        stream, found = 0, []
+
+        def __call__(self, x, factor):
+            self.found.append(x.copy_to_host().tolist())
+            add_to[1, 4](x, x, factor)
+
+    launch = Launch()
+    assert hardware.measure(launch, [np.arange(4, dtype=np.float32), np.float32(1)]) > 0
+    assert len(launch.found) > 20
+    assert all(found == [0, 1, 2, 3] for found in launch.found)
 
 
 def test_arrays_that_are_one_stay_one():

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import gpuless
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
-from gpuless.profile import costs
+from gpuless.emulator.driver import graphs
+from gpuless.profile import costs, watched
 from gpuless.profile.dependence import dependence_of
-from gpuless.profile.devices import DEVICES
+from gpuless.profile.devices import DEVICES, device
 from gpuless.profile.schedule import HIGH, LOW, Asked, Lane, schedule, tracks
 
 if not gpuless.select().emulated:
@@ -182,9 +184,50 @@ def test_pinned_memory_is_faster_and_does_not_hold_the_host_up():
     assert launches[1].begin < b.total
 
 
-def test_what_cannot_be_modelled_is_raised_at_the_end(monkeypatch):
-    from gpuless.profile import watched
+def test_an_interrupt_while_a_launch_is_looked_at_ends_the_program(monkeypatch):
+    def interrupted(taken):
+        raise KeyboardInterrupt
 
+    monkeypatch.setattr(watched, "sample_of", interrupted)
+    x, went_on = ones(), []
+
+    def program():
+        with gpuless.profiling("T4"):
+            double[N // 128, 128](x)
+            went_on.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        program()
+    assert not went_on
+
+
+def test_a_graph_whose_node_fails_is_at_its_end(monkeypatch):
+    class Fails:
+        enabled = True
+
+        @property
+        def work(self):
+            raise MemoryError
+
+    calls = []
+    watcher = SimpleNamespace(
+        begin=lambda: calls.append("begin"),
+        node=lambda *given: calls.append("node"),
+        end=lambda: calls.append("end"),
+    )
+    monkeypatch.setattr(graphs.watching, "watcher", lambda: watcher)
+    with pytest.raises(MemoryError):
+        graphs.run_steps({1: Fails(), 2: Fails()})
+    assert calls == ["begin", "node", "end"]
+
+
+def test_links_go_with_a_gpu_under_another_name():
+    mine = device("V100", name="mine")
+    assert costs.links_of(mine) == costs.links_of(device("V100"))
+    assert costs.links_of(mine).peer > costs.links_of(device("V100", nvlink=0)).peer
+
+
+def test_what_cannot_be_modelled_is_raised_at_the_end(monkeypatch):
     def refuse(*given):
         raise ValueError("a block does not fit")
 
@@ -273,8 +316,6 @@ def test_what_depends_on_data_is_modelled_again_and_said(monkeypatch):
 
 
 def counted(monkeypatch):
-    from gpuless.profile import watched
-
     found, real = [], watched.sample_of
     monkeypatch.setattr(watched, "sample_of", lambda taken: found.append(taken) or real(taken))
     return found
@@ -444,7 +485,7 @@ def test_a_trace_that_cannot_be_written_leaves_nothing(timeline, tmp_path, monke
     path.write_text("before")
     from gpuless.profile import trace
 
-    monkeypatch.setattr(trace.json, "dump", lambda *given: 1 / 0)
+    monkeypatch.setattr(trace.json, "dumps", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         timeline.save(path)
     assert path.read_text() == "before"

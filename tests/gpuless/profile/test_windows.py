@@ -15,7 +15,7 @@ from gpuless.emulator.run.launch import Workers
 from gpuless.inspector.architectures import occupancy_on
 from gpuless.profile import windows
 from gpuless.profile.devices import DEVICES
-from gpuless.profile.machine_code import machine_codes
+from gpuless.profile.machine_code import all_machine_codes
 from gpuless.profile.model import Shape, predict
 from gpuless.profile.sass_counts import count_machine_code
 from gpuless.profile.traffic import traffic_of
@@ -192,7 +192,7 @@ def test_a_window_says_what_the_grid_says(case):
     launch, *arguments = CASES[case]()
     kernel = launch.dispatcher
     launch = taken(launch, *arguments)
-    code = machine_codes(kernel, launch, {DEVICES[GPUS[0]].code: None})[DEVICES[GPUS[0]].code]
+    code = all_machine_codes([(kernel, launch)], {DEVICES[GPUS[0]].code: None})[0][DEVICES[GPUS[0]].code]
     whole, sample = Sample(launch, launch.record((0, launch.blocks)), [1.0]), sample_of(launch)
     for gpu in GPUS:
         expected = microseconds(launch, DEVICES[gpu], code, whole, every_block)
@@ -219,7 +219,7 @@ def test_one_worker_records_what_several_do(case):
     launch, *arguments = CASES[case]()
     kernel, device = launch.dispatcher, DEVICES[GPUS[0]]
     launch = taken(launch, *arguments)
-    code = machine_codes(kernel, launch, {device.code: None})[device.code]
+    code = all_machine_codes([(kernel, launch)], {device.code: None})[0][device.code]
     found = []
     for workers in (1, 2, 5):
         launch.workers = Workers(launch.workers.arena, workers)
