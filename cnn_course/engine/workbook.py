@@ -66,7 +66,7 @@ def keep(exercise, attempt) -> str:
     notebook, function = place_of(exercise), getattr(attempt, "py_func", attempt)
     if notebook is None or getattr(function, "__module__", None) != "__main__":
         return ""
-    path = folder() / f"{notebook.topic}_{exercise.name}.py"
+    path = _named(notebook.topic, exercise.name)
     head = f'"""`{exercise.name}` of notebook {notebook.number}, found right on {datetime.date.today()}."""\n'
     try:
         text, told = f"{head}\n{standalone(function)}", "Kept in your workbook."
@@ -106,9 +106,13 @@ def has_source(topic: str, name: str) -> bool:
     return False
 
 
+def _named(key, name):
+    return folder() / f"{key}_{name}.py"
+
+
 def _path(topic, name):
     """Return where an answer is: under its topic or, kept by the first edition, under its number there."""
-    places = [folder() / f"{key}_{name}.py" for key in (topic, *notebook_on(topic).earlier)]
+    places = [_named(key, name) for key in (topic, *notebook_on(topic).earlier)]
     return next((path for path in places if path.is_file()), places[0])
 
 

@@ -128,7 +128,7 @@ def test_who_waits_at_the_barrier(windows):
     assert windows.texts[4].endswith("The barrier: warp 0 waits; warp 1 has yet to come.")
     windows.show(1)
     assert set(at(windows, windows_kernel, 7).states[:8]) == {"runs"}
-    assert windows.texts[5].endswith("The barrier: all warps have come and go on.")
+    assert windows.texts[5].endswith("The barrier: all warps have arrived and continue.")
 
 
 def test_what_is_told(windows):

@@ -84,21 +84,6 @@ def edges_picture(digit, right, yours) -> plots.Picture:
     )
 
 
-def strength_picture(digit, vertical, horizontal) -> plots.Picture:
-    """Draw a digit, its vertical and horizontal edges, and the length of both together."""
-    images = {"the digit": digit, "vertical edges": vertical, "horizontal edges": horizontal}
-    most = max(np.abs(vertical).max(), np.abs(horizontal).max())
-    return plots.picture(
-        _row(
-            images | {"strength": np.hypot(vertical, horizontal)},
-            signed={"vertical edges": most, "horizontal edges": most},
-        ),
-        "Two filters in constant memory, and the strength of the edges that comes of both.",
-        "A handwritten seven; its vertical edges, strong along the stem; its horizontal edges, strong along "
-        "the bar; and the length of both together, a bright outline of the whole digit.",
-    )
-
-
 def maps_picture(digits, filters, maps) -> plots.Picture:
     """Draw filters in a row, and below it a row for each digit: what each filter makes of it.
 

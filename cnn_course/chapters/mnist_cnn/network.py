@@ -184,7 +184,7 @@ class OwnNetwork:
     def certificate(self) -> pictures.Certificate:
         """Return what the last training on all images came to; keep it in the workbook as well.
 
-        How long a step would take on some GPUs is modelled for it, which takes some seconds.
+        How long a step would take on some GPUs is modelled for it, which takes half a minute.
 
         Raises
         ------

@@ -94,7 +94,7 @@ def _waiting(step, warp, warps):
     if warps == 1:
         return f"The barrier: warp {warp} is the only one of the block, so nobody waits."
     if warp == warps - 1:
-        return "The barrier: all warps have come and go on."
+        return "The barrier: all warps have arrived and continue."
     coming = f"warp {warp + 1}" if warp + 2 == warps else f"warps {warp + 1} to {warps - 1}"
     return f"The barrier: {_warps(warp)}; {coming} {'has' if warp + 2 == warps else 'have'} yet to come."
 
