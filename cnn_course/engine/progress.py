@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import StrMethodFormatter
 
-from cnn_course.engine import plots
+from cnn_course.engine import history, plots
 
 # The layers of `mnist_cnn`: what is written on each, and the kernels of its forward and backward pass.
 _LAYERS = (
@@ -52,10 +53,12 @@ class Progress:
         The kernels of the network that the workbook has.
     needed : int
         How many to show.
+    moved : list of history.Entry
+        The modelled times of the reader's step, as far as there are any.
     """
 
-    def __init__(self, chapters, own, needed):
-        self.chapters, self.own, self.needed = chapters, own, needed
+    def __init__(self, chapters, own, needed, moved=()):
+        self.chapters, self.own, self.needed, self.history = chapters, own, needed, list(moved)
 
     @property
     def next(self):
@@ -70,33 +73,84 @@ class Progress:
         follows = f"Next: {self.next[1]}, in notebook {self.next[0]}." if self.next else "Nothing is left."
         return (
             f"{sum(marks)} of {len(marks)} exercises solved; {len(self.own)} of {self.needed} kernels of the "
-            f"network are yours (one may serve several layers). {follows}"
+            f"network are yours (one may serve several layers). {follows}{self._moved()}"
         )
+
+    def _moved(self):
+        """Say how far the step's modelled time has come, where there is any."""
+        if not self.history:
+            return ""
+        first, last = self.history[0], self.history[-1]
+        pairs = [(step, last.on(step.gpu)) for step in first.steps if last.on(step.gpu)]
+        times = ", ".join(f"{_ms(a)} to {_ms(b)} on {a.gpu}" for a, b in pairs)
+        if len(self.history) == 1:
+            times = ", ".join(f"{_ms(step)} on {step.gpu}" for step in first.steps)
+        return f" Your step in ms, modelled: {times}."
 
     def __repr__(self):
         rows = []
         for chapter in self.chapters:
             marks = "".join("■" if done else "□" for done in chapter.solved.values())
             rows.append(f"{chapter.number:4}{chapter.title:28}{marks}")
+        if self.history:
+            rows += ["", history.table(self.history), ""]
         return "\n".join([*rows, self.caption])
 
     def _repr_html_(self):
         return self.picture()._repr_html_()
 
     def picture(self) -> plots.Picture:
-        """Draw the network and the course."""
-        fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
-        for ax in axes:
+        """Draw the network and the course, and below them the step's modelled times, if there are any."""
+        below = 0.55 + 0.28 * len(self.history) if self.history else 0
+        fig, axes = plots.figure(
+            1 + bool(self.history),
+            2,
+            size=(7.2, 4.0 + below),
+            width_ratios=[1, 1.15],
+            height_ratios=[4.0, below] if self.history else None,
+            squeeze=False,
+        )
+        for ax in axes[0]:
             ax.set_axis_off()
-        draw_network(axes[0], self.own)
-        _draw_chapters(axes[1], self)
+        draw_network(axes[0, 0], self.own)
+        _draw_chapters(axes[0, 1], self)
+        words = ""
+        if self.history:
+            for ax in axes[1]:
+                ax.remove()
+            draw_history(fig.add_subplot(axes[1, 0].get_gridspec()[1, :]), self.history)
+            words = "Below, the step's modelled time on each GPU, from the first entry to the last. "
         return plots.picture(
             fig,
             self.caption,
             "On the left the layers of the network, each with a box for its forward and one for its backward "
             "pass, marked where the kernels are the reader's. On the right the notebooks, with a square for "
-            f"each exercise, filled where it is solved. {self.caption}",
+            f"each exercise, filled where it is solved. {words}{self.caption}",
         )
+
+
+def draw_history(ax, found):
+    """Draw the entries of a history from the top: a mark for each GPU's time, a line for its range."""
+    plots.style(ax, 10, labelsize=8, length=3)
+    gpus = list(dict.fromkeys(step.gpu for entry in found for step in entry.steps))
+    for number, (gpu, colour) in enumerate(zip(gpus, plots.COLOURS * 2, strict=False)):
+        rows = [(row, entry.on(gpu)) for row, entry in enumerate(found) if entry.on(gpu)]
+        heights = [row + 0.22 * (number - (len(gpus) - 1) / 2) for row, _ in rows]
+        steps = [step for _, step in rows]
+        ax.hlines(
+            heights, [s.low / 1000 for s in steps], [s.high / 1000 for s in steps], color=colour, alpha=0.4
+        )
+        times = [step.microseconds / 1000 for step in steps]
+        ax.plot(times, heights, "os^Dv"[number % 5], color=colour, markersize=5, label=gpu)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.set(ylim=(len(found) - 0.5, -0.5), yticks=range(len(found)), xlabel="one training step, ms, modelled")
+    ax.set_yticklabels([textwrap.shorten(entry.what, 34, placeholder="...") for entry in found])
+    ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK, loc="best")
+
+
+def _ms(step):
+    return f"{step.microseconds / 1000:.3g}"
 
 
 def draw_network(ax, own):
@@ -142,24 +196,6 @@ def _draw_chapters(ax, progress):
                     linewidth=2 if is_next else 1,
                 )
             )
-
-
-class Step(NamedTuple):
-    """How long a training step would take on a GPU, modelled: between `low` and `high`, in microseconds.
-
-    `slowest` is the kernel that takes most of the GPU's time, and `share` how much of it.
-    """
-
-    gpu: str
-    microseconds: float
-    low: float
-    high: float
-    slowest: str
-    share: float
-
-    def __str__(self):
-        times = f"{self.microseconds / 1000:.2g} ms modelled, {self.low / 1000:.2g} to {self.high / 1000:.2g}"
-        return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
 
 
 @dataclass(frozen=True, repr=False)

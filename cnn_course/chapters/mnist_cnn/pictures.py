@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from cnn_course.engine import plots, progress
+from cnn_course.engine import history, plots
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
@@ -170,7 +170,7 @@ def recorded_curve() -> plots.Picture:
 
 def recorded_steps() -> str:
     """Return how long a training step on the kernels of the notebooks' solutions would take: modelled."""
-    steps = [progress.Step(**step) for step in json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))]
+    steps = [history.Step(**step) for step in json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))]
     return "\n".join(map(str, steps))
 
 

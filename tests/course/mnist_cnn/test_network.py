@@ -12,7 +12,8 @@ from cnn_course.chapters.mnist_cnn import pictures as training
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
 from cnn_course.chapters.mnist_cnn.pictures import RECORDED_STEPS
-from cnn_course.engine.progress import Step
+from cnn_course.engine import history
+from cnn_course.engine.history import Step
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
 from cnn_numba.nn.models import mnist_cnn
