@@ -109,6 +109,22 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
     return fig, axes
 
 
+def figure_in_two(size, heights):
+    """Return a new figure, and its upper and lower part, whose axes do not have to line up.
+
+    Examples
+    --------
+    >>> fig, top, bottom = figure_in_two((7.2, 5.0), (4.0, 1.0))
+    >>> len(top.subplots(1, 2))
+    2
+    """
+    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    parts = fig.subfigures(2, 1, height_ratios=heights)
+    for part in parts:
+        part.set_facecolor(PAPER)
+    return fig, *parts
+
+
 def picture(fig, caption, alt, colours=128) -> Picture:
     """Draw a figure into a small PNG, with its caption and its description.
 

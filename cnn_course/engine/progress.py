@@ -101,25 +101,18 @@ class Progress:
 
     def picture(self) -> plots.Picture:
         """Draw the network and the course, and below them the step's modelled times, if there are any."""
-        below = 0.55 + 0.28 * len(self.history) if self.history else 0
-        fig, axes = plots.figure(
-            1 + bool(self.history),
-            2,
-            size=(7.2, 4.0 + below),
-            width_ratios=[1, 1.15],
-            height_ratios=[4.0, below] if self.history else None,
-            squeeze=False,
-        )
-        for ax in axes[0]:
-            ax.set_axis_off()
-        draw_network(axes[0, 0], self.own)
-        _draw_chapters(axes[0, 1], self)
+        below = 0.6 + 0.3 * len(self.history) if self.history else 0
+        fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
         words = ""
         if self.history:
-            for ax in axes[1]:
-                ax.remove()
-            draw_history(fig.add_subplot(axes[1, 0].get_gridspec()[1, :]), self.history)
+            fig, top, bottom = plots.figure_in_two(size=(7.2, 4.0 + below), heights=(4.0, below))
+            axes = top.subplots(1, 2, width_ratios=[1, 1.15])
+            draw_history(bottom.subplots(), self.history)
             words = "Below, the step's modelled time on each GPU, from the first entry to the last. "
+        for ax in axes:
+            ax.set_axis_off()
+        draw_network(axes[0], self.own)
+        _draw_chapters(axes[1], self)
         return plots.picture(
             fig,
             self.caption,
@@ -131,7 +124,7 @@ class Progress:
 
 def draw_history(ax, found):
     """Draw the entries of a history from the top: a mark for each GPU's time, a line for its range."""
-    plots.style(ax, 10, labelsize=8, length=3)
+    plots.style(ax, 9, labelsize=8, length=3)
     gpus = list(dict.fromkeys(step.gpu for entry in found for step in entry.steps))
     for number, (gpu, colour) in enumerate(zip(gpus, plots.COLOURS * 2, strict=False)):
         rows = [(row, entry.on(gpu)) for row, entry in enumerate(found) if entry.on(gpu)]
@@ -144,9 +137,10 @@ def draw_history(ax, found):
         ax.plot(times, heights, "os^Dv"[number % 5], color=colour, markersize=5, label=gpu)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.set(ylim=(len(found) - 0.5, -0.5), yticks=range(len(found)), xlabel="one training step, ms, modelled")
+    ax.set(ylim=(len(found) - 0.5, -0.5), yticks=range(len(found)), xlim=(min(0.2, ax.get_xlim()[0]), None))
+    ax.set_xlabel("one training step, ms, modelled", fontsize=9)
     ax.set_yticklabels([textwrap.shorten(entry.what, 34, placeholder="...") for entry in found])
-    ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK, loc="best")
+    ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK, loc="upper left")
 
 
 def _ms(step):
