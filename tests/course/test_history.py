@@ -117,7 +117,7 @@ def test_progress_shows_the_history():
 def test_each_gpu_has_a_line_for_its_range_and_a_mark_of_its_own():
     from cnn_course.engine import plots, progress
 
-    fig, ax = plots.figure()
+    _, ax = plots.figure()
     progress.draw_history(ax, [Entry("one", SLOW), Entry("two", FAST[:1])])
     assert [line.get_marker() for line in ax.lines] == ["o", "s"]
     assert [list(line.get_xdata()) for line in ax.lines] == [[13.2, 1.1], [10.0]]

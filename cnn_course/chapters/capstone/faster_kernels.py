@@ -96,6 +96,15 @@ def dense_by_warps(x, weight, bias, relu, out):
 # --- How the course went on ---------------------------------------------------------------------------------
 
 
+@cuda.jit(device=True)
+def store_window(sums, is_there, window):
+    """Add up nine sums over the block, and store them as a window of 3 x 3."""
+    for k in range(9):
+        total = block_sum(sums[k])
+        if cuda.threadIdx.x == 0 and is_there:
+            window[k // 3, k % 3] = total
+
+
 @cuda.jit
 def filter_parts_kernel(grad_output, x, parts):
     """Add up all nine weights of ROWS filters a block, over some images; x of the grid: which images."""
@@ -116,10 +125,7 @@ def filter_parts_kernel(grad_output, x, parts):
                 for k in range(9):
                     sums[r, k] += g * pixels[k]
     for r in range(ROWS):
-        for k in range(9):
-            total = block_sum(sums[r, k])
-            if cuda.threadIdx.x == 0 and first + r <= last:
-                parts[part, first + r, ic, k // 3, k % 3] = total
+        store_window(sums[r], first + r <= last, parts[part, min(first + r, last), ic])
 
 
 @cuda.jit

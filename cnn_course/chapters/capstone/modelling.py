@@ -89,7 +89,7 @@ def model_part(name: str, launcher) -> Modelled:
 
 
 def reports_of(call, launcher, gpu: str = "T4") -> list:
-    """Return the report of each launch that a call of the step makes on a GPU; none where none can be made."""
+    """Return the report of each launch of a call of the step on a GPU; none where none can be made."""
     if not can_model():
         return []
     with gpuless.profiling(gpu) as timeline:

@@ -1,4 +1,4 @@
-"""The network with swaps in it: does the whole still learn what it should?"""
+"""The network with swaps in it, to be checked and trained as in notebook 09."""
 
 from cnn_course.chapters.capstone.step import StepByParts
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork

@@ -1,4 +1,4 @@
-"""The parts of a training step of `mnist_cnn` that can be swapped: what each computes, and where it is called.
+"""The parts of a training step of `mnist_cnn` that can be swapped: what each computes, and who calls it.
 
 A part is computed by a *launcher*, a function that launches kernels on arrays of the device. Its arguments
 are those of `Part.arguments`, in that order. Convolutions have windows of 3 x 3, stride 1 and no padding;
@@ -93,8 +93,6 @@ def _pool_backward(rng, planes, h, w):
     argmax = _pooled(normal(rng, (planes, h, w)))[1].astype(np.int32)
     # Its shape is needed to know where an odd row or column is left over.
     return normal(rng, argmax.shape), argmax, inout(np.full((planes, h, w), np.nan, np.float32))
-
-    return pool.max_pool2d_backward(grad_output[np.newaxis], argmax[np.newaxis], shape)[0]
 
 
 def _scattered(grad_output, argmax, grad_input):

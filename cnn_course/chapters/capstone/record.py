@@ -1,4 +1,4 @@
-"""Write down what is modelled of the course's own launchers: ``python -m cnn_course.chapters.capstone.record``.
+"""Write down what is modelled of the course's launchers: ``python -m cnn_course.chapters.capstone.record``.
 
 To be run when a kernel of `first_kernels` or `faster_kernels` changes, or the model does.
 """

@@ -64,8 +64,8 @@ def _times(result):
     """Return a line for each GPU: the step before and after, with its range."""
     for first, last in zip(result.first.steps, result.last.steps, strict=True):
         yield (
-            f"{first.gpu}: {_ms(first)} ms became {_ms(last)} ms, modelled; between {last.low / 1000:.3g} and "
-            f"{last.high / 1000:.3g} four times out of five"
+            f"{first.gpu}: {_ms(first)} ms became {_ms(last)} ms, modelled; between {last.low / 1000:.3g} "
+            f"and {last.high / 1000:.3g} four times out of five"
         )
 
 
@@ -110,8 +110,8 @@ def page(result: Result, step: StepByParts) -> str:
         [
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>',
             f"<style>{_STYLE}</style><h1>{title}</h1>",
-            "<p>One training step of mnist_cnn, batch 64. All times are modelled by gpuless, none is measured."
-            "</p><h2>Before and after</h2>",
+            "<p>One training step of mnist_cnn, batch 64. All times are modelled by gpuless: none is "
+            "measured.</p><h2>Before and after</h2>",
             _table(
                 ("GPU", "before, ms", "after, ms", "between", "times as fast"),
                 [_row(*pair) for pair in zip(result.first.steps, result.last.steps, strict=True)],
