@@ -46,7 +46,7 @@ WRONG = {
             )
         ],
         "raises": [("return {", "return 1 / 0 or {")],
-        "changes input": [("total += bias[o]", "total += bias[o]\nbias[o] = 0")],
+        "race between blocks": [("total += bias[o]", "total += bias[o]\nbias[o] = 0")],
     },
     "your_layer": {
         "does nothing": [("float32(0.1) * values[i]", "values[i]")],

@@ -56,7 +56,6 @@ def solved(folder):
 @pytest.mark.parametrize("part", [part for part in KERNELS if part.name != "momentum_kernel"])
 def test_the_first_kernels_are_the_solutions_of_part_1(part):
     ours, theirs = getattr(first_kernels, part.name), solution_of(part.topic, part.name)
-    assert ours.py_func.__code__.co_code == theirs.py_func.__code__.co_code
     assert fingerprint(ours) == fingerprint(theirs)
 
 
