@@ -266,3 +266,14 @@ SWAPS = (
     ("dense_weight", dense_weight_by_rows),
     ("dense_input", dense_input_by_rows),
 )
+#: What each of these changes.
+CHANGES = (
+    "a block for each weight",
+    "nine sums a thread",
+    "eight channels a thread",
+    "input gradient: eight channels",
+    "dense: a warp for each result",
+    "bias: a warp for each image",
+    "dense weights: four rows",
+    "dense inputs: four rows",
+)

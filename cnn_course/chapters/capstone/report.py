@@ -30,10 +30,10 @@ class PartTwo:
     @property
     def lines(self):
         """What it says, line by line."""
-        ratios = ", ".join(f"{ratio:.3g} on {gpu}" for gpu, ratio in self.result.ratio.items())
+        ratios = ", ".join(f"{ratio:.3g} times on {gpu}" for gpu, ratio in self.result.ratio.items())
         own = len(self.result.swaps)
         return (
-            f"{self.result.name} made a training step of a CNN faster by the model: {ratios} times.",
+            f"{self.result.name} made a training step of a CNN faster by the model: {ratios}.",
             f"{plots.counted(own, 'part')} of {len(PARTS)} swapped for kernels of their own: "
             f"{', '.join(PARTS[name].title for name in self.result.swaps)}.",
             *_times(self.result),

@@ -5,7 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cnn_course.chapters.capstone.faster_kernels import SWAPS, launch_filter_gradient, launch_forward_maps
+from cnn_course.chapters.capstone.faster_kernels import (
+    CHANGES,
+    SWAPS,
+    launch_filter_gradient,
+    launch_forward_maps,
+)
 from cnn_course.chapters.capstone.first_launchers import first_launchers
 from cnn_course.chapters.capstone.judging import KernelLauncher
 from cnn_course.chapters.capstone.modelling import NAMES, can_model, known, step_times
@@ -131,19 +136,21 @@ class StepByParts:
         heights = np.arange(len(rows))
         if self.before:
             earlier = [self.before.parts[name].microseconds() for name, *_ in rows]
-            ax.barh(heights, earlier, color=plots.FAINT, height=0.75, label="before")
+            changed = [was if was > time else 0 for was, (_, time, *_) in zip(earlier, rows, strict=True)]
+            ax.barh(heights, changed, color=plots.FAINT, height=0.75)
         colours = [plots.GREEN if whose == YOURS else plots.BLUE for *_, whose in rows]
-        ax.barh(heights, [time for _, time, *_ in rows], color=colours, height=0.45, label="now")
-        ax.set_xscale("log")
-        ax.set(xlim=(1, 2e4), ylim=(len(rows) - 0.4, -0.6), xlabel=f"us on a {NAMES[0]}, modelled")
-        ax.set_yticks(heights, [f"{_short(PARTS[name].title)}" for name, *_ in rows])
+        ax.barh(heights, [time for _, time, *_ in rows], color=colours, height=0.45)
+        right = ax.get_xlim()[1]
+        ax.set(xlim=(0, 1.08 * right), ylim=(len(rows) - 0.4, -0.6), xlabel=f"us on a {NAMES[0]}, modelled")
+        ax.set_yticks(heights, [_short(PARTS[name].title) for name, *_ in rows])
         for height, (_, time, share, _) in zip(heights, rows, strict=True):
-            ax.text(time * 1.1, height, f"{time:.0f}, {share:.0%}", va="center", fontsize=8, color=plots.INK)
+            words = f"{time:.0f}, {share:.0%}"
+            ax.text(time + 0.01 * right, height, words, va="center", fontsize=8, color=plots.INK)
         pale = " Pale: the step before." if self.before else ""
         words = ", ".join(f"{PARTS[name].title} {time:.0f} us" for name, time, *_ in rows)
         return plots.picture(
             fig,
-            f"Where a step's time goes on a {NAMES[0]}, modelled, on a logarithmic axis.{pale}",
+            f"Where a step's time goes on a {NAMES[0]}, modelled.{pale}",
             f"A bar for each part of the step, the longest at the top: {words}.{pale}",
         )
 
@@ -174,9 +181,7 @@ def your_swaps() -> dict:
     found += [pair for pair in (own().items() if own is not None else ()) if pair[0] in PARTS]
     chosen = {}
     for part, launcher in found:
-        if part not in chosen or (
-            can_model() and known(part, launcher).microseconds() < known(part, chosen[part]).microseconds()
-        ):
+        if part not in chosen or not can_model() or _time(part, launcher) < _time(part, chosen[part]):
             chosen[part] = launcher
     return chosen
 
@@ -189,11 +194,18 @@ def your_step() -> StepByParts:
 
 
 def best_step() -> StepByParts:
-    """Return the step with the reader's swaps, and the course's fastest in the gaps."""
-    first = first_step()
-    holders = first.holders | {name: Holder(launcher, COURSE) for name, launcher in SWAPS}
-    holders |= {name: Holder(launcher, YOURS) for name, launcher in your_swaps().items()}
+    """Return the step in which each part has the faster of the reader's swap and the course's."""
+    first, course = first_step(), dict(SWAPS)
+    holders = first.holders | {name: Holder(launcher, COURSE) for name, launcher in course.items()}
+    for name, mine in your_swaps().items():
+        if name not in course or not can_model() or _time(name, mine) <= _time(name, course[name]):
+            holders[name] = Holder(mine, YOURS)
     return StepByParts(holders, first)
+
+
+def _time(name, launcher):
+    """Return how long a part takes by a launcher on the first GPU, in microseconds."""
+    return known(name, launcher).microseconds()
 
 
 def course_path() -> list:
@@ -226,9 +238,9 @@ def record(what: str) -> plots.Picture | None:
             history.add("kernels of Part I", [time.step for time in step.before.times])
         history.add(what, [time.step for time in step.times])
         return _drawn(history.entries(), "Your step")
-    names = ["kernels of Part I", *(f"{name}: {launcher.__name__}" for name, launcher in SWAPS)]
     steps = [tuple(time.step for time in one.times) for one in course_path()]
-    found = [history.Entry(name.replace("_", " "), step) for name, step in zip(names, steps, strict=True)]
+    names = "kernels of Part I", *CHANGES
+    found = [history.Entry(name, step) for name, step in zip(names, steps, strict=True)]
     return _drawn(found, "The course's step, until yours is there")
 
 

@@ -151,6 +151,15 @@ def test_without_a_swap_of_the_reader_s_the_course_s_stands_in():
 def test_the_reader_s_swap_comes_first():
     assert first_step().swapped("conv_weight").holders["conv_weight"].whose == YOURS
     assert your_step().own == ["conv_weight"]
+
+
+@pytest.mark.usefixtures("solved")
+def test_the_best_step_has_the_faster_swap_of_each_part(folder):
+    assert best_step().holders["conv_weight"].whose == COURSE
+    (folder / "capstone_filter_gradient_kernel.py").unlink()
+    launcher = standalone(faster_kernels.filter_gradient_in_parts)
+    own = "def your_swaps():\n    return {'conv_weight': filter_gradient_in_parts}\n"
+    (folder / "capstone_your_swaps.py").write_text(f"{launcher}\n\n{own}")
     assert best_step().holders["conv_weight"].whose == YOURS
     assert best_step().holders["bias"].whose == COURSE
 
@@ -168,6 +177,16 @@ def test_a_part_that_nobody_swaps_is_refused():
         first_step().swapped("conv")
     with pytest.raises(ValueError, match="that you or the course has a swap for, got 'adam'"):
         first_step().swapped("adam")
+
+
+def test_the_pale_bars_are_what_has_become_shorter(monkeypatch):
+    drawn = []
+    monkeypatch.setattr("cnn_course.engine.plots.picture", lambda fig, *_: drawn.append(fig))
+    first_step().swapped("conv_weight").picture()
+    (ax,) = drawn[0].axes
+    pale, now = ([bar.get_width() for bar in bars] for bars in ax.containers)
+    assert sum(width > 0 for width in pale) == 1
+    assert max(pale) > max(now)
 
 
 def test_each_swap_of_the_course_makes_a_t4_faster_and_the_last_step_is_as_the_text_says():
@@ -226,7 +245,7 @@ def test_the_certificate_has_the_ratio_of_first_to_last(folder):
     text = (folder / "part_2.txt").read_text()
     assert text == repr(found)
     ratio = found.result.ratio["T4"]
-    assert f"{ratio:.3g} on T4" in text
+    assert f"{ratio:.3g} times on T4" in text
     assert "1 part of 12 swapped for kernels of their own: convolution: filter gradient." in text
     assert "modelled" in text
     assert (folder / "part_2.png").read_bytes().startswith(b"\x89PNG")
