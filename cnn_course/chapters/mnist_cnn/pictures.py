@@ -298,9 +298,8 @@ def filters_picture(before, after) -> plots.Picture:
     before, after : ndarray, shape (C, 1, kH, kW)
     """
     count = len(after)
-    columns = count // 2
     blocks = {"before": before, "after": after, "change": after - before}
-    fig, axes = plots.figure(8, columns, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
+    fig, axes = plots.figure(8, count // 2, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
     for ax in axes[[2, 5]].ravel():
         ax.set_visible(False)
     for first, (name, weights) in zip((0, 3, 6), blocks.items(), strict=True):
@@ -308,11 +307,11 @@ def filters_picture(before, after) -> plots.Picture:
         for ax, weight in zip(axes[first : first + 2].ravel(), weights[:, 0], strict=True):
             plots.show_image(ax, weight, cmap="RdBu", limits=(-limit, limit))
         axes[first, 0].set_title(name, fontsize=10, color=plots.INK, loc="left")
-    change = float(np.abs(after - before).max() / np.abs([before, after]).max())
     return plots.picture(
         fig,
         f"The {count} filters of the first layer, before and after training, and the difference, on its own "
-        f"scale: its largest value is {change:.0%} of the largest weight. Blue is positive, red negative.",
+        f"scale: its largest value is {limit / np.abs([before, after]).max():.0%} of the largest weight. "
+        "Blue is positive, red negative.",
         f"Three blocks of {count} small squares of 3 by 3 weights, each another pattern of blue and red. "
         "Before and after training they differ in shades; the third block shows by how much.",
     )
@@ -360,8 +359,7 @@ def confusion_picture(matrix) -> plots.Picture:
     ax.imshow(wrong, cmap="Oranges", vmin=0, vmax=max(np.nanmax(wrong), 1))
     for (row, column), count in np.ndenumerate(matrix):
         if count:
-            dark = row != column and count > 0.6 * np.nanmax(wrong)
-            colour = "white" if dark else plots.INK
+            colour = "white" if row != column and count > 0.6 * np.nanmax(wrong) else plots.INK
             ax.text(column, row, count, ha="center", va="center", fontsize=8, color=colour)
     ax.set(xticks=range(len(matrix)), yticks=range(len(matrix)))
     ax.set(xlabel="what the network says", ylabel="what it is")

@@ -21,7 +21,7 @@ relu_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "open at zero": (
-            "Where the input was cut off, the output is 0, and you let the gradient through: `>`, not `>=`.",
+            "Where the input was cut off, the output is 0, and you let the gradient through: use `>`.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
             ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),
