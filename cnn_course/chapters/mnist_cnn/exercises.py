@@ -149,7 +149,7 @@ adam_step = Exercise(
     starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
     mistakes={
         "v not corrected": (
-            "`{m}` is corrected and `{v}` is not. It starts at 0 too, and grows even more slowly: correct both.",
+            "`{m}` is corrected and `{v}` is not. It starts at 0 too, and grows more slowly: correct both.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
             ("np.sqrt(v_hat)", "np.sqrt(v)"),
         ),
