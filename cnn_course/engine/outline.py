@@ -78,6 +78,7 @@ NOTEBOOKS = (
             "conv_valid_kernel",
             "conv_channels_kernel",
             "conv2d_kernel",
+            "shrink",
         ),
         ("03",),
     ),
