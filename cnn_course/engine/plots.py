@@ -250,7 +250,7 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
     title : str
     numbers : bool
         Write each value into its pixel.
-    cmap : str
+    cmap : str or Colormap
         ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
     limits : tuple of float, optional
         The values at both ends of the colour map. None takes the image's own, or, with ``"RdBu"``,

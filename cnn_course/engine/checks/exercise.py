@@ -236,7 +236,9 @@ class Exercise:
             if any(trial.got.value is ... for trial in trials):
                 return self._unsolved("The function still returns `...`: put your answer there.")
             if self.starts_as and all(self.is_like(self.starts_as, trial) for trial in trials):
-                return self._unsolved("The function still gives what it gave at the start.")
+                return self._unsolved(
+                    "It still does what it did at the start. Change it, run its cell, then this check again."
+                )
             found = self.finding(Evidence(self, attempt, trials))
         except Wrong as raised:  # by the exercise's own `run`
             found = raised
