@@ -1,5 +1,7 @@
 """What notebook 03 draws of accesses, and how large the launches of its checks are."""
 
+import math
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -12,6 +14,8 @@ from cnn_course.engine.access import footprint_picture, sector_picture
 from cnn_course.engine.checks.kernels import KernelExercise
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv import reference
+from cnn_numba.pretrained import MNIST_CNN
+from cnn_numba.train.checkpoint import load_model
 from gpuless import access_map, frontends
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "03_convolution_on_the_gpu.ipynb")
@@ -112,6 +116,17 @@ def test_padding_does_not_give_a_corner_as_many_windows_as_the_middle_has():
     (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "padding-text")
     corner, middle = int(windows[0, 0, 0, 0]), int(windows[0, 0, 3, 3])
     assert f"a corner lies in {corner} instead of 1, though still not in {middle}" in text
+
+
+def test_the_layers_have_the_work_that_the_text_says():
+    (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "predict-work")
+    model = load_model(MNIST_CNN, batch_size=1)
+    outputs = [math.prod(shape[1:]) for shape in (model.shapes[1], model.shapes[3])]
+    products = [layer.weight[0].size for layer in (model.layers[0], model.layers[2])]
+    for number in (*outputs, *products):
+        assert f"= {number}".replace("21632", "21 632") in text
+    assert 1 / 4 < outputs[1] / outputs[0] < 3 / 8
+    assert round(outputs[1] * products[1] / (outputs[0] * products[0])) == 11
 
 
 # --- The open exercise -------------------------------------------------------------------------------------

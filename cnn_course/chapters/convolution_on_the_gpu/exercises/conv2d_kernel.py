@@ -98,7 +98,7 @@ conv2d_kernel = KernelExercise(
             [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
         "stride between weights": (
-            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow`.",
+            "Your stride spreads the weights. It is the step between windows: multiply `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
@@ -170,7 +170,7 @@ conv2d_kernel = KernelExercise(
             ("x[n,", "x[0,"),
         ),
         "bias left out": (
-            "The sums are right, and the bias is not added to them.",
+            "The sums are right, but the bias is missing: each output gets `{bias}[oc]` once.",
             lambda x, weight, bias, *steps: _full(x, weight, 0 * bias, *steps),
             ("bias[oc]", "float32(0)"),
         ),

@@ -41,7 +41,7 @@ conv_channels_kernel = KernelExercise(
     once=True,
     mistakes={
         "bias left out": (
-            "The sums are right, and the bias is not added to them.",
+            "The sums are right, but the bias is missing: each output gets `{bias}[oc]` once.",
             lambda x, weight, bias: _conv(x, weight, None),
             ("bias[oc]", "float32(0)"),
         ),
