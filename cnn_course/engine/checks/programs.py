@@ -9,168 +9,39 @@ are, and how they are launched, is the learner's: what is judged is the result, 
 - All arrays that kernels get are on the device, the kernels are the learner's own, and what is returned is on
   the host.
 - Once all cases are right, they run compiled, and so do the `large` ones, in which some launch must have more
-  than one block.
+  than one block. (Where kernels are simulated, of the large ones only the launches are looked at.)
 
 Besides the exercise's own mistakes and what `results` says, a verdict may have these names: "nothing
 launched", "computes on the host", "host array", "left on the device", "package's kernel", "nothing computed",
 "never written", "too many launches", "one block", "wrong when large", and those of the sanitizer (`kernels`).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from numba import cuda
 
-import cnn_numba
 from cnn_course.engine.checks import errors, wording
 from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call
 from cnn_course.engine.checks.exercise import Case, Exercise, StandIn
 from cnn_course.engine.checks.findings import most_telling
 from cnn_course.engine.checks.judges import changed_input, known_mistake, properties
 from cnn_course.engine.checks.kernel_judges import why_it_raised
-from cnn_course.engine.checks.launches import few_prints, short_launches
-from cnn_course.engine.checks.results import wrong_numbers, wrong_result
+from cnn_course.engine.checks.launches import few_prints
+from cnn_course.engine.checks.results import another_shape, wrong_numbers, wrong_result
 from cnn_course.engine.checks.source import has_dots_left
-from cnn_course.engine.launch_lists import replaced
+from cnn_course.engine.checks.surroundings import (
+    compiled,
+    launches_taken_over,
+    left_out,
+    run_guarded,
+    sanitized,
+)
 from cnn_numba import device
-from gpuless import check_launch, sanitize
 from gpuless.simulator import LaunchStopped
 
 __all__ = ["ProgramExercise"]
-
-_PACKAGE = Path(cnn_numba.__file__).parent
-
-
-class Launched(NamedTuple):
-    """A launch that took place, with the sanitizer's report or the exception that ended it, if any."""
-
-    launch: device.Launch
-    report: Any = None
-    error: Exception | None = None
-
-    @property
-    def blocks(self):
-        """How many blocks it had."""
-        return int(np.prod(self.launch.grid))
-
-    def __str__(self):
-        return f"`{self.launch.kernel.py_func.__name__}[{self.launch.grid}, {self.launch.block}]`"
-
-
-# --- What an attempt runs in -------------------------------------------------------------------------------
-
-
-class _Guarded(np.ndarray):
-    """An array of the host that may be looked at, copied and cut, and not computed with."""
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        result = getattr(ufunc, method)(*map(_bare, inputs), **{k: _bare(v) for k, v in kwargs.items()})
-        if np.asarray(result).dtype.kind == "b":  # a comparison
-            return result
-        raise _on_the_host(ufunc.__name__)
-
-    def __str__(self):
-        return str(self.view(np.ndarray))
-
-    def __array_function__(self, function, types, arguments, keywords):
-        if function.__name__ in _ARITHMETIC:
-            raise _on_the_host(function.__name__)
-        return super().__array_function__(function, types, arguments, keywords)
-
-
-_ARITHMETIC = {"average", "convolve", "correlate", "dot", "einsum", "inner", "interp", "tensordot"}
-
-
-def _on_the_host(name):
-    return Wrong(
-        "computes on the host",
-        f"NumPy computes here, on the host: `np.{name}`. Leave the arithmetic to kernels: NumPy may make "
-        "arrays, copy them and cut them.",
-    )
-
-
-def _bare(value):
-    if isinstance(value, tuple):  # of `out=`
-        return tuple(map(_bare, value))
-    return value.view(np.ndarray) if isinstance(value, _Guarded) else value
-
-
-def _guarded(value):
-    return value.view(_Guarded) if isinstance(value, np.ndarray) else value
-
-
-def _run(attempt, *args, **kwargs):
-    """Call an attempt with arrays that are not to be computed with; return its result as it is."""
-    array_type = type(device.empty(1))
-    copy = array_type.copy_to_host
-    with replaced(array_type, "copy_to_host", lambda *given, **keywords: _guarded(copy(*given, **keywords))):
-        return _bare(attempt(*map(_guarded, args), **kwargs))
-
-
-_TOO_MANY = (
-    "Right for small arrays. For a large one your function launches kernels more than {most} times: is "
-    "there a launch in a loop? Each takes microseconds, however little it does. Let one launch do more."
-)
-
-
-@contextmanager
-def _launches(take: Callable, most: int | None = None) -> Iterator[list]:
-    """Let `take` make the launches within a block, given each launch and how it is made; note them."""
-    kind = type(cuda.jit(lambda: None))
-    plainly, noted = kind.__getitem__, []
-
-    def made(launch):
-        if len(noted) == most:
-            raise Wrong("too many launches", _TOO_MANY.format(most=most))
-        check_launch(launch.grid, launch.block, launch.shared)
-        _admit(launch)
-        try:
-            report = take(launch, plainly)
-        except Exception as error:
-            noted.append(Launched(launch, error=error))
-            raise
-        noted.append(Launched(launch, report))
-
-    def configured(kernel, configuration):
-        grid, block, *others = configuration
-        shared = others[1] if len(others) > 1 else 0
-        return lambda *arguments: made(device.Launch(kernel, grid, block, arguments, shared))
-
-    with replaced(kind, "__getitem__", configured), device.observe_launches(made):
-        yield noted
-
-
-def _admit(launch):
-    """Raise `Wrong` for a launch that no design should make."""
-    function = launch.kernel.py_func
-    if _PACKAGE in Path(function.__code__.co_filename).parents:
-        name = function.__name__
-        raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Write your own.")
-    names = function.__code__.co_varnames
-    for name, value in zip(names, launch.arguments, strict=False):
-        if isinstance(value, np.ndarray) and not device.is_device_array(value):
-            raise Wrong(
-                "host array",
-                f"You hand the kernel `{function.__name__}` an array of the host, as its `{name}`. Numba "
-                "copies it to the device and back, at every launch. Make the copy yourself, with "
-                "`cuda.to_device`, and an output on the device, with `cuda.device_array`.",
-            )
-
-
-def _sanitized(launch, plainly):
-    with short_launches():
-        report = launch.examine(sanitize)
-    if report.stop is not None:
-        raise report.stop
-    return report
-
-
-def _compiled(launch, plainly):
-    plainly(launch.kernel, (launch.grid, launch.block, 0, launch.shared))(*launch.arguments)
 
 
 # --- The judges --------------------------------------------------------------------------------------------
@@ -263,19 +134,24 @@ def nothing_launched(evidence):
 
 
 def wrong_when_compiled(evidence):
-    """Run for real what the simulator has found right, and on large arrays."""
+    """Run for real what the simulator has found right."""
     if evidence.is_stand_in or device.simulated():
         return None
     exercise, attempt = evidence.exercise, evidence.attempt
-    trials = list(exercise.compiled(attempt, exercise.inputs()[-3:]))
-    if found := wrong_result(Evidence(exercise, attempt, trials)):
-        return found
-    large = exercise.large(exercise.generator()) if exercise.large else []
-    trials = list(exercise.compiled(attempt, [Case(tuple(args), {}) for args in large]))
+    return wrong_result(Evidence(exercise, attempt, exercise.plainly(attempt, exercise.inputs()[-3:])))
+
+
+def wrong_when_large(evidence):
+    """Run it on large arrays; where kernels are simulated, look at the launches alone."""
+    exercise, attempt = evidence.exercise, evidence.attempt
+    if evidence.is_stand_in or exercise.large is None:
+        return None
+    cases = [Case(tuple(args), {}) for args in exercise.large(exercise.generator())]
+    trials = exercise.plainly(attempt, cases)
     for trial in trials:
-        if not trial.right:
-            return _wrong_when_large(evidence, trial)
-    if trials and all(launched.blocks == 1 for trial in trials for launched in trial.report):
+        if trial.got.error or not (trial.right or device.simulated()):
+            return _told_of_a_large(Evidence(exercise, attempt, [trial]), trial)
+    if all(launched.blocks == 1 for trial in trials for launched in trial.report):
         return Wrong(
             "one block",
             "Right, but each of your launches has one block, however large the arrays are. A block runs in "
@@ -285,15 +161,16 @@ def wrong_when_compiled(evidence):
     return None
 
 
-def _wrong_when_large(evidence, trial):
-    if found := never_written(Evidence(evidence.exercise, evidence.attempt, [trial])):
+def _told_of_a_large(evidence, trial):
+    if found := never_written(evidence):
         return found
-    error = trial.got.error
-    if error is None:
-        details = wrong_numbers(trial, evidence.exercise.rtol)
-    else:
+    if error := trial.got.error:
         said = f"{errors.in_words(error) or errors.text(error)}."
         details = said, *errors.line_of(error, evidence.attempt, "function")
+    elif found := another_shape(evidence):
+        details = (found.message,)
+    else:
+        details = wrong_numbers(trial, evidence.exercise.rtol)
     message = (
         "Right for all small arrays, and wrong for a large one. Is a grid too small for it, or too large "
         "along an axis? Is a size written down as a number?"
@@ -313,6 +190,7 @@ PROGRAM_JUDGES = (
     wrong_result,
     nothing_launched,
     wrong_when_compiled,
+    wrong_when_large,
     properties,
 )
 
@@ -351,7 +229,7 @@ class ProgramExercise(Exercise):
 
     def trials(self, attempt):
         """Run the attempt on every case, its launches under the sanitizer, beside the reference."""
-        return list(self._trials(attempt, self.inputs(), _sanitized))
+        return list(self._trials(attempt, self.inputs(), sanitized))
 
     def _trials(self, attempt, cases, take, most=None):
         for given in cases:
@@ -363,17 +241,18 @@ class ProgramExercise(Exercise):
 
     def attempted(self, attempt, given):
         """Run the attempt on one case; return the `Outcome`."""
-        return self._attempted(attempt, given, _sanitized)[0]
+        return self._attempted(attempt, given, sanitized)[0]
 
     def _attempted(self, attempt, given, take, most=None):
         if isinstance(attempt, StandIn):
             return call(attempt, given), []
-        with _launches(take, most) as launched:
-            return call(attempt, given, _run), launched
+        with launches_taken_over(take, most) as launched:
+            return call(attempt, given, run_guarded), launched
 
-    def compiled(self, attempt, cases):
-        """Run the attempt on cases as it is; yield the trials."""
-        return self._trials(attempt, cases, _compiled, self.launches)
+    def plainly(self, attempt, cases):
+        """Run the attempt on cases as it is, its launches not at all where kernels are simulated."""
+        take = left_out if device.simulated() else compiled
+        return list(self._trials(attempt, cases, take, self.launches))
 
     def _verdict(self, attempt):
         if has_dots_left(attempt):
