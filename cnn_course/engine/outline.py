@@ -73,7 +73,7 @@ NOTEBOOKS = (
         "convolution_on_the_gpu",
         "Convolution on the GPU",
         "your_network",
-        50,
+        65,
         (
             "conv_valid_kernel",
             "conv_channels_kernel",
@@ -267,7 +267,7 @@ NOTEBOOKS = (
         "many_gpus",
         "Many GPUs",
         "further",
-        60,
+        55,
         ("share_of", "combined_gradient", "ring_all_reduce", "ring_seconds"),
         ("14",),
     ),
