@@ -71,7 +71,9 @@ WRONG = {
             ("device.blocks(d_out.size, THREADS)", "3"),
             ("i >= out.size", "i >= out.size - 1 and i > 0"),
         ],
-        "nothing computed": [("shrink_kernel[grid, THREADS](cuda.to_device(images), d_out)", "")],
+        "nothing computed": [
+            ("shrink_kernel[device.blocks(d_out.size, THREADS), THREADS](d_images, d_out)", "")
+        ],
         "host array": [("cuda.to_device(images)", "images")],
         "left on the device": [("d_out.copy_to_host()", "d_out")],
         "returns None": [("return d_out.copy_to_host()", "d_out.copy_to_host()")],
@@ -85,7 +87,7 @@ WRONG = {
         ],
         "raises": [
             ("device.blocks(d_out.size, THREADS)", "d_out.size / THREADS"),
-            ("[grid, THREADS]", ""),
+            ("[device.blocks(d_out.size, THREADS), THREADS]", ""),
             ("images[n, y, x]", "images[n, y]"),
         ],
     },
