@@ -84,24 +84,25 @@ pool_maps_kernel = KernelExercise(
             ],
         ),
         "one axis only": (
-            "You compare two numbers of each window, and there are four: two in a row, and two below them.",
+            "You compare two numbers of each window. There are four: two in a row, and the two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),
             lambda maps: _windows(maps)[::2].max(axis=0),
             lambda maps: _windows(maps)[::3].max(axis=0),
             ("max(above, below)", "above"),
         ),
         "steps of one": (
-            "Your windows overlap. Window `[c, row, column]` begins at `{maps}[c, 2 * row, 2 * column]`.",
+            "Your windows overlap. The window of `[c, row, column]` begins at `{maps}[c, 2 * row, 2 * "
+            "column]`.",
             _overlapping,
             [("2 * row", "row", 4), ("2 * column", "column", 4)],
         ),
         "maximum of at least 0": (
-            "Where all four numbers are below 0 you give 0: start the search from one of the four.",
+            "Where all four numbers are below 0, you give 0. Start the search from one of the four.",
             lambda maps: np.maximum(_pool(maps), 0),
             ("max(above, below)", "max(above, below, float32(0))"),
         ),
         "first channel only": (
-            "Only the first map is pooled. A thread does its place in all of them.",
+            "You pool only the first map. Each thread computes its place in all maps.",
             _first_channel_only,
             ("range(channels)", "range(1)"),
         ),
@@ -171,12 +172,12 @@ softmax_kernel = KernelExercise(
     float32=True,
     mistakes={
         "still multiplied": (
-            "Each number is multiplied by the number of channels: divide the exponentials by their sum.",
+            "You multiply each number by the number of channels. Divide the exponentials by their sum.",
             lambda maps: maps * np.float32(len(maps)),
             ("math.exp(maps[c, row, column] - largest) / total", "maps[c, row, column] * channels"),
         ),
         "not normalised": (
-            "Your exponentials are right, and they are not divided by their sum.",
+            "Your exponentials are right. Divide them by their sum.",
             _powers,
             (" / total", ""),
         ),
@@ -186,7 +187,7 @@ softmax_kernel = KernelExercise(
             ("math.exp(maps[c, row, column] - largest)", "maps[c, row, column]", 2),
         ),
         "over the image": (
-            "Your numbers sum to 1 over the pixels. They must do so at each pixel, over the channels.",
+            "Your numbers sum to 1 over the pixels. They must sum to 1 over the channels, at each pixel.",
             lambda maps: _softmax(maps, axis=(1, 2)),
             """
             column, row = cuda.grid(2)
@@ -205,13 +206,13 @@ softmax_kernel = KernelExercise(
             """,
         ),
         "sum not shifted": (
-            "The exponentials above the line are shifted by the largest number, those in the sum are not.",
+            "You subtract the largest number in the numerator, but not in the sum. Subtract it in both.",
             lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
             ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
-            "You divide while the sum is still growing. First sum all channels, then divide in a second "
-            "loop.",
+            "You divide while the sum is still growing. First sum over all channels, then divide in "
+            "another loop.",
             lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
             (
                 "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
@@ -231,15 +232,15 @@ softmax_kernel = KernelExercise(
             (" - largest", "", 2),
         ),
         "maximum of some channels": (
-            "Your search for the largest leaves out a channel, which may be the largest: look at all.",
+            "Your search for the largest number skips a channel. Look at all of them.",
             lambda maps: _softmax_shifted_by(maps, maps[:-1]),
             lambda maps: _softmax_shifted_by(maps, maps[1:]),
             lambda maps: _softmax_shifted_by(maps, maps[:1]),
             ("range(1, channels)", "range(1, channels - 1)"),
         ),
         "maximum of at least 0": (
-            "Right, until all of a pixel's numbers are far below zero: your search for the largest starts at "
-            "0, every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
+            "Right, until all numbers of a pixel are far below zero. Your search for the largest starts at "
+            "0, so every exponential becomes 0, and 0 / 0 is NaN. Start from the first channel's number.",
             lambda maps: _softmax_shifted_by(maps, maps, 0),
             lambda maps: _softmax_shifted_by(maps, maps[1:], 0),
             ("largest = maps[0, row, column]", "largest = float32(0)"),
@@ -297,24 +298,27 @@ edge_maps = Exercise(
     rtol=1e-5,
     mistakes={
         "rounded down": (
-            "The right and lower edges of the maps are never written: you round the number of blocks down. "
-            "`device.blocks(n, 16)` rounds up, and the kernel's guard stops the threads beyond the edge.",
+            "The right and lower edges of the maps are never written, because you round the number of "
+            "blocks down. `device.blocks(n, 16)` rounds up, and the kernel's guard stops the extra "
+            "threads.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
             ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
         ),
         "grid exchanged": (
-            "A part of the maps is never written where they are not square: the grid comes as (rows, "
-            "columns). In CUDA x comes first, and x runs along a row: the width's blocks, then the height's.",
+            "Where the maps are not square, a part of them is never written: your grid is (rows, columns). "
+            "In CUDA x comes first, and x runs along a row. First give the blocks of the width, then those "
+            "of the height.",
             *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
             ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
         ),
         "input lost": (
-            "Your image is a new, empty array. `cuda.to_device({image})` allocates and copies in one.",
+            "The kernel gets a new, empty array instead of your image. `cuda.to_device({image})` allocates "
+            "and copies.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
         ),
         "first filter only": (
-            "Each map is that of the first filter. All filters have to go to the kernel.",
+            "Every map is the first filter's. Give the kernel all filters.",
             lambda image, weight: np.repeat(_edge_maps(image, weight[:1]), len(weight), axis=0),
             ("cuda.to_device(weight)", "cuda.to_device(np.stack([weight[0]] * len(weight)))"),
         ),
@@ -390,40 +394,43 @@ is_softmax = Exercise(
     cases=_tested,
     mistakes={
         "negative passes": (
-            "A function whose numbers are partly below 0 passes: they sum to 1 all the same. Look at each.",
+            "You let a function pass that has numbers below 0. They sum to 1 all the same: check each "
+            "number.",
             _without("negative"),
             ("positive = np.all(out >= 0)", "positive = True"),
         ),
         "any sum passes": (
-            "A function whose numbers do not sum to 1 passes.",
+            "You let a function pass whose numbers do not sum to 1.",
             _without("sum"),
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "True"),
         ),
         "shift not tried": (
-            "`{maps} / {maps}.sum({axis}=0)` passes for numbers above 0. Try `{softmax}({maps} + 1)` as "
-            "well.",
+            "You let `{maps} / {maps}.sum({axis}=0)` pass, for numbers above 0. Try `{softmax}({maps} + "
+            "1)` too.",
             _without("shift"),
             ("np.allclose(softmax(maps + 1), out, atol=1e-5)", "True"),
         ),
         "order not looked at": (
-            "An equal share for every channel passes. The largest must stay the largest: `argmax({axis}=0)`.",
+            "You let equal shares for all channels pass. The largest number must get the largest share: "
+            "compare `argmax({axis}=0)`.",
             _without("order"),
             ("np.array_equal(out.argmax(axis=0), maps.argmax(axis=0))", "True"),
         ),
         "exactly equal": (
-            "You refuse a right softmax: float32 sums to 1 up to rounding. Use `np.allclose`, not `==`.",
+            "You refuse a right softmax: in float32 it sums to 1 only up to rounding. Use `np.allclose`, "
+            "not `==`.",
             lambda softmax, maps: (
                 _holds(softmax, maps) and bool((np.asarray(softmax(maps)).sum(axis=0) == 1).all())
             ),
             ("np.allclose(out.sum(axis=0), 1, atol=1e-5)", "np.all(out.sum(axis=0) == 1)"),
         ),
         "sum over the image": (
-            "You add over the pixels. At each pixel the sum over the channels is 1: `{axis}=0`.",
+            "You add over the pixels. At each pixel, the sum over the channels must be 1: `{axis}=0`.",
             lambda softmax, maps: _holds(softmax, maps, axis=(1, 2)),
             ("out.sum(axis=0)", "out.sum(axis=(1, 2))"),
         ),
         "always right": (
-            "Whatever comes in, you say yes.",
+            "You return True for every function.",
             lambda softmax, maps: True,
             (
                 "bool(positive and sums_to_one and forgets_a_shift and keeps_the_order)",
