@@ -231,7 +231,12 @@ NOTEBOOKS = (
         "Other parts",
         "further",
         45,
-        ("sigmoid_backward_kernel", "squared_error_backward_kernel", "channel_statistics_kernel"),
+        (
+            "sigmoid_backward_kernel",
+            "squared_error_backward_kernel",
+            "channel_statistics_kernel",
+            "norm_backward_kernel",
+        ),
         ("08b",),
     ),
     Notebook(
