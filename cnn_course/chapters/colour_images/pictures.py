@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_course.chapters.colour_images import improvements
+from cnn_course.chapters.colour_images import improvements, transfer
 from cnn_course.engine import plots
 
 
@@ -95,6 +95,38 @@ def overfitting_picture() -> plots.Picture:
         "Accuracy on the training images, as the network gets to see them, and on those of the test; from "
         "the same record.",
         f"Two panels with rising curves: {'; '.join(said)}.",
+    )
+
+
+def transfer_picture() -> plots.Picture:
+    """Draw what each way of learning comes to with few images, for both tasks, from the record."""
+    record = transfer.recorded()
+    titles = {"other kinds": "other kinds of drawn shapes", "digits": "handwritten digits"}
+    fig, axes = plots.figure(1, 2, size=(7.2, 3.0), sharey=True)
+    said = []
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        for (way, shares), mark in zip(record["results"][name].items(), "osD", strict=True):
+            percent = 100 * np.array(shares)
+            least, middle, most = percent.min(axis=1), percent.mean(axis=1), percent.max(axis=1)
+            ax.errorbar(
+                *(record["sizes"], middle, [middle - least, most - middle]),
+                **{"marker": mark, "markersize": 5, "capsize": 3, "label": way},
+            )
+            ends = ", ".join(f"{value:.0f}%" for value in middle)
+            said.append(f"{title}, {way}: {ends}")
+        ax.set(xscale="log", xlabel="images to learn from", ylim=(0, 100))
+        ax.set_xticks(record["sizes"], record["sizes"])
+        ax.minorticks_off()
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    axes[0].set_ylabel("unseen images right, %")
+    axes[1].legend(frameon=False, fontsize=8.5, labelcolor=plots.INK, loc="lower right")
+    sizes = ", ".join(map(str, record["sizes"]))
+    return plots.picture(
+        fig,
+        f"What is right after {record['steps']} steps: mean, least and most of "
+        f"{len(shares[0])} seeds. Measured on {record['date']} by "
+        "python -m cnn_course.chapters.colour_images.transfer.",
+        f"Two panels with three rising lines each, over {sizes} images. {'; '.join(said)}.",
     )
 
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_course.chapters.colour_images import exercises as check, improvements, pictures
+from cnn_course.chapters.colour_images import improvements, pictures, transfer
+from cnn_course.chapters.colour_images.exercises.crop_and_flip_kernel import crop_and_flip
+from cnn_course.chapters.colour_images.exercises.decayed_step_kernel import decayed_step
+from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel import folded_convolution
 from cnn_course.engine import notebooks
 from cnn_numba.beyond.models import cifar_convnet_bn
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
@@ -96,7 +99,7 @@ def test_the_one_cell_that_differs_is_marked():
 
 def test_the_step_is_the_package_s(rng):
     p, g, v = rng.normal(size=(3, 7))
-    expected = check.decayed_step(p, g, v, 0.25, 0.875, 0.375)
+    expected = decayed_step(p, g, v, 0.25, 0.875, 0.375)
     sgd_update(p, g, v, 0.25, 0.875, 0.375)
     np.testing.assert_allclose([p, v], expected)
 
@@ -106,7 +109,7 @@ def test_cut_and_mirrored_is_the_package_s(rng):
     indices = np.array([3, 0, 4])
     places = np.array([_places(int(index), 2, 9, 1) for index in indices])
     expected = gather_augmented(images, indices, 0.0, 1.0, 2, True, 9, 1)
-    np.testing.assert_allclose(check.crop_and_flip(images, indices, places, 2), expected)
+    np.testing.assert_allclose(crop_and_flip(images, indices, places, 2), expected)
 
 
 def test_a_folded_convolution_is_convolution_and_normalisation(rng):
@@ -117,7 +120,7 @@ def test_a_folded_convolution_is_convolution_and_normalisation(rng):
     plain = conv2d_forward(x, weight, bias)
     expected, _, _ = batch_norm2d_forward(plain, gamma, beta, *statistics, training=False, eps=0.25)
     parts = weight.reshape(4, -1), bias, gamma, beta, mean, variance, 0.25
-    folded, folded_bias = check.folded_convolution(*parts)
+    folded, folded_bias = folded_convolution(*parts)
     np.testing.assert_allclose(conv2d_forward(x, folded.reshape(weight.shape), folded_bias), expected)
 
 

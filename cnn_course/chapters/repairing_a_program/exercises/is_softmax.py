@@ -3,9 +3,9 @@
 import numpy as np
 
 from cnn_course.chapters.repairing_a_program.exercises.softmax_kernel import (
-    _overflowing_softmax,
-    _powers,
-    _softmax,
+    overflowing_softmax,
+    shifted_powers,
+    stable_softmax,
 )
 from cnn_course.engine.checks.exercise import Exercise
 from cnn_course.engine.checks.kernels import normal
@@ -24,7 +24,7 @@ def _holds(softmax, maps, skip=(), axis=0):
 
 
 def _softmax_right(maps):
-    return _softmax(maps)
+    return stable_softmax(maps)
 
 
 def _softmax_of_the_article(maps):
@@ -41,7 +41,7 @@ def _softmax_share(maps):
 
 
 def _softmax_unnormalised(maps):
-    return _powers(maps)
+    return shifted_powers(maps)
 
 
 def _softmax_even(maps):
@@ -49,7 +49,7 @@ def _softmax_even(maps):
 
 
 def _softmax_overflowing(maps):
-    return _overflowing_softmax(maps)
+    return overflowing_softmax(maps)
 
 
 def _tested(rng):

@@ -19,12 +19,14 @@ def _broken_softmax_kernel(maps, out):
         out[c, row, column] = maps[c, row, column] * channels
 
 
-def _powers(maps, axis=0):
+def shifted_powers(maps, axis=0):
+    """Return the exponentials of numbers less their largest."""
     return np.exp(maps - maps.max(axis=axis, keepdims=True))
 
 
-def _softmax(maps, axis=0):
-    powers = _powers(maps, axis)
+def stable_softmax(maps, axis=0):
+    """Return the softmax over an axis, of numbers of any size."""
+    powers = shifted_powers(maps, axis)
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
@@ -35,7 +37,8 @@ def _softmax_shifted_by(maps, channels, least=-np.inf):
         return powers / powers.sum(axis=0)
 
 
-def _overflowing_softmax(maps):
+def overflowing_softmax(maps):
+    """Return the softmax over the channels without the shift: NaN where exponentials are infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         powers = np.exp(maps)
         return powers / powers.sum(axis=0)
@@ -62,7 +65,7 @@ def _maps(rng):
 
 softmax_kernel = KernelExercise(
     "softmax_kernel",
-    reference=_softmax,
+    reference=stable_softmax,
     cases=_maps,
     large=lambda rng: [launch((3, 2), (4, 4), normal(rng, (1000, 7, 9)), output((1000, 7, 9)))],
     broken=_broken_softmax_kernel,
@@ -75,7 +78,7 @@ softmax_kernel = KernelExercise(
         ),
         "not normalised": (
             "Your exponentials are right. Divide them by their sum.",
-            _powers,
+            shifted_powers,
             (" / total", ""),
         ),
         "no exponential": (
@@ -85,7 +88,7 @@ softmax_kernel = KernelExercise(
         ),
         "over the image": (
             "Your numbers sum to 1 over the pixels. They must sum to 1 over the channels, at each pixel.",
-            lambda maps: _softmax(maps, axis=(1, 2)),
+            lambda maps: stable_softmax(maps, axis=(1, 2)),
             """
             column, row = cuda.grid(2)
             channels, height, width = maps.shape
@@ -104,13 +107,13 @@ softmax_kernel = KernelExercise(
         ),
         "sum not shifted": (
             "You subtract the largest number in the numerator, but not in the sum. Subtract it in both.",
-            lambda maps: _powers(maps) / np.exp(maps).sum(axis=0),
+            lambda maps: shifted_powers(maps) / np.exp(maps).sum(axis=0),
             ("total += math.exp(maps[c, row, column] - largest)", "total += math.exp(maps[c, row, column])"),
         ),
         "running sum": (
             "You divide while the sum is still growing. First sum over all channels, then divide in "
             "another loop.",
-            lambda maps: _powers(maps) / np.cumsum(_powers(maps), axis=0),
+            lambda maps: shifted_powers(maps) / np.cumsum(shifted_powers(maps), axis=0),
             (
                 "    total += math.exp(maps[c, row, column] - largest)\nfor c in range(channels):",
                 "    total += math.exp(maps[c, row, column] - largest)",
@@ -118,14 +121,14 @@ softmax_kernel = KernelExercise(
         ),
         "averaged": (
             "You divide by the number of channels. Divide by the sum of the exponentials.",
-            lambda maps: _powers(maps) / np.float32(len(maps)),
+            lambda maps: shifted_powers(maps) / np.float32(len(maps)),
             ("/ total", "/ float32(channels)"),
         ),
         "overflows": (
             "Right for moderate numbers. From about 89 on, `exp` is infinite in float32, and infinity "
             "divided by infinity is NaN. Subtract the pixel's largest number first: the quotient stays the "
             "same.",
-            _overflowing_softmax,
+            overflowing_softmax,
             (" - largest", "", 2),
         ),
         "maximum of some channels": (
