@@ -230,7 +230,7 @@ NOTEBOOKS = (
         "other_parts",
         "Other parts",
         "further",
-        45,
+        70,
         (
             "sigmoid_backward_kernel",
             "squared_error_backward_kernel",
@@ -244,7 +244,7 @@ NOTEBOOKS = (
         "colour_images",
         "A ConvNet for colour images",
         "further",
-        45,
+        50,
         ("decayed_step_kernel", "crop_and_flip_kernel", "folded_convolution_kernel"),
         ("12",),
     ),
