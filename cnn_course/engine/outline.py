@@ -253,7 +253,7 @@ NOTEBOOKS = (
         "sequences",
         "Sequences",
         "further",
-        60,
+        65,
         ("lstm_cell_kernel", "last_states", "lstm_cell_backward_kernel", "backward_through_time"),
         ("13",),
     ),

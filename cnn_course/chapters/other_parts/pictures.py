@@ -54,7 +54,7 @@ def layer_gradients_picture(sizes) -> plots.Picture:
     falls = "; ".join(f"with {name} {values[-1] / values[0]:.0f} times" for name, values in sizes.items())
     return plots.picture(
         fig,
-        "How large the gradients of each layer's weights are before any training. They arrive from the right.",
+        "How large the gradients of each layer's weights are before any training. They enter at the right.",
         "A line for each activation over the layers. The last layer's gradients are larger than the "
         f"first's: {falls}.",
     )
