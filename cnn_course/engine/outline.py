@@ -195,7 +195,7 @@ NOTEBOOKS = (
         "Launches and graphs",
         "make_it_fast",
         80,
-        ("bus_bytes", "add_in_streams", "blocks_per_sm", "scale_shift_relu_kernel", "capturable_step"),
+        ("add_in_streams", "centre_kernel", "capturable_step", "cause_of", "channel_sums"),
         ("09",),
     ),
     Notebook(

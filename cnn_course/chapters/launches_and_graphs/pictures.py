@@ -273,55 +273,6 @@ def _draw_slots(ax, most, blocks, warps):
     ax.set_title("places for warps", fontsize=10, color=plots.INK)
 
 
-#: What NVIDIA has published of the A100 with 40 GB: operations a second in float32, bytes a second from its
-#: memory, and from its L2, 5120 bytes a clock at 1.41 GHz.
-A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
-
-
-def roofs_picture(ladder, most=4) -> plots.Picture:
-    """Draw the kernels of a step under the roofs of an A100: what they request, and what they need at least.
-
-    Parameters
-    ----------
-    ladder : cnn_course.engine.ladders.Ladder
-        A rung for each kernel.
-    most : int
-        How many are drawn: those with the most operations.
-    """
-    chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
-    fig, ax = plots.figure(size=(7.2, 3.6))
-    x = np.geomspace(0.5, 200, 200)
-    for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
-        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
-        ax.text(
-            1.05, 0.55 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, color=plots.INK
-        )
-    ax.text(25, 1.25 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9, color=plots.INK)
-    told = []
-    for rung, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
-        asked, least = (
-            rung.value("operations") / rung.value(name) for name in ("bytes moved", "least bytes")
-        )
-        heights = [min(A100_PEAK, asked * A100_L2) / 1e9, min(A100_PEAK, least * A100_HBM) / 1e9]
-        kernel = rung.name.removesuffix("_kernel")
-        shape = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
-        ax.plot(asked, heights[0], fillstyle="none", **shape)
-        ax.plot(least, heights[1], label=kernel, **shape)
-        told.append(f"{kernel}: {asked:.3g} and {least:.3g}")
-    ax.set(xlabel="operations a byte", ylabel="GFLOP/s at most", xlim=(0.5, 200), ylim=(400, 40_000))
-    ax.legend(loc="lower right", fontsize=8, frameon=False)
-    caption = (
-        "The roofs of an A100, as published, and the kernels of a step: nothing here was measured. Open "
-        "marks are what a kernel requests, under the roof of L2; full ones the least it needs, under that "
-        f"of the memory. Operations for each byte: {'; '.join(told)}."
-    )
-    alt = (
-        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. An open and a "
-        "full mark for each kernel, the full one always further to the right."
-    )
-    return plots.picture(fig, caption, alt)
-
-
 def profile_picture(seconds, caption) -> plots.Picture:
     """Draw how long each part of a step takes, forward and backward.
 

@@ -1,39 +1,79 @@
 """A mean and what needs it, in one cooperative launch."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal, uses
+from cnn_course.engine.checks.uninitialised import code_of, names_in
+
+THREADS = 8
 
 
-def _centred(x, total):
-    return x - x.mean(dtype=np.float64), np.array([x.sum(dtype=np.float64)])
+def _centred(x, total, subtracted=lambda x: x.mean(dtype=np.float64)):
+    return x - subtracted(x), np.array([x.sum(dtype=np.float64)])
 
 
-def _numbers(rng, size, grid, block):
+def _first_elements_only(x, total):
+    """Sum and centre as many elements as there are threads."""
+    first = np.arange(x.size) < THREADS
+    return np.where(first, x - x[first].sum() / x.size, x), np.array([x[first].sum()])
+
+
+def _numbers(rng, size, blocks, threads):
     """Return a launch on numbers whose mean is far from zero."""
-    return launch(grid, block, inout(normal(rng, size) + np.float32(3)), inout(np.zeros(1, np.float32)))
+    x = normal(rng, size) + np.float32(3)
+    return launch(blocks, threads, inout(x), inout(np.zeros(1, np.float32)))
 
 
-centre_kernel = KernelExercise(
+@dataclass(frozen=True, repr=False)
+class CooperativeExercise(KernelExercise):
+    """An exercise in which blocks wait for each other.
+
+    The simulator has one block only that could; launches of several are in `large`.
+    """
+
+    def finding(self, evidence):
+        found = super().finding(evidence)
+        if found and found.mistake == "wrong when large" and "sync" not in names_in(code_of(evidence.attempt)):
+            return Wrong(
+                "blocks do not wait",
+                "Right with one block, wrong with several: a block may subtract before the others have added "
+                "their sums. `cuda.syncthreads` makes only the threads of one block wait.",
+                *found.details,
+            )
+        return found
+
+
+centre_kernel = CooperativeExercise(
     "centre_kernel",
     reference=_centred,
-    # The simulator runs one block after another, so several that wait for each other are in `large`.
-    cases=lambda rng: [
-        _numbers(rng, size, 1, block) for size, block in [(3, 4), (8, 8), (21, 8), (40, 32), (75, 32), (50, 64)]
-    ],
+    cases=lambda rng: [_numbers(rng, size, 1, THREADS) for size in (3, 8, 21, 40, 75)],
     large=lambda rng: [_numbers(rng, size, 6, 64) for size in (200, 4001)],
     float32=True,
     properties=(uses("this_grid", "sync"),),
     mistakes={
         "sum subtracted": (
             "You subtract the sum. Divide it by the number of elements first.",
-            lambda x, total: (x - x.sum(), _centred(x, total)[1]),
+            lambda x, total: _centred(x, total, np.sum),
             (" / float32(x.size)", ""),
         ),
-        "one element a thread": (
-            "Each thread takes one element only. There may be more elements than threads: go on in steps of "
-            "`cuda.gridsize(1)`.",
-            lambda x, total: (np.full_like(x, np.nan), np.full_like(total, np.nan)),
+        "mean added": (
+            "You add the mean. Subtract it.",
+            lambda x, total: _centred(x, total, lambda x: -x.mean()),
+            ("x[i] -= mean", "x[i] += mean"),
+        ),
+        "first elements only": (
+            "Each thread takes one element only, and there may be more elements than threads. Go on in steps "
+            "of the whole grid.",
+            _first_elements_only,
+            ("range(cuda.grid(1), x.size, cuda.gridsize(1))", "range(cuda.grid(1), min(x.size, cuda.grid(1) + 1))", 2),
+        ),
+        "mean in total": (
+            "`{total}` must hold the sum at the end. You store the mean there.",
+            lambda x, total: (_centred(x, total)[0], np.array([x.mean(dtype=np.float64)])),
+            [("total[0] / float32(x.size)", "total[0]"), ("mine += x[i]", "mine += x[i] / float32(x.size)")],
         ),
     },
 )
