@@ -213,7 +213,7 @@ NOTEBOOKS = (
         "Tensor Cores",
         "make_it_fast",
         45,
-        ("held_by", "warp_product_kernel", "split_tf32", "turns"),
+        ("held_by", "nearest_tf32", "warp_product_kernel", "split_tf32", "turns"),
         ("10b",),
     ),
     Notebook(

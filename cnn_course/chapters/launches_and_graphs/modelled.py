@@ -102,8 +102,8 @@ def _way(figures):
 
 # --- Streams ------------------------------------------------------------------------------------------------
 
-#: Four batches of 1 MB each, and a kernel that works on one about as long as its copy takes.
-BATCHES, SIZE, WINDOW = 4, 1 << 18, 384
+#: Four batches of 1 MB, and a kernel that works on one somewhat longer than a T4's copy takes.
+BATCHES, SIZE, WINDOW = 4, 1 << 18, 96
 _ROWS = {"copy": ("bus copies", plots.ORANGE), "kernel": ("GPU computes", plots.BLUE)}
 
 
@@ -142,7 +142,7 @@ def _streams_picture(apart, yours):
 def _bars_of(timeline):
     """Return (begin, duration) of copies and kernels, from when the first copy begins."""
     found = {kind: [e for e in timeline.events if e.kind == kind and e.stream != "host"] for kind in _ROWS}
-    copies = [event for event in found["copy"] if event.size == 4 * SIZE][:BATCHES]
+    copies = found["copy"][-BATCHES:]  # before them come those that make room
     first = min(event.begin for event in copies)
     pairs = {"copy": copies, "kernel": found["kernel"]}
     return {kind: [(e.begin - first, e.duration) for e in events] for kind, events in pairs.items()}
@@ -171,7 +171,8 @@ def _ends(timelines):
 def _draw(ax, bars, title, pale=False):
     for place, (kind, (_, colour)) in enumerate(_ROWS.items()):
         for number, (begin, duration) in enumerate(bars[kind]):
-            ax.barh(place, duration, 0.7, begin, color=colour, alpha=0.3 if pale else 1, edgecolor=plots.PAPER)
+            bar = {"color": colour, "alpha": 0.3 if pale else 1, "edgecolor": plots.PAPER}
+            ax.barh(place, duration, 0.7, begin, **bar)
             middle = begin + duration / 2
             ink = plots.INK if pale else "white"
             ax.text(middle, place, str(number), ha="center", va="center", color=ink, fontsize=9)
@@ -203,7 +204,7 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
     x = np.geomspace(0.5, 400, 200)
     for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
         ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
-        ax.text(0.55, 0.85 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9)
+        ax.text(1.9, 1.2 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9)
     ax.text(25, 1.2 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
     said = []
     for rung, colour in zip(chosen, plots.COLOURS, strict=False):
@@ -215,14 +216,14 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         ax.plot(least, speed, "o", color=colour, markersize=8)
         ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
         said.append(f"{name}: {asked:.3g} to {least:.3g} operations a byte, {speed / 1e3:.2g} TFLOP/s")
-    ax.set(xlabel="operations a byte", ylabel="GFLOP/s", xlim=(0.5, 400), ylim=(400, 40_000))
+    ax.set(xlabel="operations a byte", ylabel="GFLOP/s", xlim=(0.5, 400), ylim=(1500, 40_000))
     caption = (
         "The roofs of an A100, as published, and the kernels of a step at their modelled speed; nothing was "
         "measured. Open: the bytes that a kernel requests, which L2 delivers at most; full: the least bytes "
         f"that must come from memory. {'; '.join(said)}."
     )
     alt = (
-        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. For each kernel "
-        "an open and a full mark at one height, the full one further right."
+        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. For each "
+        "kernel an open and a full mark at one height, the full one further right."
     )
     return plots.picture(fig, caption, alt)

@@ -8,7 +8,6 @@ from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, taken
 from cnn_course.engine.checks.exercise import Exercise, Wrong
 from cnn_course.engine.checks.kernels import normal
 
-
 _MEETINGS = {
     ("copy", "fill"): (
         "filled too early",
@@ -59,9 +58,9 @@ def _piped(attempt, batches):
     if np.allclose(total, np.sum(batches, axis=0), atol=1e-5) and run.end() > beside:
         raise Wrong(
             "nothing overlaps" if run.end() >= alone else "waits too much",
-            f"The sum is right, and takes {run.end():g} units of time for {run.count} batches; {beside:g} are "
-            "enough. Use both slots in turn, give copies and kernels a stream each, and wait only for "
-            "what the same slot still needs.",
+            f"The sum is right. {run.count} batches take {run.end():g} units of time, {beside:g} would do. "
+            "Use both slots in turn, give copies and kernels a stream each, and wait only for what the same "
+            "slot still needs.",
         )
     return total
 

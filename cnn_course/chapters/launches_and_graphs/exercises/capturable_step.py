@@ -72,9 +72,7 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
         tape.replay()
     after = _state(run)
     if all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
-        raise Wrong(
-            "nothing changed", "The replays change nothing: neither the parameters nor the totals nor the cursor."
-        )
+        raise Wrong("nothing changed", "The replays change nothing: no parameters, no totals, no cursor.")
     return after
 
 
@@ -88,9 +86,9 @@ def _leaves_the_host_alone(attempt):
         name = changed[0]
         raise Wrong(
             "counts on the host",
-            f"The replays are right, but your step still changes `run.{name}`. That number is on the host: it "
-            "would change once, while the step is recorded, and never again. Delete that line; the cursor and "
-            "`run.totals` count on the device.",
+            f"The replays are right, but your step still changes `run.{name}` on the host. It would change "
+            "once, while the step is recorded, and never again. Delete that line: the device counts with the "
+            "cursor and `run.totals`.",
         )
 
 
@@ -99,8 +97,8 @@ def _host_state(run):
 
 
 _ADVICE = {
-    "reads on the host": "Your step copies numbers to the host, and a graph cannot do that. Losses can add up "
-    "on the device, to be read once an epoch, and kernels can read the number of the step from the cursor.",
+    "reads on the host": "Your step copies numbers to the host, and a graph cannot do that. Losses can add "
+    "up on the device, to be read once an epoch. Kernels can read the number of the step from the cursor.",
     "copies from the host": "Your step copies from the host. All that a step needs must already be on the "
     "device, and the cursor there says which part is next.",
     "computes apart": "Your step computes with a device array as if it were a NumPy array. Only kernels "
@@ -108,8 +106,8 @@ _ADVICE = {
     "allocates": "Your step allocates an array. Give each operation the array to write into: `run.x` and "
     "`run.y` are there for that.",
     "waits": "Your step waits for the GPU. It need not: the launches of a stream run in order.",
-    "launched apart": "Your step launches a kernel by `kernel[...]`, on the default stream. Let a function of "
-    "the package launch it, or use `device.launch`.",
+    "launched apart": "Your step launches a kernel by `kernel[...]`, on the default stream. Let a function "
+    "of the package launch it, or use `device.launch`.",
 }
 
 
@@ -175,7 +173,7 @@ capturable_step = GraphExercise(
     properties=(_leaves_the_host_alone,),
     mistakes={
         "batch frozen": (
-            "Every replay uses the batch that was recorded. Its number must come from the cursor on the device.",
+            "Every replay uses the batch that was recorded. Its number must come from the device's cursor.",
             partial(_trained, batch=_second),
             [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
@@ -186,8 +184,8 @@ capturable_step = GraphExercise(
             (".sgd.scheduled_step(run.rates, run.cursor)", ".sgd.step(run.lrs[run.number])\nrun.number += 1"),
         ),
         "batch frozen + rate frozen": (
-            "Every replay uses the batch and the learning rate that were recorded, because the host chose them. "
-            "Both must be looked up on the device, by the cursor.",
+            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Both "
+            "must be looked up on the device, by the cursor.",
             partial(_trained, batch=_second, rate=_second),
         ),
         "first rate only": (
@@ -218,8 +216,8 @@ capturable_step = GraphExercise(
             ("run.sgd.scheduled_step(run.rates, run.cursor)", ""),
         ),
         "rate frozen + totals left out": (
-            "Every replay uses the learning rate that was recorded: look it up on the device. And nothing adds "
-            "up losses and right answers.",
+            "Every replay uses the learning rate that was recorded: look it up on the device. And nothing "
+            "adds up losses and right answers.",
             partial(_trained, rate=_second, totals=False),
             [
                 ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[run.number])"),
@@ -232,8 +230,8 @@ capturable_step = GraphExercise(
             partial(_trained, batch=lambda k: 0, rate=_second, cursor=0),
         ),
         "batch frozen + rate frozen + cursor stands still": (
-            "Every replay uses the batch and the learning rate that were recorded, because the host chose them. "
-            "Look both up on the device, by the cursor. And the cursor never moves.",
+            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Look "
+            "both up on the device, by the cursor. And the cursor never moves.",
             partial(_trained, batch=_second, rate=_second, cursor=0),
             [
                 _BATCH_BY_THE_HOST,

@@ -35,8 +35,10 @@ class CooperativeExercise(KernelExercise):
     """
 
     def finding(self, evidence):
+        """Return what the first judge finds; of several blocks, whether they wait at all."""
         found = super().finding(evidence)
-        if found and found.mistake == "wrong when large" and "sync" not in names_in(code_of(evidence.attempt)):
+        waits = "sync" in names_in(code_of(evidence.attempt))
+        if found and found.mistake == "wrong when large" and not waits:
             return Wrong(
                 "blocks do not wait",
                 "Right with one block, wrong with several: a block may subtract before the others have added "
@@ -68,7 +70,7 @@ centre_kernel = CooperativeExercise(
             "Each thread takes one element only, and there may be more elements than threads. Go on in steps "
             "of the whole grid.",
             _first_elements_only,
-            ("range(cuda.grid(1), x.size, cuda.gridsize(1))", "range(cuda.grid(1), min(x.size, cuda.grid(1) + 1))", 2),
+            ("(cuda.grid(1), x.size, cuda", "(cuda.grid(1), min(x.size, cuda.grid(1) + 1), cuda", 2),
         ),
         "mean in total": (
             "`{total}` must hold the sum at the end. You store the mean there.",
