@@ -1,4 +1,4 @@
-"""The checks of notebook 17 about lanes, products and banks."""
+"""The checks of notebook 17 about lanes and products."""
 
 import numpy as np
 
@@ -220,52 +220,6 @@ split_tf32 = Exercise(
             "Return the nearest first, then the rest.",
             lambda x: _split(x)[::-1],
             (f"return near, {_REST}", f"return {_REST}, near"),
-        ),
-    },
-)
-
-
-# --- Turns of shared memory --------------------------------------------------------------------------------
-
-BANKS = 32
-
-
-def _turns(pitch, rows=8, words=4, banks=BANKS, step=1):
-    begins = pitch * np.arange(rows)[:, None]
-    return int(np.bincount((step * (begins + np.arange(words))).ravel() % banks).max())
-
-
-turns = Exercise(
-    "turns",
-    reference=_turns,
-    cases=lambda rng: [(pitch,) for pitch in (8, 16, 32, 4, 12, 20, 24, 28, 36, 40, 48, 64, 68)],
-    mistakes={
-        "conflicts": (
-            "You count only the additional turns. A load without conflicts takes one turn.",
-            lambda pitch: _turns(pitch) - 1,
-            ("return max(", "return -1 + max("),
-        ),
-        "bytes": (
-            "You count in bytes. The pitch is in words, and a bank is one word wide.",
-            lambda pitch: _turns(pitch, step=4),
-            ("(pitch * row + word) %", "4 * (pitch * row + word) %"),
-        ),
-        "sixteen banks": ("There are 32 banks.", lambda pitch: _turns(pitch, banks=16), ("% 32", "% 16")),
-        "all rows": (
-            "You count too many rows. One matrix has eight.",
-            lambda pitch: _turns(pitch, rows=32),
-            lambda pitch: _turns(pitch, rows=16),
-            ("range(8)", "range(32)"),
-        ),
-        "first row only": (
-            "You look at one row. The conflicts are between the eight rows.",
-            lambda pitch: _turns(pitch, rows=1),
-            ("range(8)", "range(1)"),
-        ),
-        "banks": (
-            "You return how many banks are used. Return how many words the busiest one delivers.",
-            lambda pitch: len(set(((pitch * np.arange(8)[:, None] + np.arange(4)) % BANKS).ravel().tolist())),
-            ("return max(banks.count(bank) for bank in banks)", "return len(set(banks))"),
         ),
     },
 )
