@@ -16,7 +16,7 @@ WRONG = {
         "missing barrier": [("grid.sync()", "")],
         "blocks do not wait": [("grid.sync()", "cuda.syncthreads()")],
         "lost update": [("cuda.atomic.add(total, 0, mine)", "total[0] += mine")],
-        "float64": [("mine = float32(0)", "mine = 0.0")],
+        "float64": [("total[0] / float32(x.size)", "total[0] / x.size")],
         "divergent barrier": [("grid.sync()", "if mine != 0:\n    grid.sync()")],
     },
     "cause_of": {
@@ -162,13 +162,16 @@ def streams_of_numba(run):
     run.copy(0, None)
 
 
-@wrong("channel_sums", "not faster")
 def channels_as_given(x, out):
     out.copy_to_device(np.zeros(out.size, np.float32))
     slow.channel_sums_kernel[x.shape[1], 128](x, out)
 
 
-@wrong("channel_sums", "no kernel")
+if device.SELECTION.emulated:  # elsewhere no time is modelled
+    wrong("channel_sums", "not faster")(channels_as_given)
+
+
+@wrong("channel_sums", "shortcut")
 def channels_by_numpy(x, out):
     out.copy_to_device(x.copy_to_host().sum(axis=(0, 2)))
 

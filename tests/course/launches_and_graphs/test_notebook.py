@@ -10,7 +10,13 @@ from numba import cuda
 from solutions import solution_of
 
 import gpuless
-from cnn_course.chapters.launches_and_graphs import modelled, pictures as speed_pictures, slow, tape
+from cnn_course.chapters.launches_and_graphs import (
+    exercises as check,
+    modelled,
+    pictures as speed_pictures,
+    slow,
+    tape,
+)
 from cnn_course.chapters.launches_and_graphs.exercises.cause_of import CAUSES
 from cnn_course.chapters.launches_and_graphs.pictures import (
     occupancy_picture,
@@ -406,6 +412,12 @@ def test_the_times_of_the_repair_are_those_that_the_text_names():
     text = text_of("channel-sums-solution")
     t4 = slow.modelled_time(lambda: repaired(*slow.feature_maps()))
     assert f"On a T4 they take {t4:.0f} µs instead of {slow.given_time():.0f} (modelled)" in text
+
+
+@pytest.mark.gpu
+def test_sums_without_a_kernel_are_no_repair():
+    verdict = check.channel_sums(lambda x, out: device.copy(out, device.to_host(x).sum(axis=(0, 2))))
+    assert verdict.mistake == "no kernel"
 
 
 def test_roofs_picture_tells_both_intensities_and_the_speed():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong
-from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal, uses
+from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
 THREADS = 8
@@ -27,6 +27,16 @@ def _numbers(rng, size, blocks, threads):
     return launch(blocks, threads, inout(x), inout(np.zeros(1, np.float32)))
 
 
+def _blocks_wait(attempt):
+    """Demand a barrier of the grid."""
+    if "sync" not in names_in(code_of(attempt)):
+        raise Wrong(
+            "blocks do not wait",
+            "Right with one block, wrong with several: a block may subtract before the others have added. "
+            "`cuda.syncthreads` makes only the threads of one block wait.",
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class CooperativeExercise(KernelExercise):
     """An exercise in which blocks wait for each other.
@@ -37,14 +47,8 @@ class CooperativeExercise(KernelExercise):
     def finding(self, evidence):
         """Return what the first judge finds; of several blocks, whether they wait at all."""
         found = super().finding(evidence)
-        waits = "sync" in names_in(code_of(evidence.attempt))
-        if found and found.mistake == "wrong when large" and not waits:
-            return Wrong(
-                "blocks do not wait",
-                "Right with one block, wrong with several: a block may subtract before the others have added "
-                "their sums. `cuda.syncthreads` makes only the threads of one block wait.",
-                *found.details,
-            )
+        if found and found.mistake == "wrong when large":
+            _blocks_wait(evidence.attempt)
         return found
 
 
@@ -54,7 +58,8 @@ centre_kernel = CooperativeExercise(
     cases=lambda rng: [_numbers(rng, size, 1, THREADS) for size in (3, 8, 21, 40, 75)],
     large=lambda rng: [_numbers(rng, size, 6, 64) for size in (200, 4001)],
     float32=True,
-    properties=(uses("this_grid", "sync"),),
+    other_blocks=lambda rng: [_numbers(rng, 30, 1, 16)],
+    properties=(_blocks_wait,),
     mistakes={
         "sum subtracted": (
             "You subtract the sum. Divide it by the number of elements first.",

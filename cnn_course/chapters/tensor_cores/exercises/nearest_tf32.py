@@ -57,10 +57,10 @@ def _applying(attempt):
 
 def _read(value, x):
     """Return what the PTX would do, as far as it can be read: no simulator runs it."""
-    line = re.search(r'asm .*?"([^"]*)"', str(value.function)) if value is not None else None
-    if line is None or "cvt.rna.tf32.f32" not in line[1]:
-        raise Wrong("not read", "The simulator runs no PTX, and sees no `cvt.rna.tf32.f32` in yours.")
-    return _as_number(x) if "uitofp" in str(value.function) else rounded(x, "tf32")
+    line = re.search(r'asm .*?"(\S+) ', str(value.function)) if value is not None else None
+    if line is None or line[1] not in _READ:
+        raise NotImplementedError("the simulator runs no PTX, and does not know yours")
+    return _as_number(x) if "uitofp" in str(value.function) else _READ[line[1]](x)
 
 
 def _as_number(x):
@@ -69,6 +69,15 @@ def _as_number(x):
 
 def _cut(x):
     return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+#: What the simulator can read.
+_READ = {
+    "cvt.rna.tf32.f32": lambda x: rounded(x, "tf32"),
+    "mov.b32": lambda x: x,
+    "and.b32": _cut,
+    "cvt.rni.f32.f32": np.rint,
+}
 
 
 @dataclass(frozen=True, repr=False)
