@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.ticker import NullLocator
 
 import gpuless
 from cnn_course.chapters.launches_and_graphs import pictures
@@ -203,20 +204,23 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
     fig, ax = plots.figure(size=(7.2, 3.6))
     x = np.geomspace(0.5, 400, 200)
     for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
-        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
-        ax.text(1.9, 1.2 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9)
-    ax.text(25, 1.2 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
+        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e12, line, color=plots.INK, linewidth=1.8)
+        ax.text(1.9, 1.2 * bandwidth / 1e12, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9)
+    ax.text(25, 1.2 * A100_PEAK / 1e12, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
     said = []
     for rung, colour in zip(chosen, plots.COLOURS, strict=False):
         operations, name = rung.value("operations"), rung.name.removesuffix("_kernel")
         asked, least = (operations / rung.value(column) for column in ("bytes moved", "least bytes"))
-        speed = operations / microseconds[rung.name] / 1e3
+        speed = operations / microseconds[rung.name] / 1e6
         ax.plot([asked, least], [speed, speed], color=colour, linewidth=1.5)
         ax.plot(asked, speed, "o", color=colour, markersize=8, fillstyle="none")
         ax.plot(least, speed, "o", color=colour, markersize=8)
         ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
-        said.append(f"{name}: {asked:.3g} to {least:.3g} operations a byte, {speed / 1e3:.2g} TFLOP/s")
-    ax.set(xlabel="operations a byte", ylabel="GFLOP/s", xlim=(0.5, 400), ylim=(1500, 40_000))
+        said.append(f"{name}: {asked:.3g} to {least:.3g} operations a byte, {speed:.2g} TFLOP/s")
+    ax.set(xlabel="operations a byte", ylabel="TFLOP/s", xlim=(0.5, 400), ylim=(1.5, 40))
+    for axis, ticks in ((ax.xaxis, (1, 10, 100)), (ax.yaxis, (2, 5, 10, 20))):
+        axis.set_ticks(ticks, map(str, ticks))
+        axis.set_minor_locator(NullLocator())
     caption = (
         "The roofs of an A100, as published, and the kernels of a step at their modelled speed; nothing was "
         "measured. Open: the bytes that a kernel requests, which L2 delivers at most; full: the least bytes "
