@@ -62,7 +62,7 @@ def test_the_swizzle_of_the_text_has_no_conflicts():
 
 
 def test_the_turns_of_the_text_are_counted():
-    source = next(cell.source for cell in NOTEBOOK.cells if cell.id == "count-text")
+    source = next(cell.source for cell in NOTEBOOK.cells if cell.id == "predict-turns")
     assert (pictures.turns(8), pictures.turns(12)) == (2, 1)
     assert "two turns, eight for four matrices" in source
     assert "one turn, four for four matrices" in source
