@@ -1,15 +1,16 @@
 """A training step that a graph can record and replay."""
 
+import dis
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from cnn_course.chapters.launches_and_graphs.exercises.common import loads
 from cnn_course.chapters.launches_and_graphs.tape import CannotRecord, ToyTraining, arithmetic_refused, record
 from cnn_course.engine.checks.exercise import Exercise, Wrong
 from cnn_course.engine.checks.judges import wrapping
+from cnn_course.engine.checks.uninitialised import code_of
 from cnn_numba import device
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
 
@@ -116,6 +117,14 @@ def _state(run):
     return tuple(device.to_host(array).copy() for array in arrays)
 
 
+def _loads(function):
+    """Return all names and numbers that a function uses, in order; None of what has no code."""
+    code = code_of(function)
+    if code is None:
+        return None
+    return [step.argval for step in dis.get_instructions(code) if step.opname.startswith(("LOAD_", "STORE_"))]
+
+
 @dataclass(frozen=True, repr=False)
 class GraphExercise(Exercise):
     """An exercise whose attempt is a training step, which is recorded and replayed."""
@@ -124,7 +133,7 @@ class GraphExercise(Exercise):
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
     def _verdict(self, attempt):
-        if loads(attempt) == loads(_begun_with):
+        if _loads(attempt) == _loads(_begun_with):
             return self._unsolved(
                 "This is still the step that no graph can hold. Change it in the cell above."
             )
