@@ -195,8 +195,8 @@ NOTEBOOKS = (
         "launches_and_graphs",
         "Launches and graphs",
         "make_it_fast",
-        80,
-        ("bus_bytes", "add_in_streams", "blocks_per_sm", "scale_shift_relu_kernel", "capturable_step"),
+        75,
+        ("add_in_streams", "centre_kernel", "capturable_step", "cause_of", "channel_sums"),
         ("09",),
     ),
     Notebook(
@@ -214,7 +214,7 @@ NOTEBOOKS = (
         "Tensor Cores",
         "make_it_fast",
         45,
-        ("held_by", "warp_product_kernel", "split_tf32", "turns"),
+        ("held_by", "nearest_tf32", "warp_product_kernel", "split_tf32"),
         ("10b",),
     ),
     Notebook(
