@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from benchmarks.records import text_table
 from cnn_course.engine import plots
 from cnn_course.engine.ledger import duration
-from cnn_course.engine.modelled_ladders import modelled, work_of
+from cnn_course.engine.modelled_ladders import ModelledLadder, modelled, work_of
 from cnn_numba import device
 from gpuless import Counts, counting
 
-__all__ = ["COLUMNS", "Column", "Ladder", "Rung", "climb", "counted", "modelled"]
+__all__ = ["COLUMNS", "Column", "Ladder", "ModelledLadder", "Rung", "climb", "counted", "modelled"]
 
 
 class Column(NamedTuple):

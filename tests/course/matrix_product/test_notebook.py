@@ -44,7 +44,7 @@ def test_product_picture_counts_what_a_tile_reads(tile, words):
 def marked(ax):
     """Return which squares of a drawn matrix are not in the colour of nothing."""
     image = ax.images[0].get_array()
-    return ~np.isclose(image, matmul_pictures._NOTHING).all(axis=-1)
+    return ~np.isclose(image, matmul_pictures.NOTHING).all(axis=-1)
 
 
 def test_product_picture_marks_rows_of_a_and_columns_of_b(drawn):
@@ -60,7 +60,7 @@ def test_product_picture_shows_one_step(drawn):
     picture = product_picture((4, 10, 4), (2, 2), step=2, depth=4)
     assert picture.caption.startswith("Step 3 of 3: ")
     assert "each of the 4 results adds up 2 of its 10 products" in picture.caption
-    dark = np.isclose(drawn[0].axes[2].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
+    dark = np.isclose(drawn[0].axes[2].images[0].get_array(), matmul_pictures.DARK).all(axis=-1)
     assert dark[:2].tolist() == [[False] * 8 + [True] * 2] * 2
 
 
@@ -70,7 +70,7 @@ def test_request_picture_counts_sectors(drawn):
         "1 number of a in 1 sector, 32 numbers of b in 32 sectors"
         in request_picture(transpose_b=True).caption
     )
-    wanted = np.isclose(drawn[1].axes[1].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
+    wanted = np.isclose(drawn[1].axes[1].images[0].get_array(), matmul_pictures.DARK).all(axis=-1)
     assert wanted.sum(axis=0).tolist() == [0] * 5 + [32] + [0] * 10
 
 
