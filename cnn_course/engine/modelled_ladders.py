@@ -212,4 +212,4 @@ def _time(reports):
     sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
     longest = max(reports, key=lambda report: report.microseconds)
     limiter, line = re.fullmatch(r"(.*?)(?::|, most of it).*?(line \d.*)", longest.limiter).groups()
-    return Time(*sums, limiter, line if len(reports) == 1 else f"{longest.kernel}, {line}")
+    return Time(*sums, limiter, line if len(reports) == 1 else f"in {longest.kernel}, {line}")

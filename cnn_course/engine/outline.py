@@ -186,7 +186,7 @@ NOTEBOOKS = (
         "Convolution as matmul",
         "make_it_fast",
         55,
-        ("split_kernel", "im2col_kernel", "conv_implicit_kernel"),
+        ("matmul_1x4_kernel", "split_kernel", "im2col_kernel", "conv_implicit_kernel"),
         ("06b",),
     ),
     Notebook(
