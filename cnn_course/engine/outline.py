@@ -185,7 +185,7 @@ NOTEBOOKS = (
         "convolution_as_matmul",
         "Convolution as matmul",
         "make_it_fast",
-        55,
+        60,
         ("matmul_1x4_kernel", "split_kernel", "im2col_kernel", "conv_implicit_kernel"),
         ("06b",),
     ),

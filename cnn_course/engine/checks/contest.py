@@ -124,7 +124,7 @@ class Contest:
         factors = {gpu: yours[gpu].microseconds / theirs[gpu].microseconds for gpu in yours}
         close = {gpu for gpus in ladder.close().values() for gpu in gpus}
         said = (
-            f"{_times(factor)} on {gpu}{' (within the error of the model)' * (gpu in close)}"
+            f"{_times(factor)} as long on {gpu}{' (within the error of the model)' * (gpu in close)}"
             for gpu, factor in factors.items()
         )
         message = f"Your result is right. Its modelled time, compared with `{self.name}`: {', '.join(said)}."
