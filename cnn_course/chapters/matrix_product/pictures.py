@@ -100,7 +100,7 @@ def request_picture(transpose_b=False, step=5, row=2) -> plots.Picture:
     wanted_a, wanted_b = np.zeros((8, 16), bool), np.zeros((32, 16) if transpose_b else (16, 32), bool)
     wanted_a[row, step] = True
     wanted_b[(slice(None), step) if transpose_b else (step, slice(None))] = True
-    size, ratios = ((5.6, 5.2), [1, 1]) if transpose_b else ((7.2, 2.6), [1, 2])
+    size, ratios = ((5.6, 5.2), [1, 1]) if transpose_b else ((7.2, 2.8), [1, 2])
     fig, axes = plots.figure(1, 2, size=size, width_ratios=ratios)
     sectors = []
     for ax, wanted, name in zip(axes, (wanted_a, wanted_b), ("a", "b"), strict=True):
