@@ -266,7 +266,7 @@ NOTEBOOKS = (
         "many_gpus",
         "Many GPUs",
         "further",
-        60,
+        55,
         ("share_of", "combined_gradient", "ring_all_reduce", "ring_seconds"),
         ("14",),
     ),
