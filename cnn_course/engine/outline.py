@@ -186,8 +186,8 @@ NOTEBOOKS = (
         "convolution_as_matmul",
         "Convolution as matmul",
         "make_it_fast",
-        55,
-        ("split_kernel", "im2col_kernel", "conv_implicit_kernel"),
+        60,
+        ("matmul_1x4_kernel", "split_kernel", "im2col_kernel", "conv_implicit_kernel"),
         ("06b",),
     ),
     Notebook(

@@ -56,9 +56,10 @@ def case(*args, **kwargs) -> Case:
 
 
 _HEADLINES = {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}
-_HEADLINES["measured"] = "◆ measured"  # an open problem is never solved: `cnn_course.engine.checks.contest`
+# An open problem is never solved: `cnn_course.engine.checks.contest`.
+_HEADLINES |= {"measured": "◆ measured", "modelled": "◆ modelled"}
 _TINTS = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}
-_TINTS["measured"] = "56, 132, 196"
+_TINTS |= {"measured": "56, 132, 196", "modelled": "56, 132, 196"}
 
 
 @dataclass(frozen=True, repr=False)
