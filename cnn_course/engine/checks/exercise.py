@@ -334,5 +334,8 @@ def avoids(*names) -> Callable:
 
 
 def _html(text):
-    """Escape a message for HTML; backticks become code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Escape a message for HTML; backticks become code, and outside of it stars emphasis."""
+    parts = re.split(r"`([^`]+)`", html.escape(text, quote=False))
+    parts[::2] = (re.sub(r"\*(\w[^*]*)\*", r"<em>\1</em>", part) for part in parts[::2])
+    parts[1::2] = (f"<code>{part}</code>" for part in parts[1::2])
+    return "".join(parts)
