@@ -707,6 +707,15 @@ def test_time_warms_up_and_takes_the_median(monkeypatch):
     assert len(calls) == 4
 
 
+@pytest.mark.parametrize(("length", "calls"), [(2.0, 1), (0.5, 2)])
+def test_a_long_call_that_is_wanted_once_is_made_once(monkeypatch, length, calls):
+    seconds = itertools.count(step=length)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
+    made = []
+    seconds = Ledger("t", "a").time("a", lambda x: made.append(x) or x, 1, work="w", repeats=1)
+    assert (seconds, len(made)) == (length, calls)
+
+
 def test_a_rung_timed_again_is_replaced():
     ledger = Ledger("t", baseline="a")
     for _ in range(2):
