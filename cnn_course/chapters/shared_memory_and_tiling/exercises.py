@@ -31,8 +31,8 @@ def outside_the_tile(evidence):
             if finding.kind == "out of bounds" and finding.space == "shared":
                 return Wrong(
                     "outside the tile",
-                    f"Threads use elements of `{finding.array}` that it does not have: it is too small, or "
-                    "the index is computed with a wrong width.",
+                    f"Threads use elements past the end of `{finding.array}`. Either it is too small, or "
+                    "an index is computed with the wrong row width.",
                     wording.seen(finding),
                 )
     return None
@@ -81,7 +81,7 @@ def _loads_each_sample_once(attempt):
         raise Wrong(
             "not from the tile",
             f"The numbers are right, but a block reads a sample of `signal` up to {most} times from global "
-            "memory. Load it into the tile once, and read the tile in the loop over the weights.",
+            "memory. Load it into the tile once, and read only the tile in the loop over the weights.",
         )
 
 
@@ -90,8 +90,8 @@ def _refuse_one_loader(trace):
     if len(np.unique(trace.thread[(trace.array == 0) & (trace.kind == READ)])) == 1:
         raise Wrong(
             "one thread loads",
-            "The numbers are right, but in each block one thread loads everything, while the others wait at "
-            "the barrier. Share the work: thread `t` takes `t`, `t + threads`, `t + 2 * threads` and so on.",
+            "The numbers are right, but one thread of each block loads everything, and the others wait "
+            "for it. Share the loading: thread `t` takes `t`, `t + threads`, `t + 2 * threads` and so on.",
         )
 
 
@@ -120,22 +120,24 @@ smooth_kernel = _TileExercise(
     properties=(uses("shared", "syncthreads"), _loads_each_sample_once),
     mistakes={
         "flipped": (
-            "Your weights run backwards: `{weights}[k]` belongs to `{signal}[i + k - RADIUS]`.",
+            "Your weights are in reverse order: `{weights}[k]` belongs to `{signal}[i + k - RADIUS]`.",
             lambda signal, weights: _smoothed(signal, weights[::-1]),
             ("weights[k]", "weights[weights.size - 1 - k]"),
         ),
         "shifted": (
-            "Your window begins at element `i`. Begin RADIUS samples before, so that `i` is its middle.",
+            "Your window begins at element `i`. It must begin RADIUS samples earlier, with `i` in the "
+            "middle.",
             lambda signal, weights: _windows(weights, np.pad(signal, (0, 2 * RADIUS))),
             ("cuda.blockIdx.x * BLOCK - RADIUS", "cuda.blockIdx.x * BLOCK"),
         ),
         "edge repeated": (
-            "Outside, you repeat the signal's first and last sample; it counts as zero there.",
+            "Outside the signal you repeat its first and last sample. Use zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
             ("[start + k] if inside else float32(0)", "[min(max(start + k, 0), signal.size - 1)]"),
         ),
         "tile not zeroed": (
-            "The ends are garbage: no thread writes the halo outside of the signal. Write zeros there.",
+            "The ends are garbage: no thread writes the part of the halo outside the signal. Write zeros "
+            "there.",
             lambda signal, weights: _windows(weights, np.pad(signal, RADIUS, constant_values=np.nan)),
             (
                 "tile[k] = signal[start + k] if inside else float32(0)",
@@ -143,8 +145,8 @@ smooth_kernel = _TileExercise(
             ),
         ),
         "no halo": (
-            "The outputs at the ends of each block are wrong: the tile has no halo. Besides its threads' own "
-            f"samples, a block needs the {RADIUS} before the first and the {RADIUS} after the last.",
+            "The outputs at the ends of each block are wrong: the tile has no halo. A block also needs the "
+            f"{RADIUS} samples before its first and the {RADIUS} after its last.",
             *_short_halo(left=0, right=0),
             (LOAD, "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)"),
             (
@@ -156,7 +158,7 @@ smooth_kernel = _TileExercise(
             ),
         ),
         "left only": (
-            "The halo is loaded on the left only: the right end of each block lacks it.",
+            "You load the halo on the left only. The right end of each block lacks it.",
             *_short_halo(right=0),
             (
                 LOAD,
@@ -166,7 +168,7 @@ smooth_kernel = _TileExercise(
             ),
         ),
         "right only": (
-            "The halo is loaded on the right only: the left end of each block lacks it.",
+            "You load the halo on the right only. The left end of each block lacks it.",
             *_short_halo(left=0),
             (
                 LOAD,
@@ -178,7 +180,7 @@ smooth_kernel = _TileExercise(
             ),
         ),
         "halo one short": (
-            f"Your halo is one sample short on each side: a window reaches {RADIUS} samples to both.",
+            f"Your halo is one sample short on each side. A window reaches {RADIUS} samples to both sides.",
             *_short_halo(left=RADIUS - 1, right=RADIUS - 1),
             (
                 LOAD,
@@ -190,7 +192,7 @@ smooth_kernel = _TileExercise(
             ),
         ),
         "end of the halo missing": (
-            "The last sample of the halo is missing: tile and halo have BLOCK + 2 * RADIUS samples.",
+            "The last sample of the halo is missing. Tile and halo together have BLOCK + 2 * RADIUS samples.",
             *_short_halo(right=RADIUS - 1),
             ("range(t, SPAN, BLOCK)", "range(t, SPAN - 1, BLOCK)"),
         ),
@@ -225,14 +227,14 @@ def _which_barrier(attempt, trials):
         if "syncthreads" in names:
             return Wrong(
                 "not called",
-                "`cuda.syncthreads` without parentheses is only the function's name: nothing is called, and "
-                "no thread waits. Write `cuda.syncthreads()`.",
+                "`cuda.syncthreads` without parentheses only names the function. Nothing is called, so no "
+                "thread waits. Write `cuda.syncthreads()`.",
             )
         if "syncwarp" in names:
             return Wrong(
                 "warp only",
-                "`cuda.syncwarp()` lets the 32 threads of a warp wait for each other, and a block here has "
-                "two warps that share a tile. The barrier of the whole block is `cuda.syncthreads()`.",
+                "`cuda.syncwarp()` makes only the 32 threads of a warp wait for each other. Here two "
+                "warps share a tile, so the whole block must wait: `cuda.syncthreads()`.",
             )
         return None
     tile = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
@@ -243,14 +245,14 @@ def _which_barrier(attempt, trials):
         if len(writes) and len(reads) and writes[0] < reads[0]:
             return Wrong(
                 "read too early",
-                "A thread sums while others of its block are still loading: a barrier is missing between the "
-                "loop that loads and the sum.",
+                "Some threads sum while others of their block are still loading. A barrier is missing "
+                "between the loading loop and the sum.",
             )
         if len(writes) and len(reads):
             return Wrong(
                 "overwritten too early",
-                "A thread loads the next channel while others of its block still sum over this one: a "
-                "barrier is missing after the sum, before the loop's next round.",
+                "Some threads load the next channel while others of their block still sum over this one. "
+                "A barrier is missing after the sum, before the loop's next round.",
             )
     return None
 
@@ -264,7 +266,7 @@ def _no_needless_barrier(attempt):
         raise Wrong(
             "needless barrier",
             f"The numbers are right, but the block waits {intervals} times for {channels} channels. Two "
-            "barriers for each are enough: when all is loaded, and when all is used.",
+            "barriers a channel are enough: one when all is loaded, one when all is used.",
         )
 
 
@@ -290,12 +292,13 @@ conv_channels_kernel = _BarrierExercise(
     properties=(uses("shared"), _no_needless_barrier),
     mistakes={
         "last channel only": (
-            "Only the last channel is in your sums: `total = float32(0)` belongs before the loop over them.",
+            "Only the last channel is in your sums. Set `total` to zero once, before the loop over the "
+            "channels.",
             lambda x, weight: _valid(x[-1:], weight[-1:]),
             ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    total = float32(0)"),
         ),
         "first channel only": (
-            "Only the first channel is in your sums: the loop must go on to the others.",
+            "Only the first channel is in your sums. The loop must go on to the others.",
             lambda x, weight: _valid(x[:1], weight[:1]),
             (
                 "            total += patch[ty + i, tx + j] * weight[c, i, j]\ncuda.syncthreads()",
@@ -365,8 +368,9 @@ def _loads_each_pixel_once(attempt):
     if most > 1:
         raise Wrong(
             "loaded more than once",
-            f"The numbers are right, but a block loads a pixel up to {most} times: the threads repeat each "
-            "other's work. Thread `t` takes the elements `t`, `t + threads`, `t + 2 * threads` and so on.",
+            f"The numbers are right, but a block loads a pixel up to {most} times, because threads repeat "
+            "each other's work. Thread `t` takes the elements `t`, `t + threads`, `t + 2 * threads` and "
+            "so on.",
         )
 
 
@@ -389,27 +393,29 @@ conv_strided_kernel = _TileExercise(
     properties=(uses("shared"), _loads_each_pixel_once),
     mistakes={
         "corner without the stride": (
-            "The next patch begins TILE_W * STRIDE pixels further right, TILE_H * STRIDE further down.",
+            "Your patches are too close together. The next patch begins TILE_W * STRIDE pixels further "
+            "right, or TILE_H * STRIDE further down.",
             _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
             [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
         ),
         "padding before the stride": (
-            "Subtract the padding after you multiply by the stride: `top = row * STRIDE - 1`.",
+            "You subtract the padding before you multiply by the stride. Subtract it afterwards.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
         ),
         "padding left out": (
-            "Your patch begins at the tile's first pixel. With padding 1, begin one row and column earlier.",
+            "Your patch begins at pixel (0, 0) of its tile. With padding 1, it begins one row and one "
+            "column earlier.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H, j * _STEP_W)),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE")],
         ),
         "block axes exchanged": (
-            "Row and column of the block are exchanged: `blockIdx.x` counts to the right, `blockIdx.y` down.",
+            "You exchange row and column of the block: `blockIdx.x` counts to the right, `blockIdx.y` down.",
             _through_patches(lambda image, i, j: _patch(image, j * _STEP_H - 1, i * _STEP_W - 1)),
             [("cuda.blockIdx.y", "cuda.blockIdx.x"), ("left = cuda.blockIdx.x", "left = cuda.blockIdx.y")],
         ),
         "edge repeated": (
-            "Outside of the image you repeat its border; it counts as zero there.",
+            "Outside the image you repeat its border. Use zero there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, "edge")),
             (
                 "image[h, w] if inside else float32(0)",
@@ -417,7 +423,8 @@ conv_strided_kernel = _TileExercise(
             ),
         ),
         "patch not zeroed": (
-            "The border is garbage: no thread writes the patch outside of the image. Write zeros there.",
+            "The border is garbage: no thread writes the part of the patch outside the image. Write zeros "
+            "there.",
             _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - 1, j * _STEP_W - 1, np.nan)),
             (
                 "patch[k // STRIDED_W, k % STRIDED_W] = image[h, w] if inside else float32(0)",
@@ -425,8 +432,8 @@ conv_strided_kernel = _TileExercise(
             ),
         ),
         "one pixel a thread": (
-            f"Each thread loads one pixel at most, and the patch has {STRIDED_H * STRIDED_W} for "
-            f"{TILE_W * TILE_H} threads: go on, in steps of the number of threads, until it is full.",
+            f"Each thread loads at most one pixel, but the patch has {STRIDED_H * STRIDED_W} pixels for "
+            f"{TILE_W * TILE_H} threads. Go on in steps of the number of threads until the patch is full.",
             _through_patches(_patch_without(STRIDED_H - TILE_H, STRIDED_W - TILE_W)),
             _through_patches(
                 lambda image, i, j: np.where(
@@ -445,7 +452,7 @@ conv_strided_kernel = _TileExercise(
             ),
         ),
         "halo one short": (
-            "The last row or column of the patch is missing: it has (TILE - 1) * STRIDE + TAPS of them.",
+            "The last row or column of the patch is missing. A patch has (TILE - 1) * STRIDE + TAPS of each.",
             *(
                 _through_patches(_patch_without(rows, columns, unknown))
                 for rows, columns in ((1, 0), (0, 1), (1, 1))
@@ -475,18 +482,18 @@ def _memory_is_used_well(attempt):
     access = access_map(examine(attempt, case).report.trace)
     for traffic in access.arrays:
         if traffic.space == "global" and traffic.efficiency < 0.9:
-            what = "reads of" if traffic.access == "read" else "writes into"
+            what = "reads of" if traffic.access == "read" else "writes to"
             raise Wrong(
                 "scattered",
                 f"The numbers are right, but a warp's {what} `{traffic.array}` are scattered: "
-                f"{traffic.sectors_per_request:.3g} sectors for each request, where 4 are enough. Let `tx` "
-                "run along the rows of both images; only the tile is read down a column.",
+                f"{traffic.sectors_per_request:.3g} sectors a request, where 4 are enough. Let `tx` run "
+                "along the rows of both images. Only the tile is read down a column.",
             )
     if access.degree > 1:
         raise Wrong(
             "bank conflicts",
-            f"The numbers are right, but a warp's accesses to the tile have {access.degree}-way conflicts of "
-            "banks. Give the tile's rows a column of padding: `PITCH` elements, of which the last is unused.",
+            f"The numbers are right, but a warp's accesses to the tile have {access.degree}-way bank "
+            "conflicts. Change the width of the tile's rows.",
         )
 
 
@@ -525,22 +532,22 @@ turn_kernel = _TileExercise(
     properties=(uses("shared"), _memory_is_used_well),
     mistakes={
         "clockwise": (
-            "You turn the image clockwise; the quarter turn goes the other way, as `np.rot90` does it.",
+            "You turn the image clockwise. `np.rot90` turns it counter-clockwise.",
             lambda image: np.rot90(image, -1),
             ("out[width - 1 - left - r, top + tx]", "out[left + r, height - 1 - top - tx]"),
         ),
         "only transposed": (
-            "You transpose: rows become columns, and in a turn the rows of the result also change order.",
+            "You transpose the image. In a quarter turn the rows of the result are also in reverse order.",
             np.transpose,
             ("width - 1 - left - r", "left + r"),
         ),
         "one row off": (
-            "You are one row off: the image's last column, `width - 1`, becomes row 0.",
+            "You are one row off. The last column of the image, `width - 1`, becomes row 0.",
             lambda image: np.vstack([np.full(image.shape[:1], np.nan), np.rot90(image)[:-1]]),
             ("width - 1 - left", "width - left"),
         ),
         "one row a thread": (
-            f"A tile has {SIDE} rows and a block only {ROWS}: each thread does {SIDE // ROWS} of them, "
+            f"A tile has {SIDE} rows and a block only {ROWS}. Each thread handles {SIDE // ROWS} rows, "
             "both when it loads and when it stores.",
             *(
                 partial(_turned_in_part, rows=rows, columns=columns)
@@ -550,8 +557,8 @@ turn_kernel = _TileExercise(
             ("for r in range(ty, SIDE, ROWS):\n    if top", "r = ty\nif r < SIDE:\n    if top"),
         ),
         "tile by the grid": (
-            f"A block has {ROWS} rows of threads, and the grid has one for {SIDE} rows of the image: each "
-            f"thread has {SIDE // ROWS} of them to do, `range(ty, SIDE, ROWS)`.",
+            f"A block has {ROWS} rows of threads for {SIDE} rows of the image, so {SIDE // ROWS} rows "
+            "belong to each thread. You handle one.",
             _turned_by_threads,
             """
             column, row = cuda.grid(2)
@@ -561,7 +568,7 @@ turn_kernel = _TileExercise(
             """,
         ),
         "turned within tiles": (
-            "You turn each tile in its place. Turn the corner of the tile as well.",
+            "You turn each tile in its own place. The order of the tiles must be reversed as well.",
             _turned_tile_by_tile,
             ("width - 1 - left", "left + min(SIDE, width - left) - 1"),
         ),
