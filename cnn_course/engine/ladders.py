@@ -2,7 +2,7 @@
 
 Without a GPU, its times cannot be measured. But the emulated GPU runs the compiled kernels and counts what
 they do (`gpuless.counting`): a `Ladder` compares these counts. The last column has the seconds of the machine
-that the kernels run on; its heading names it.
+that the kernels run on; its heading names it. `modelled` says how long the rungs would take on named GPUs.
 """
 
 import html
@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 from benchmarks.records import text_table
 from cnn_course.engine import plots
 from cnn_course.engine.ledger import duration
+from cnn_course.engine.modelled_ladders import modelled, work_of
 from cnn_numba import device
 from gpuless import Counts, counting
+
+__all__ = ["COLUMNS", "Column", "Ladder", "Rung", "climb", "counted", "modelled"]
 
 
 class Column(NamedTuple):
@@ -197,7 +200,7 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder
     """
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
-    works = {name: _work(rung) for name, rung in rungs.items()}
+    works = {name: work_of(rung) for name, rung in rungs.items()}
     seconds = {name: _seconds(work) for name, work in works.items()}
     return Ladder(title, [Rung(name, _counts(work), seconds[name]) for name, work in works.items()], columns)
 
@@ -222,13 +225,6 @@ def counted(work: Callable) -> Ladder:
     for counts in _counts(work):
         kernels[counts.kernel] = (*kernels.get(counts.kernel, ()), counts)
     return Ladder("", [Rung(*kernel) for kernel in kernels.items()], _KERNELS, summed=True)
-
-
-def _work(rung):
-    if callable(rung):
-        return rung
-    kernel, grid, block, arguments, *shared = rung
-    return lambda: device.launch(kernel, grid, block, *arguments, shared=sum(shared))
 
 
 def _seconds(work):

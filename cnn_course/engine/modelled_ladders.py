@@ -1,0 +1,213 @@
+"""Ladders of kernels by modelled time: how long each rung would take on GPUs that are not here, and why.
+
+`gpuless.profile` models the launches. The text is the same on every machine. What the numbers mean, and how
+far off they are, is in ``docs/profiling.md``.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+import gpuless
+from benchmarks.records import text_table
+from cnn_course.engine import plots
+from cnn_course.engine.ledger import duration
+from cnn_numba import device
+from gpuless.wrapping import wrapped
+
+GPUS = ("T4", "A100", "H100")
+#: Of two kernels that are further apart than this, the one that is modelled to be faster nearly always is.
+CLEAR = 1.25
+_MARKS = tuple(zip((plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE), "osD^", strict=True))
+_NO_TIMES = (
+    "No modelled times: they need the kernels compiled, and here the simulator steps them. "
+    "GPULESS=emulator selects the emulated GPU, if this machine can run it."
+)
+_RANGE = "A measured time would lie in the range in brackets four times out of five."
+
+
+class Time(NamedTuple):
+    """What the model says of a rung on a GPU: microseconds, their range, and what bounds the rung."""
+
+    microseconds: float
+    low: float
+    high: float
+    limiter: str
+    """A unit of the GPU, or "latency"."""
+    line: str
+    """The line of the source that asks most of it, with its number."""
+
+    def __str__(self):
+        time = duration(self.microseconds / 1e6)
+        size = {"s": 1e6, "ms": 1e3, "us": 1.0}[time.split()[1]]
+        low, high = (f"{float(f'{bound / size:.2g}'):g}" for bound in (self.low, self.high))
+        return f"{time} ({low} to {high})"
+
+
+class ModelledLadder:
+    """What `modelled` returns: a table, readable as text, and a picture.
+
+    Parameters
+    ----------
+    title : str
+    times : dict of str to dict of str to Time
+        By rung and by GPU; empty where nothing can be modelled.
+    """
+
+    def __init__(self, title: str, times: dict[str, dict[str, Time]]):
+        self.title, self.times = title, times
+
+    def __bool__(self):
+        return bool(self.times)
+
+    def microseconds(self, gpu: str) -> dict:
+        """Return the modelled microseconds of each rung on a GPU; nothing where nothing can be modelled."""
+        return {rung: times[gpu].microseconds for rung, times in self.times.items()}
+
+    def close(self) -> dict[tuple[str, str], list[str]]:
+        """Return the pairs of rungs that lie within the model's error, the faster first, with the GPUs."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for gpu in next(iter(self.times.values()), ()):
+            rungs = sorted(self.microseconds(gpu).items(), key=lambda rung: rung[1])
+            for (faster, least), (slower, most) in itertools.combinations(rungs, 2):
+                if most <= CLEAR * least:
+                    found.setdefault((faster, slower), []).append(gpu)
+        return found
+
+    def __repr__(self):
+        if not self:
+            return _NO_TIMES
+        gpus = list(next(iter(self.times.values())))
+        rows = [("", *gpus)]
+        rows += [(rung, *(str(times[gpu]) for gpu in gpus)) for rung, times in self.times.items()]
+        title = f"{self.title}: " if self.title else ""
+        lines = [f"{title}modelled times, not measured", text_table(rows), _RANGE]
+        for pair, where in self.close().items():
+            on = f" on {', '.join(where)}" if len(where) < len(gpus) else ""
+            text = f"Within the model's error{on}: {pair[0]} and {pair[1]}. Either may be the faster one."
+            lines += wrapped(text, rest="  ")
+        return "\n".join([*lines, "", "limited by", *self._limits()])
+
+    def _limits(self):
+        """Return what bounds each rung as lines; GPUs on which it is the same stand together."""
+        width = 2 + max(map(len, self.times))
+        for rung, times in self.times.items():
+            found: dict[tuple, list] = {}
+            for gpu, time in times.items():
+                found.setdefault((time.limiter, time.line), []).append(gpu)
+            for number, ((limiter, line), gpus) in enumerate(found.items()):
+                on = f" ({', '.join(gpus)})" if len(gpus) < len(times) else ""
+                name = "" if number else rung
+                yield from wrapped(f"{limiter}{on}, {line}", first=f"{name:{width}}", rest=" " * width)
+
+    def picture(self) -> plots.Picture | None:
+        """Draw the modelled times on a logarithmic axis, their ranges as bars; None where there are none."""
+        if not self:
+            return None
+        gpus = list(next(iter(self.times.values())))
+        apart = 0.8 / len(gpus)
+        fig, ax = plots.figure(size=(7.2, 1.0 + 0.22 * len(gpus) * len(self.times)))
+        for number, (gpu, (colour, mark)) in enumerate(zip(gpus, itertools.cycle(_MARKS), strict=False)):
+            for row, times in enumerate(self.times.values()):
+                time, y = times[gpu], row + (number - (len(gpus) - 1) / 2) * apart
+                bar = {"color": colour, "alpha": 0.3, "linewidth": 7, "solid_capstyle": "butt"}
+                ax.plot([time.low, time.high], [y, y], **bar)
+                ax.plot(time.microseconds, y, mark, color=colour, markersize=6, label=None if row else gpu)
+                text = f"  {duration(time.microseconds / 1e6)}"
+                ax.text(time.high, y, text, va="center", fontsize=8.5, color=plots.INK)
+        every = [time for times in self.times.values() for time in times.values()]
+        ax.set(xscale="log", xlim=(min(t.low for t in every) / 1.1, max(t.high for t in every) * 2.5))
+        ax.set(yticks=range(len(self.times)), yticklabels=self.times, xlabel="modelled time")
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda microseconds, _: duration(microseconds / 1e6)))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.tick_params(axis="y", length=0)
+        ax.invert_yaxis()
+        fig.legend(loc="outside upper right", ncols=len(gpus), frameon=False, fontsize=9)
+        title = f"{self.title}: modelled" if self.title else "Modelled"
+        caption = f"{title}, not measured. The bar of a mark: four of five measured times would lie in it."
+        rows = {rung: ", ".join(f"{gpu} {times[gpu]}" for gpu in gpus) for rung, times in self.times.items()}
+        said = "; ".join(f"{rung}: {times}" for rung, times in rows.items())
+        alt = f"For each rung and GPU a mark with a bar, on a logarithmic axis. {said}."
+        return plots.picture(fig, caption, alt)
+
+
+def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> ModelledLadder:
+    """Model how long each rung would take on some GPUs.
+
+    Nothing is measured, not even where kernels run on a real GPU. The time of a rung is that of its launches
+    one after the other, each with cold caches, without copies and without what the host takes.
+
+    Parameters
+    ----------
+    rungs : dict of str to callable or tuple
+        By name: one launch as kernel, grid, block, a tuple of arguments, and perhaps the bytes of dynamic
+        shared memory; or a function without arguments that launches kernels. Each is run once. On a real GPU,
+        such a function has to launch by `device.launch`, as those of the package do.
+    gpus : sequence of str
+        Names that `gpuless.profile` knows.
+    title : str
+        What they compute.
+
+    Raises
+    ------
+    ValueError
+        If a GPU is not known, or if a rung launches nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cnn_numba.ops.activation.gpu import relu_forward_naive, relu_forward_vectorized
+    >>> x = device.zeros(1 << 20)
+    >>> ladder = modelled({"one": lambda: relu_forward_naive(x), "four": lambda: relu_forward_vectorized(x)})
+    >>> ladder.times["four"]["T4"].limiter if ladder else "DRAM"
+    'DRAM'
+    """
+    if device.simulated():
+        return ModelledLadder(title, {})
+    return ModelledLadder(title, {name: _times(name, work_of(rung), gpus) for name, rung in rungs.items()})
+
+
+def work_of(rung: Any):
+    """Return a rung as a function without arguments: see `modelled`."""
+    if callable(rung):
+        return rung
+    kernel, grid, block, arguments, *shared = rung
+    return lambda: device.launch(kernel, grid, block, *arguments, shared=sum(shared))
+
+
+def _times(name, work, gpus):
+    reports = _reports(work, gpus)
+    if not all(reports):
+        raise ValueError(f"the rung {name!r} launches no kernel that can be modelled")
+    return {gpu: _time(own) for gpu, own in zip(gpus, reports, strict=True)}
+
+
+def _reports(work, gpus):
+    """Return for each GPU the reports of what a piece of work launches."""
+    if device.SELECTION.emulated:
+        with gpuless.profiling(list(gpus)) as timelines:
+            work()
+        return [[event.report for event in timeline.events if event.report] for timeline in timelines]
+    launches: list[device.Launch] = []
+
+    def run(launch):
+        launches.append(launch)
+        launch.run()
+
+    with device.observe_launches(run):
+        work()
+    found = [
+        gpuless.profile(each.kernel[each.grid, each.block, 0, each.shared], list(gpus))(*each.arguments)
+        for each in launches
+    ]
+    return list(zip(*found, strict=True)) or [[]]
+
+
+def _time(reports):
+    sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
+    longest = max(reports, key=lambda report: report.microseconds)
+    limiter, line = re.fullmatch(r"(.*?)(?::|, most of it).*?(line \d.*)", longest.limiter).groups()
+    return Time(*sums, limiter, line if len(reports) == 1 else f"{longest.kernel}, {line}")
