@@ -143,8 +143,15 @@ NOTEBOOKS = (
         "the_machine",
         "The machine",
         "make_it_fast",
-        60,
-        ("warps_needed", "bias_relu_kernel", "conv_nhwc_kernel", "warp_sums_kernel"),
+        80,
+        (
+            "warps_needed",
+            "choose_launch",
+            "bias_relu_kernel",
+            "conv_nhwc_kernel",
+            "warp_sums_kernel",
+            "under_the_roof",
+        ),
         ("02b", "03"),
     ),
     Notebook(

@@ -9,12 +9,15 @@ from PIL import Image
 
 from cnn_course.chapters.reductions import pictures as reductions
 from cnn_course.chapters.shared_memory_and_tiling import films
+from cnn_course.chapters.the_machine import films as machine
 from cnn_course.engine import plots
 
 FILMS = {
     "halo": (films.halo_film, 6),
     "barrier": (films.barrier_film, 6),
     "tree": (reductions.tree_film, 4),
+    "coalescing": (machine.coalescing_film, 4),
+    "divergence": (machine.divergence_film, 4),
 }
 
 
@@ -38,7 +41,7 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
     assert len(film.png) + len(film.still.png) < 120_000
 
 
-@pytest.mark.parametrize("draw", [films.barrier_film, reductions.tree_film])
+@pytest.mark.parametrize("draw", [films.barrier_film, reductions.tree_film, machine.divergence_film])
 def test_what_a_film_comes_to_stands_still_below_it(draw):
     film = draw()
     last = np.asarray(list(frames(film))[-1], np.int16)
