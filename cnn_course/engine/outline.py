@@ -159,8 +159,15 @@ NOTEBOOKS = (
         "shared_memory_and_tiling",
         "Shared memory and tiling",
         "make_it_fast",
-        80,
-        ("smooth_kernel", "conv_channels_kernel", "conv_strided_kernel", "turn_kernel"),
+        90,
+        (
+            "smooth_kernel",
+            "smooth_any_kernel",
+            "conv_channels_kernel",
+            "conv_strided_kernel",
+            "turn_kernel",
+            "conv_spread_kernel",
+        ),
         ("04",),
     ),
     Notebook(
