@@ -27,7 +27,7 @@ def test_teaching(monkeypatch, capsys):
     said, defined = followed("teaching.md", monkeypatch, capsys)
     assert not any(cell.id.endswith("-solution") for cell in defined["handout"].cells)
     assert any(cell.id.endswith("-check") for cell in defined["handout"].cells)
-    assert "Numbers above `high` stay what they are." in said
+    assert "Numbers above `high` stay unchanged." in said
     assert said.splitlines()[-2:] == ["solved", "writes past the edge"]
 
 

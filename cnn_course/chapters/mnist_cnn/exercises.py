@@ -42,7 +42,7 @@ momentum_kernel = KernelExercise(
             ("velocity[i] = v\nparameters[i] -= lr *", "parameters[i] -= lr * velocity[i]\nvelocity[i] ="),
         ),
         "gradient alone": (
-            "The velocity is right, and the parameters move by the gradient alone, as without momentum.",
+            "The velocity is right, but the parameters move by the gradient. Move them by the velocity.",
             lambda p, g, v, lr, momentum: (p - lr * g, momentum * v + g),
             ("lr * v", "lr * gradients[i]"),
         ),
@@ -174,7 +174,7 @@ adam_step = Exercise(
             [("/ (1 - beta1**step)", "* (1 - beta1**step)"), ("/ (1 - beta2**step)", "* (1 - beta2**step)")],
         ),
         "weight of the start": (
-            "You divide by the share of the zeros at the start. The gradients' is `1 - beta**{step}`.",
+            "You divide by the weight of the zeros at the start. The gradients' is `1 - beta**{step}`.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / b1**step, v / b2**step)),
             [("m / (1 - beta1**step)", "m / beta1**step"), ("v / (1 - beta2**step)", "v / beta2**step")],
         ),

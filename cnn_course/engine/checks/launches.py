@@ -165,7 +165,7 @@ def examine(kernel, case: LaunchCase):
     >>> found.outcome.value, found.report.kinds
     (array([0., 1., 2., 3., 4.], dtype=float32), {'out of bounds'})
     """
-    with _short_launches():
+    with short_launches():
         return run(sanitize(kernel), case)
 
 
@@ -174,7 +174,8 @@ _LIMITS = {"seconds": 5, "log_entries": 200_000}
 
 
 @contextlib.contextmanager
-def _short_launches():
+def short_launches():
+    """Stop launches within a block that take longer than those of a check."""
     before = set_limits(**_LIMITS)
     try:
         yield

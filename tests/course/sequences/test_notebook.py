@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from cnn_course.chapters.sequences import pictures
+from cnn_course.chapters.sequences import article_sizes, pictures
 from cnn_course.engine import notebooks
+from cnn_numba import device
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "notebooks" / "22_sequences.ipynb"
@@ -38,6 +40,39 @@ def test_a_step_is_a_product_and_a_cell():
     names = re.findall(r"\w+_kernel", shown("launches"))
     assert names == ["matmul_small_kernel", "lstm_start_kernel", *4 * step]
     assert shown("launches").rstrip().endswith("True")
+
+
+def test_the_sizes_are_the_articles():
+    assert article_sizes.ARTICLE == (64, 100, 512, 256)
+    beforehand, waiting = article_sizes.ARTICLE.beforehand, article_sizes.ARTICLE.waiting
+    assert f"{beforehand:,} multiply-adds beforehand, {waiting:,} step after step" in shown("sizes")
+    assert (round(beforehand / 1e9, 1), round(waiting / 1e9, 1)) == (3.4, 1.7)
+    assert "302 launches; the same as on the CPU: True" in shown("sizes")
+
+
+def test_launches_wait_for_the_host_and_a_graph_does_not():
+    record = article_sizes.recorded()
+    assert record["modelled"]
+    assert record["sizes"] == article_sizes.ARTICLE._asdict()
+    launches, graphs = ([found[way] for found in record["results"].values()] for way in ("launches", "graph"))
+    assert {figures["kernels"] for figures in launches} == {302}
+    assert max(f["microseconds"] for f in launches) < 1.01 * min(f["microseconds"] for f in launches)
+    t4, a100, h100 = (f["microseconds"] for f in graphs)
+    assert t4 > 1.25 * a100 > 1.25**2 * h100
+    parts = graphs[-1]["parts"]
+    assert 0.2 < parts["product of all inputs"] / sum(parts.values()) < 0.3
+
+
+@pytest.mark.exhaustive("test_launches_wait_for_the_host_and_a_graph_does_not: what the command has written")
+@pytest.mark.slow
+def test_the_command_writes_such_a_record(tmp_path):
+    if not device.SELECTION.emulated:
+        pytest.skip("times are modelled on the emulated GPU alone")
+    sizes = article_sizes.Sizes(2, 3, 8, 4)
+    record = article_sizes.measure(tmp_path / "record.json", sizes, gpus=("T4",))
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert record["results"]["T4"]["graph"]["parts"]["cells"] > 0
+    assert "T4, one graph" in pictures.sizes_picture(record).alt
 
 
 def test_mixed_up_axes_mix_the_samples():

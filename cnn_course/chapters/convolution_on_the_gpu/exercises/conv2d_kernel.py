@@ -1,195 +1,12 @@
-"""The checks of notebook 03, ``03_convolution_on_the_gpu``."""
+"""A convolution with batch, stride and padding."""
 
 import numpy as np
 
+from cnn_course.chapters.convolution_on_the_gpu.exercises.common import BIAS_IN_PRODUCTS, FLIPPED
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
 from cnn_course.engine.checks.mimics import looked_up, places
-from cnn_numba.ops.conv.reference import conv2d_forward, conv_cpu
+from cnn_numba.ops.conv.reference import conv2d_forward
 from cnn_numba.ops.shapes import output_size
-
-FLIPPED = (
-    "Your filter runs backwards: an output adds up `{weight}[i, j]` times the pixel `i` rows below the "
-    "window's first and `j` columns to its right. No flip, as in notebook 01."
-)
-
-
-_BIAS_IN_PRODUCTS = (
-    "The bias is added once for each product; each output gets it once: add it outside of the loops."
-)
-
-
-def _cover(sizes, block):
-    """Return a grid of blocks over sizes in the order of NumPy, last axis first, as CUDA has it."""
-    return tuple(-(-size // threads) for size, threads in zip(sizes[::-1], block, strict=True))
-
-
-# --- 1: a valid convolution --------------------------------------------------------------------------------
-
-
-def _images(rng):
-    for image, weight, block in [
-        ((3, 4), (2, 2), (4, 2)),
-        ((7, 12), (3, 3), (4, 4)),
-        ((11, 6), (3, 2), (4, 2)),
-        ((6, 13), (1, 4), (8, 2)),
-        ((9, 9), (3, 3), (4, 4)),
-    ]:
-        shape = image[0] - weight[0] + 1, image[1] - weight[1] + 1
-        grid = _cover(shape, block)
-        yield launch(grid, block, normal(rng, image), normal(rng, weight), output(shape))
-
-
-def _last_product(image, weight):
-    only = np.zeros_like(weight)
-    only[-1, -1] = weight[-1, -1]
-    return conv_cpu(image, only)
-
-
-def _last_row(image, weight):
-    only = np.zeros_like(weight)
-    only[-1] = weight[-1]
-    return conv_cpu(image, only)
-
-
-def _short(weight, rows, columns):
-    short = weight.copy()
-    short[weight.shape[0] - rows :] = 0
-    short[:, weight.shape[1] - columns :] = 0
-    return short
-
-
-conv_valid_kernel = KernelExercise(
-    "conv_valid_kernel",
-    reference=lambda image, weight: conv_cpu(image, weight),
-    cases=_images,
-    float32=True,
-    once=True,
-    mistakes={
-        "flipped": (
-            FLIPPED,
-            lambda image, weight: conv_cpu(image, weight, flip=True),
-            ("weight[i, j]", "weight[weight.shape[0] - 1 - i, weight.shape[1] - 1 - j]"),
-        ),
-        "last product only": (
-            "Each output is its last product: is it `=` for `+=`, or a sum set back to zero?",
-            _last_product,
-            ("total +=", "total ="),
-            ("total +=", "total = float32(0) +"),
-        ),
-        "last row only": (
-            "Only the last row of the weights counts: do you set the sum back to zero for each row?",
-            _last_row,
-            ("for i in range(weight.shape[0]):", "for i in range(weight.shape[0]):\n    total = float32(0)"),
-        ),
-        "window does not slide": (
-            "All outputs are the first one: the thread's row and column must take part in the image's index.",
-            lambda image, weight: np.full_like(conv_cpu(image, weight), conv_cpu(image, weight)[0, 0]),
-            ("image[row + i, column + j]", "image[i, j]"),
-        ),
-        "one pixel only": (
-            "All weights meet one pixel. Weight `[i, j]` meets that `i` rows below and `j` columns right.",
-            lambda image, weight: (
-                weight.sum() * image[: 1 - weight.shape[0] or None, : 1 - weight.shape[1] or None]
-            ),
-            ("image[row + i, column + j]", "image[row, column]"),
-        ),
-        "one weight short": (
-            "The last row and column of the weights are missing: `range(n)` already ends before `n`.",
-            lambda image, weight: conv_cpu(image, _short(weight, 1, 1)),
-            [("(weight.shape[0])", "(weight.shape[0] - 1)"), ("(weight.shape[1])", "(weight.shape[1] - 1)")],
-        ),
-        "averaged": (
-            "You divide by the number of weights; here the products are summed.",
-            lambda image, weight: conv_cpu(image, weight) / weight.size,
-            ("out[row, column] = total", "out[row, column] = total / float32(weight.size)"),
-        ),
-    },
-)
-
-
-# --- 2: channels and bias ----------------------------------------------------------------------------------
-
-
-def _channels(rng):
-    for x, filters, block in [
-        ((1, 3, 5), (1, 2, 2), (4, 2, 1)),
-        ((2, 6, 9), (3, 3, 3), (4, 2, 2)),
-        ((3, 5, 4), (2, 2, 3), (2, 4, 1)),
-        ((2, 7, 8), (5, 1, 2), (4, 4, 2)),
-        ((4, 6, 6), (3, 3, 3), (4, 4, 1)),
-    ]:
-        count, *size = filters
-        shape = count, x[1] - size[0] + 1, x[2] - size[1] + 1
-        weight = normal(rng, (count, x[0], *size))
-        grid = _cover(shape, block)
-        yield launch(grid, block, normal(rng, x), weight, normal(rng, count), output(shape))
-
-
-def _conv(x, weight, bias):
-    return conv2d_forward(x[None], weight, bias)[0]
-
-
-def _one_input_channel(which):
-    def convolve(x, weight, bias):
-        return _conv(x[which][None], weight[:, which][:, None], bias)
-
-    return convolve
-
-
-conv_channels_kernel = KernelExercise(
-    "conv_channels_kernel",
-    reference=_conv,
-    cases=_channels,
-    float32=True,
-    once=True,
-    mistakes={
-        "bias left out": (
-            "The sums are right, and the bias is not added to them.",
-            lambda x, weight, bias: _conv(x, weight, None),
-            ("bias[oc]", "float32(0)"),
-        ),
-        "bias added too often": (
-            "The bias is added once for every input channel; each output gets it once.",
-            lambda x, weight, bias: _conv(x, weight, len(x) * bias),
-            [("bias[oc]", "float32(0)"), ("range(x.shape[0]):", "range(x.shape[0]):\n    total += bias[oc]")],
-        ),
-        "bias in each product": (
-            _BIAS_IN_PRODUCTS,
-            lambda x, weight, bias: _conv(x, weight, weight[0].size * bias),
-            lambda x, weight, bias: _conv(x, weight, (1 + weight[0].size) * bias),
-            [("= bias[oc]", "= float32(0)"), ("[ic, oh + kh, ow + kw]", "[ic, oh + kh, ow + kw] + bias[oc]")],
-            ("* x[ic, oh + kh, ow + kw]", "* x[ic, oh + kh, ow + kw] + bias[oc]"),
-        ),
-        "one bias for all": (
-            "All your output channels get the bias of channel 0: it is `{bias}[oc]`.",
-            lambda x, weight, bias: _conv(x, weight, np.full_like(bias, bias[0])),
-            ("bias[oc]", "bias[0]"),
-        ),
-        "one filter for all": (
-            "All your output channels use the filter of channel 0: the weight's first index is `oc`.",
-            lambda x, weight, bias: _conv(x, np.repeat(weight[:1], len(weight), axis=0), bias),
-            ("weight[oc, ic, kh, kw]", "weight[0, ic, kh, kw]"),
-        ),
-        "first input channel only": (
-            "Only input channel 0 counts: an output adds up the products of all input channels.",
-            _one_input_channel(0),
-            ("range(x.shape[0])", "range(1)"),
-        ),
-        "last input channel only": (
-            "Only the last input channel counts: is the sum set back to zero for each of them?",
-            _one_input_channel(-1),
-            ("for ic in range(x.shape[0]):", "for ic in range(x.shape[0]):\n    total = bias[oc]"),
-        ),
-        "flipped": (
-            FLIPPED,
-            lambda x, weight, bias: _conv(x, weight[..., ::-1, ::-1], bias),
-            ("weight[oc, ic, kh, kw]", "weight[oc, ic, weight.shape[2] - 1 - kh, weight.shape[3] - 1 - kw]"),
-        ),
-    },
-)
-
-
-# --- 3: batch, stride and padding --------------------------------------------------------------------------
 
 
 def _batches(rng):
@@ -281,7 +98,7 @@ conv2d_kernel = KernelExercise(
             [(_ROW, "(oh - padding_h) * stride_h + kh"), (_COLUMN, "(ow - padding_w) * stride_w + kw")],
         ),
         "stride between weights": (
-            "Your stride spreads the weights. It is the step between *windows*: multiply `oh` and `ow`.",
+            "Your stride spreads the weights. It is the step between windows: multiply `oh` and `ow`.",
             _windows(lambda o, k, stride, padding: o + k * stride - padding),
             [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
         ),
@@ -353,12 +170,12 @@ conv2d_kernel = KernelExercise(
             ("x[n,", "x[0,"),
         ),
         "bias left out": (
-            "The sums are right, and the bias is not added to them.",
+            "The sums are right, but the bias is missing: each output gets `{bias}[oc]` once.",
             lambda x, weight, bias, *steps: _full(x, weight, 0 * bias, *steps),
             ("bias[oc]", "float32(0)"),
         ),
         "bias in each product": (
-            _BIAS_IN_PRODUCTS,
+            BIAS_IN_PRODUCTS,
             _bias_in_products(0),
             _bias_in_products(1),
             lambda x, weight, bias, *steps: _full(x, weight, weight[0].size * bias, *steps),
