@@ -212,7 +212,7 @@ def bank_picture(widths, rows=6, column=5) -> plots.Picture:
         ax.set_xlim(-0.5, max(widths) - 0.5)
         for (i, j), bank in np.ndenumerate(number):
             weight = "bold" if j == column else "normal"
-            pale = plots.FAINT if j >= BANKS else plots.INK
+            pale = "#8f8d86" if j >= BANKS else plots.INK
             ax.text(j, i, str(bank), ha="center", va="center", fontsize=6.5, color=pale, fontweight=weight)
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)

@@ -312,7 +312,7 @@ def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
     ax.set(xscale="log", yscale="log", xlim=(3e-3, 1e3), ylim=(0.5, 3e4))
     ax.set(xlabel="operations for each byte to and from DRAM", ylabel="GFLOP/s")
     ax.plot([3e-3, peak / bandwidth, 1e3], [3e-3 * bandwidth, peak, peak], color=plots.INK, linewidth=2)
-    ax.text(4e-3, 9, f"memory: {bandwidth:.0f} GB/s", fontsize=9, color=plots.INK)
+    ax.text(4e-3, 25, f"memory: {bandwidth:.0f} GB/s", fontsize=9, color=plots.INK)
     ax.text(900, peak * 1.25, f"arithmetic: {peak:,.0f} GFLOP/s", ha="right", fontsize=9, color=plots.INK)
     said, solved = [], True
     for number, (name, report) in enumerate(shown.items()):
@@ -327,7 +327,7 @@ def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
         ax.plot([at, at], [part * roof, roof], linewidth=1.2, linestyle=":", **look)
         ax.plot(at, part * roof, "o^sD"[number % 4], markersize=8, **look)
         text = f"{name}\n{at:.3g} a byte, {part:.0%} of the roof"
-        note = {"va": "top", "fontsize": 8.5, "color": plots.INK if found else plots.FAINT}
+        note = {"va": "top", "fontsize": 8.5, "color": plots.INK, "alpha": 1.0 if found else 0.6}
         note |= {"ha": "right", "xytext": (-8, -4)} if at > peak / bandwidth else {"xytext": (8, -4)}
         ax.annotate(text, (at, part * roof), textcoords="offset points", **note)
         said.append(f"{name} at {at:.3g}, with {part * roof:,.3g} GFLOP/s, {part:.0%} of the roof")
