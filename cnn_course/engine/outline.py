@@ -163,13 +163,7 @@ NOTEBOOKS = (
         "Reductions",
         "make_it_fast",
         90,
-        (
-            "block_sums_kernel",
-            "row_max_kernel",
-            "histogram_kernel",
-            "warp_softmax_kernel",
-            "block_max_kernel",
-        ),
+        ("block_sums_kernel", "row_max_kernel", "scan_kernel", "compact_kernel"),
         ("05", "11"),
     ),
     Notebook(
