@@ -330,7 +330,7 @@ def test_a_window_makes_the_kernel_average():
 
 # --- Modelled times ----------------------------------------------------------------------------------------
 
-STEPS = modelled.recorded_steps(CHECKOUT / "benchmarks")
+STEPS = modelled.recorded_steps()
 
 
 def test_the_text_has_the_times_of_the_record():
