@@ -32,8 +32,16 @@ class Step(NamedTuple):
     share: float
 
     def __str__(self):
-        times = f"{self.microseconds / 1000:.2g} ms modelled, {self.low / 1000:.2g} to {self.high / 1000:.2g}"
+        times = f"{self.microseconds / 1000:.2g} ms modelled, {self._range}"
         return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
+
+    @property
+    def _range(self):
+        return f"{self.low / 1000:.2g} to {self.high / 1000:.2g}"
+
+    def in_brief(self) -> str:
+        """Say how long it takes, with the range."""
+        return f"{self.microseconds / 1000:.2g} ms on {self.gpu} ({self._range})"
 
 
 class Entry(NamedTuple):

@@ -89,19 +89,21 @@ class ModelledLadder:
             on = f" on {', '.join(where)}" if len(where) < len(gpus) else ""
             text = f"Within the model's error{on}: {pair[0]} and {pair[1]}. Either may be the faster one."
             lines += wrapped(text, rest="  ")
-        return "\n".join([*lines, "", "limited by", *self._limits()])
-
-    def _limits(self):
-        """Return what bounds each rung as lines; GPUs on which it is the same stand together."""
         width = 2 + max(map(len, self.times))
-        for rung, times in self.times.items():
-            found: dict[tuple, list] = {}
-            for gpu, time in times.items():
-                found.setdefault((time.limiter, time.line), []).append(gpu)
-            for number, ((limiter, line), gpus) in enumerate(found.items()):
-                on = f" ({', '.join(gpus)})" if len(gpus) < len(times) else ""
-                name = "" if number else rung
-                yield from wrapped(f"{limiter}{on}, {line}", first=f"{name:{width}}", rest=" " * width)
+        lines += ["", "limited by"]
+        for rung in self.times:
+            for number, limit in enumerate(self.limits(rung)):
+                lines += wrapped(limit, first=f"{'' if number else rung:{width}}", rest=" " * width)
+        return "\n".join(lines)
+
+    def limits(self, rung: str) -> list[str]:
+        """Return what bounds a rung, with the line; GPUs on which it is the same stand together."""
+        times, found = self.times[rung], {}
+        for gpu, time in times.items():
+            found.setdefault((time.limiter, time.line), []).append(gpu)
+        if len(found) == 1:
+            return [", ".join(*found)]
+        return [f"{limiter} ({', '.join(gpus)}), {line}" for (limiter, line), gpus in found.items()]
 
     def picture(self) -> plots.Picture | None:
         """Draw the modelled times on a logarithmic axis, their ranges as bars; None where there are none."""
@@ -144,8 +146,8 @@ def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> Modell
     ----------
     rungs : dict of str to callable or tuple
         By name: one launch as kernel, grid, block, a tuple of arguments, and perhaps the bytes of dynamic
-        shared memory; or a function without arguments that launches kernels. Each is run once. On a real GPU,
-        such a function has to launch by `device.launch`, as those of the package do.
+        shared memory, which does not take place; or a function without arguments that launches kernels, which
+        is run once. On a real GPU it has to launch by `device.launch`, as those of the package do.
     gpus : sequence of str
         Names that `gpuless.profile` knows.
     title : str
@@ -167,7 +169,7 @@ def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> Modell
     """
     if device.simulated():
         return ModelledLadder(title, {})
-    return ModelledLadder(title, {name: _times(name, work_of(rung), gpus) for name, rung in rungs.items()})
+    return ModelledLadder(title, {name: _times(name, rung, gpus) for name, rung in rungs.items()})
 
 
 def work_of(rung: Any):
@@ -178,8 +180,12 @@ def work_of(rung: Any):
     return lambda: device.launch(kernel, grid, block, *arguments, shared=sum(shared))
 
 
-def _times(name, work, gpus):
-    reports = _reports(work, gpus)
+def _times(name, rung, gpus):
+    reports = (
+        _reports(rung, gpus)
+        if callable(rung)
+        else [[report] for report in _profiled(device.Launch(*rung), gpus)]
+    )
     if not all(reports):
         raise ValueError(f"the rung {name!r} launches no kernel that can be modelled")
     return {gpu: _time(own) for gpu, own in zip(gpus, reports, strict=True)}
@@ -199,15 +205,17 @@ def _reports(work, gpus):
 
     with device.observe_launches(run):
         work()
-    found = [
-        gpuless.profile(each.kernel[each.grid, each.block, 0, each.shared], list(gpus))(*each.arguments)
-        for each in launches
-    ]
-    return list(zip(*found, strict=True)) or [[]]
+    return list(zip(*(_profiled(each, gpus) for each in launches), strict=True)) or [[]]
+
+
+def _profiled(launch, gpus):
+    """Return the report of a launch for each GPU."""
+    configured = launch.kernel[launch.grid, launch.block, 0, launch.shared]
+    return gpuless.profile(configured, list(gpus))(*launch.arguments)
 
 
 def _time(reports):
     sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
     longest = max(reports, key=lambda report: report.microseconds)
     limiter, line = re.fullmatch(r"(.*?)(?::|, most of it).*?(line \d.*)", longest.limiter).groups()
-    return Time(*sums, limiter, line if len(reports) == 1 else f"{longest.kernel}, {line}")
+    return Time(*sums, limiter, line if len(reports) == 1 else f"in {longest.kernel}, {line}")

@@ -24,7 +24,7 @@ from cnn_course.chapters.capstone.step import (
     your_step,
 )
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS as KERNELS
-from cnn_course.chapters.mnist_cnn.pictures import RECORDED_STEPS
+from cnn_course.chapters.mnist_cnn.recorded import STEPS
 from cnn_course.engine import history
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data
@@ -105,7 +105,7 @@ def test_the_record_is_what_is_modelled(name, launcher):
 
 def test_the_parts_come_to_the_step_of_the_certificate():
     """That one is modelled as a whole, by `gpuless.profiling`."""
-    whole = json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))
+    whole = json.loads(STEPS.read_text(encoding="utf-8"))
     for ours, theirs in zip(first_step().times, whole, strict=True):
         assert ours.gpu == theirs["gpu"]
         assert ours.microseconds == pytest.approx(theirs["microseconds"], rel=0.005)
