@@ -147,11 +147,11 @@ class StepByParts:
             words = f"{time:.0f}, {share:.0%}"
             ax.text(time + 0.01 * right, height, words, va="center", fontsize=8, color=plots.INK)
         pale = " Pale: the step before." if self.before else ""
-        words = ", ".join(f"{PARTS[name].title} {time:.0f} us" for name, time, *_ in rows)
+        words = "; ".join(f"{PARTS[name].title}: {time:.0f}" for name, time, *_ in rows)
         return plots.picture(
             fig,
             f"Where a step's time goes on a {NAMES[0]}, modelled.{pale}",
-            f"A bar for each part of the step, the longest at the top: {words}.{pale}",
+            f"A bar for each part of the step, the longest at the top, in microseconds. {words}.{pale}",
         )
 
 
