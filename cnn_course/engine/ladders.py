@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from benchmarks.records import text_table
 from cnn_course.engine import plots
 from cnn_course.engine.ledger import duration
-from cnn_course.engine.modelled_ladders import modelled, work_of
+from cnn_course.engine.modelled_ladders import ModelledLadder, modelled, work_of
 from cnn_numba import device
 from gpuless import Counts, counting
 
-__all__ = ["COLUMNS", "Column", "Ladder", "Rung", "climb", "counted", "modelled"]
+__all__ = ["COLUMNS", "Column", "Ladder", "ModelledLadder", "Rung", "climb", "counted", "modelled"]
 
 
 class Column(NamedTuple):
@@ -171,7 +171,7 @@ class Ladder:
         return plots.picture(fig, caption, alt)
 
 
-def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder:
+def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bool = True) -> Ladder:
     """Time each rung, and count what it would have a GPU do.
 
     Parameters
@@ -183,6 +183,8 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder
         tuple of arguments, and perhaps the bytes of dynamic shared memory. Each is run up to three times.
     columns : sequence of str
         Of `COLUMNS`; those of matrix products if none are named.
+    timed : bool
+        Whether to time the rungs; without, each runs once, and only where it can be counted.
 
     Raises
     ------
@@ -201,7 +203,7 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS) -> Ladder
     if unknown := [name for name in columns if name not in COLUMNS]:
         raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     works = {name: work_of(rung) for name, rung in rungs.items()}
-    seconds = {name: _seconds(work) for name, work in works.items()}
+    seconds = {name: _seconds(work) if timed else None for name, work in works.items()}
     return Ladder(title, [Rung(name, _counts(work), seconds[name]) for name, work in works.items()], columns)
 
 

@@ -89,19 +89,21 @@ class ModelledLadder:
             on = f" on {', '.join(where)}" if len(where) < len(gpus) else ""
             text = f"Within the model's error{on}: {pair[0]} and {pair[1]}. Either may be the faster one."
             lines += wrapped(text, rest="  ")
-        return "\n".join([*lines, "", "limited by", *self._limits()])
-
-    def _limits(self):
-        """Return what bounds each rung as lines; GPUs on which it is the same stand together."""
         width = 2 + max(map(len, self.times))
-        for rung, times in self.times.items():
-            found: dict[tuple, list] = {}
-            for gpu, time in times.items():
-                found.setdefault((time.limiter, time.line), []).append(gpu)
-            for number, ((limiter, line), gpus) in enumerate(found.items()):
-                on = f" ({', '.join(gpus)})" if len(gpus) < len(times) else ""
-                name = "" if number else rung
-                yield from wrapped(f"{limiter}{on}, {line}", first=f"{name:{width}}", rest=" " * width)
+        lines += ["", "limited by"]
+        for rung in self.times:
+            for number, limit in enumerate(self.limits(rung)):
+                lines += wrapped(limit, first=f"{'' if number else rung:{width}}", rest=" " * width)
+        return "\n".join(lines)
+
+    def limits(self, rung: str) -> list[str]:
+        """Return what bounds a rung, with the line; GPUs on which it is the same stand together."""
+        times, found = self.times[rung], {}
+        for gpu, time in times.items():
+            found.setdefault((time.limiter, time.line), []).append(gpu)
+        if len(found) == 1:
+            return [", ".join(*found)]
+        return [f"{limiter} ({', '.join(gpus)}), {line}" for (limiter, line), gpus in found.items()]
 
     def picture(self) -> plots.Picture | None:
         """Draw the modelled times on a logarithmic axis, their ranges as bars; None where there are none."""
@@ -210,4 +212,4 @@ def _time(reports):
     sums = (sum(getattr(report, name) for report in reports) for name in ("microseconds", "low", "high"))
     longest = max(reports, key=lambda report: report.microseconds)
     limiter, line = re.fullmatch(r"(.*?)(?::|, most of it).*?(line \d.*)", longest.limiter).groups()
-    return Time(*sums, limiter, line if len(reports) == 1 else f"{longest.kernel}, {line}")
+    return Time(*sums, limiter, line if len(reports) == 1 else f"in {longest.kernel}, {line}")

@@ -381,6 +381,8 @@ def test_verdicts_read_as_text_and_as_html():
     assert str(verdict) == "✘ not right yet: f\n  You add `a < b` & more.\n  Seen."
     html = verdict._repr_html_()
     assert "You add <code>a &lt; b</code> &amp; more." in html
+    stars = Verdict("f", "wrong", "It is *minus* `a * b * c`, not 2 * 3 * 4.", (), "sign")._repr_html_()
+    assert "It is <em>minus</em> <code>a * b * c</code>, not 2 * 3 * 4." in stars
     # Readable in a light and in a dark theme: the text's colour is the page's, the ground translucent.
     assert not re.search(r"[; \"]color:", html)
     assert "rgba(" in html

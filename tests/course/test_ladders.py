@@ -90,6 +90,15 @@ def test_the_launches_compute():
     np.testing.assert_array_equal(out.copy_to_host(), 8 * np.arange(128))
 
 
+def test_without_times_there_are_counts_alone():
+    ladder = climb("copies", rungs()[0], ["bytes moved"], timed=False)
+    assert [rung.seconds for rung in ladder.rungs] == [None, None]
+    assert "time on" not in repr(ladder)
+    assert "says nothing" not in repr(ladder)
+    if device.SELECTION.emulated:
+        assert ladder.column("bytes moved") == {"a": 1024, "b": 4608}
+
+
 def test_a_rung_may_have_dynamic_shared_memory():
     out = cuda.device_array(32, np.float32)
     ladder = climb("shared", {"copied": (dynamic_shared, 1, 32, (out,), 128)}, ["deliveries"])

@@ -99,7 +99,7 @@ def test_a_rung_of_several_launches_takes_their_sum_and_names_the_longest(arrays
     )
     one, two = ladder.times["strides"]["T4"], ladder.times["twice"]["T4"]
     np.testing.assert_allclose(two[:3], 2 * np.array(one[:3]))
-    assert (two.limiter, two.line) == (one.limiter, f"strides, {one.line}")
+    assert (two.limiter, two.line) == (one.limiter, f"in strides, {one.line}")
 
 
 @compiled

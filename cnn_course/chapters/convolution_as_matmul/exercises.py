@@ -2,13 +2,103 @@
 
 import numpy as np
 
+from cnn_course.chapters.convolution_as_matmul.open_problem import beat_conv2d_forward
 from cnn_course.chapters.dense_layers.exercises import product
 from cnn_course.chapters.matrix_product.exercises import TILE, with_stale_tail
-from cnn_course.engine.checks.contest import Contest
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
 from cnn_course.engine.checks.mimics import within
 from cnn_numba import device
-from cnn_numba.ops.conv import gpu, reference
+
+__all__ = [
+    "beat_conv2d_forward",
+    "columns_of",
+    "conv_implicit_kernel",
+    "im2col_kernel",
+    "matmul_1x4_kernel",
+    "split_kernel",
+]
+
+# --- Four results, four numbers a load ---------------------------------------------------------------------
+
+
+def _flat(multiply):
+    """Return a function of `a`, a flat `b` and its width that returns a flat product, right or not."""
+    return lambda a, b, n: multiply(np.float64(a), np.float64(b).reshape(-1, n)).ravel()
+
+
+def _regrouped(order):
+    """Multiply, with the four results of each group in another order."""
+    return lambda a, b: (a @ b).reshape(len(a), -1, 4)[:, :, order]
+
+
+def _of_the_first_row(a, b):
+    return a.sum(axis=1, keepdims=True) * b[0]
+
+
+def _of_the_first_group(a, b):
+    return np.tile(a @ b[:, :4], b.shape[1] // 4)
+
+
+def _flat_products(rng):
+    for block, (m, k, n) in [
+        ((2, 4), (3, 2, 4)),
+        ((2, 4), (5, 3, 12)),
+        ((4, 2), (1, 7, 8)),
+        ((1, 4), (6, 5, 20)),
+        ((4, 2), (9, 1, 16)),
+        ((2, 2), (7, 9, 28)),
+    ]:
+        grid = device.blocks(n // 4, block[0]), device.blocks(m, block[1])
+        yield launch(grid, block, normal(rng, (m, k)), normal(rng, k * n), n, output(m * n))
+
+
+def _large_flat_products(rng):
+    m, k, n = 67, 300, 92
+    grid = device.blocks(n // 4, 4), device.blocks(m, 2)
+    yield launch(grid, (4, 2), normal(rng, (m, k)), normal(rng, k * n), n, output(m * n))
+
+
+matmul_1x4_kernel = KernelExercise(
+    "matmul_1x4_kernel",
+    reference=_flat(product),
+    cases=_flat_products,
+    large=_large_flat_products,
+    float32=True,
+    properties=(uses("load4", "store4"),),
+    mistakes={
+        "first row only": (
+            "Every step loads from row 0 of `{b}`. In a flat matrix, row `k` begins at `k * {n}`.",
+            _flat(_of_the_first_row),
+            ("k * n + column", "column"),
+        ),
+        "first group only": (
+            "Every thread of a row loads the same four columns. Add the thread's own `column`.",
+            _flat(_of_the_first_group),
+            ("k * n + column", "k * n"),
+        ),
+        "results repeated": (
+            "The four results of a thread are the same. Each of them needs its own number of `{b}`.",
+            _flat(_regrouped([0, 0, 0, 0])),
+            [("left * b1", "left * b0"), ("left * b2", "left * b0"), ("left * b3", "left * b0")],
+        ),
+        "results reversed": (
+            "The four results of a thread are stored in reverse order.",
+            _flat(_regrouped([3, 2, 1, 0])),
+            ("t0, t1, t2, t3)", "t3, t2, t1, t0)"),
+        ),
+        "last step only": (
+            "Only the last product of each sum is left: add to the four sums, from zero on.",
+            _flat(lambda a, b: a[:, -1:] * b[-1:]),
+            [
+                (
+                    "t0, t1, t2, t3 = t0 + left * b0, t1 + left * b1, t2 + left * b2, t3 + left * b3",
+                    "t0, t1, t2, t3 = left * b0, left * b1, left * b2, left * b3",
+                )
+            ],
+        ),
+    },
+)
+
 
 # --- A part of each sum ------------------------------------------------------------------------------------
 
@@ -51,38 +141,38 @@ split_kernel = KernelExercise(
     once=True,
     mistakes={
         "whole sum in each part": (
-            "Every part has all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
+            "Every part sums all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
             _in_parts(lambda part, depth, length: (0, length)),
             ("range(first, last)", "range(a.shape[1])"),
         ),
         "first part everywhere": (
-            "All parts have the first `{depth}` products: the loop has to begin at `part * {depth}`.",
+            "All parts sum the first `{depth}` products. Where does part `part` begin?",
             _in_parts(lambda part, depth, length: (0, depth)),
             ("first = part * depth", "first = 0"),
         ),
         "from the beginning": (
-            "Each part begins with the first product. Part `part` begins at `part * {depth}`.",
+            "Each part begins with the first product. Begin where the part before ends.",
             _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
             ("range(first, last)", "range(last)"),
         ),
         "to the end": (
-            "Each part goes on to the end of the sum. It must end before `(part + 1) * {depth}`.",
+            "Each part goes on to the end of the sum. End it where the next part begins.",
             _in_parts(lambda part, depth, length: (part * depth, length)),
             ("range(first, last)", "range(first, a.shape[1])"),
         ),
         "one short": (
-            "The last product of each part is missing: `range({a}, {b})` ends at `{b} - 1` by itself.",
+            "The last product of each part is missing: `range(first, last)` already ends at `last - 1`.",
             _in_parts(lambda part, depth, length: (part * depth, min((part + 1) * depth, length) - 1)),
             ("range(first, last)", "range(first, last - 1)"),
         ),
         "every so many": (
             "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
-            "but a tile holds neighbours. Give each part `{depth}` products in a row.",
+            "but a tile holds neighbours. Give each part `{depth}` neighbouring products.",
             _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
             ("range(first, last)", "range(part, a.shape[1], parts.shape[0])"),
         ),
         "parts in reverse": (
-            "The parts come in reverse order: the first products belong to part 0.",
+            "The parts are in reverse order. The first products belong to part 0.",
             lambda a, b, depth: _right_parts(a, b, depth)[::-1],
             ("parts[part, row, column]", "parts[parts.shape[0] - 1 - part, row, column]"),
         ),
@@ -91,6 +181,16 @@ split_kernel = KernelExercise(
 
 
 # --- Which pixel lands in which column ---------------------------------------------------------------------
+
+
+_CHANNELS_MIXED = (
+    "Neighbouring rows of your matrix belong to different channels. Channel 0 has the first "
+    "`{kernel_size}**2` rows."
+)
+_TAPS_EXCHANGED = "Row and column of the tap are exchanged. The window is written row by row."
+_POSITIONS_EXCHANGED = "Row and column of a position are exchanged. Positions count along the output's rows."
+_IMAGES_WIDTH = "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`."
+_FLIPPED = "Your windows are flipped, as in mathematical convolution. Tap (0, 0) is the upper left pixel."
 
 
 def _windows(image, kernel_size):
@@ -145,39 +245,39 @@ im2col_kernel = KernelExercise(
     once=True,
     mistakes={
         "channel last": (
-            "Your channel counts fastest. It counts slowest: `row // {kernel_size}**2` is the channel.",
+            _CHANNELS_MIXED,
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (3, 4, 0, 1, 2)),
             ("row // kernel_size**2, row % kernel_size**2", "row % image.shape[0], row // image.shape[0]"),
         ),
         "taps exchanged": (
-            "Row and column of the tap are exchanged: the column counts fastest.",
+            _TAPS_EXCHANGED,
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 4, 3, 1, 2)),
             [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "Positions count along the rows of the output: `column // out_width` is the row.",
+            _POSITIONS_EXCHANGED,
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size), (0, 3, 4, 2, 1)),
             [("shape[2]", "shape[1]"), ("h = column //", "h = column %"), ("w = column %", "w = column //")],
         ),
         "divided by the image's width": (
-            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
+            _IMAGES_WIDTH,
             _divided_by_the_image,
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
         "flipped": (
-            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
+            _FLIPPED,
             lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1]),
             [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
         "first channel only": (
-            "All your rows come from channel 0: the channel is `row // {kernel_size}**2`.",
+            "All rows of your matrix come from channel 0. Each channel has `{kernel_size}**2` rows.",
             lambda image, kernel_size: np.tile(
                 _as_columns(_windows(image[:1], kernel_size)), (len(image), 1)
             ),
             ("image[channel, h, w]", "image[0, h, w]"),
         ),
         "tap left out": (
-            "All rows of a channel are the same: the tap has to be added to the position.",
+            "All rows of a channel are the same: add the tap to the position.",
             _of_the_first_tap,
             [(" + tap // kernel_size", ""), (" + tap % kernel_size", "")],
         ),
@@ -241,28 +341,28 @@ conv_implicit_kernel = KernelExercise(
     properties=(uses("shared"),),
     mistakes={
         "tail not zeroed": (
-            "Past the end of the matrix your tile keeps old numbers. Write a zero where there is none.",
+            "Past the end of the matrix your tile keeps old numbers. Write a zero there.",
             _multiplied(with_stale_tail),
             ("c_tile[y, x] = float32(0)", ""),
         ),
         "copies for itself only": (
-            "A thread without a result copies zeros, but others need what it should have copied: copy "
-            "wherever `start + y` and `position` lie inside, whatever `oc` is.",
+            "A thread without a result copies zeros, but others need the pixel that it should copy. Whether "
+            "there is a pixel does not depend on `oc`.",
             _multiplied(_copied_by_threads_with_results),
             ("< out.shape[1]:\n    channel", "< out.shape[1] and oc < out.shape[0]:\n    channel"),
         ),
         "first tile only": (
-            "Every step copies the pixels of the first: the row of the matrix is `start + y`.",
+            "Every step copies the pixels of the first one. Which row of the matrix is row `y` of this tile?",
             _multiplied(_with_the_first_tile_of_columns),
             [("if start + y <", "if y <"), ("(start + y)", "y", 2)],
         ),
         "row of x": (
-            "Your thread copies row `start + x`. Its row of the tile is `y`: copy row `start + y`.",
+            "Your thread copies row `start + x` of the matrix, but fills row `y` of the tile.",
             _multiplied(_with_the_row_of_x),
             ("start + y", "start + x", 3),
         ),
         "channel last": (
-            "Your channel counts fastest. It counts slowest: `k // {kernel_size}**2` is the channel.",
+            _CHANNELS_MIXED,
             _multiplied(product, _rearranged_columns((3, 4, 0, 1, 2))),
             (
                 "(start + y) // kernel_size**2, (start + y) % kernel_size**2",
@@ -270,51 +370,31 @@ conv_implicit_kernel = KernelExercise(
             ),
         ),
         "taps exchanged": (
-            "Row and column of the tap are exchanged: the column counts fastest.",
+            _TAPS_EXCHANGED,
             _multiplied(product, _rearranged_columns((0, 4, 3, 1, 2))),
             [("out_width + tap //", "out_width + tap %"), ("% out_width + tap %", "% out_width + tap //")],
         ),
         "positions exchanged": (
-            "Positions count along the rows of the output: `position // out_width` is the row.",
+            _POSITIONS_EXCHANGED,
             _multiplied(product, _rearranged_columns((0, 3, 4, 2, 1))),
             [("[2]", "[1]"), ("h = position //", "h = position %"), ("w = position %", "w = position //")],
         ),
         "divided by the image's width": (
-            "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`.",
+            _IMAGES_WIDTH,
             _multiplied(product, _divided_by_the_image),
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
         ),
         "tap left out": (
-            "All pixels of a window are its first: the tap has to be added to the position.",
+            "All pixels of a window are its first one: add the tap to the position.",
             _multiplied(product, _of_the_first_tap),
             [(" + tap // kernel_size", ""), (" + tap % kernel_size", "")],
         ),
         "flipped": (
-            "Your windows are flipped, as in the mathematician's convolution: tap (0, 0) is the upper left.",
+            _FLIPPED,
             _multiplied(
                 product, lambda image, kernel_size: _as_columns(_windows(image, kernel_size)[..., ::-1, ::-1])
             ),
             [("tap //", "kernel_size - 1 - tap //"), ("tap %", "kernel_size - 1 - tap %")],
         ),
     },
-)
-
-
-# --- The open problem --------------------------------------------------------------------------------------
-
-# The second convolution of mnist_cnn: images, channels, height, width; output channels; size of a filter.
-IMAGES, CHANNELS, SIDE, FILTERS, FILTER_SIDE = 64, 32, 13, 64, 3
-
-beat_conv2d_forward = Contest(
-    "conv2d_forward",
-    package=lambda x, weight, bias, out: gpu.conv2d_forward(x, weight, bias, out=out),
-    reference=reference.conv2d_forward,
-    draw=lambda rng: (
-        normal(rng, (IMAGES, CHANNELS, SIDE, SIDE)),
-        normal(rng, (FILTERS, CHANNELS, FILTER_SIDE, FILTER_SIDE)),
-        normal(rng, FILTERS),
-    ),
-    # Of a multiply-add for each product, 142,737,408, Winograd's minimal filtering of 4 x 4 results leaves a
-    # quarter of the multiplications, and adds some additions.
-    least_operations=IMAGES * FILTERS * (SIDE - FILTER_SIDE + 1) ** 2 * CHANNELS * FILTER_SIDE**2 // 4,
 )

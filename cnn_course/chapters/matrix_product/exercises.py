@@ -95,7 +95,7 @@ matmul_tiled_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(TILE)),
     mistakes={
         "tail not zeroed": (
-            "Past the end of a matrix your tile keeps old numbers. Write a zero where there is none.",
+            "Past the end of a matrix your tile keeps old numbers. Write a zero there.",
             with_stale_tail,
             [
                 (
@@ -113,8 +113,8 @@ matmul_tiled_kernel = KernelExercise(
             ),
         ),
         "copies for itself only": (
-            "A thread without a result copies zeros, but others need what it should have copied: `row` and "
-            "`start + x` decide whether `{a}` has a number, `start + y` and `column` whether `{b}` has one.",
+            "A thread without a result copies zeros, but others need the number that it should copy. Ask "
+            "for each copy whether its own two indices lie inside the matrix, not whether there is a result.",
             _copied_by_threads_with_results,
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
@@ -122,22 +122,22 @@ matmul_tiled_kernel = KernelExercise(
             ],
         ),
         "tail left out": (
-            "You leave out the last, narrower tiles. Round the steps up: `range(0, {a}.shape[1], TILE)`.",
+            "You leave out the last, narrower tiles. Round the number of steps up.",
             _of_whole_tiles,
             ("range(0, a.shape[1], TILE)", "range(0, a.shape[1] // TILE * TILE, TILE)"),
         ),
         "first tile only": (
-            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            "Only the first pair of tiles is multiplied. Go on to the end of the sum.",
             _of_first_tile,
             ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),
         "tile turned": (
-            "You read the tile of `{b}` transposed. It is `[k, column]`: read `b_tile[k, x]`.",
+            "You read the tile of `{b}` transposed. Its first index is `k`.",
             _with_turned_tiles,
             ("b_tile[k, x]", "b_tile[x, k]"),
         ),
         "last step only": (
-            "The sum restarts at each pair of tiles: set `total` to zero once, before the loop.",
+            "The sum restarts at each pair of tiles. Set it to zero once, before the loop.",
             lambda a, b: product(
                 a[:, (a.shape[1] - 1) // TILE * TILE :], b[(a.shape[1] - 1) // TILE * TILE :]
             ),
@@ -197,9 +197,8 @@ def _each_number_is_read_once(attempt):
     if reads > products:
         raise Wrong(
             "read for each product",
-            f"The numbers are right, but {reads / products:.3g} numbers are read from shared memory for each "
-            "multiply-add, and the point is to get along with 1. Read two numbers of each tile into "
-            "variables, and let each of the four products take its two from there.",
+            f"The numbers are right, but you read {reads / products:.3g} numbers from shared memory for each "
+            "multiply-add, and 1 is enough: the four products share four numbers. Load each of them once.",
         )
 
 
@@ -238,22 +237,22 @@ matmul_2x2_kernel = KernelExercise(
     properties=(uses("shared"), _loads_each_number_once(WIDE), _each_number_is_read_once, _results_are_apart),
     mistakes={
         "sums exchanged": (
-            "Two of the four results are exchanged: row 0, column 1 and row 1, column 0 of the square.",
+            "Two of the four results are exchanged: the upper right and the lower left one.",
             _exchanged,
             [("column + x + TILE, t01", "column + x + TILE, t10"), ("column + x, t10", "column + x, t01")],
         ),
         "row repeated": (
-            "The second row repeats the first: it needs another number of `{a}`, `a_tile[y + TILE, k]`.",
+            "The second row of results repeats the first. It needs another number of `{a}`.",
             _row_repeated,
             ("a1 *", "a0 *", 2),
         ),
         "column repeated": (
-            "The second column repeats the first: it needs another number of `{b}`, `b_tile[k, x + TILE]`.",
+            "The second column of results repeats the first. It needs another number of `{b}`.",
             _column_repeated,
             ("* b1", "* b0", 2),
         ),
         "first tile only": (
-            "Only the first pair of tiles is multiplied: each step has to copy the next, from `start` on.",
+            "Only the first pair of tiles is multiplied. Go on to the end of the sum.",
             _of_first_tile,
             ("range(0, a.shape[1], TILE)", "range(0, TILE, TILE)"),
         ),

@@ -1,19 +1,19 @@
-"""Open problems: an operation that a learner writes, beside the package's, checked and measured in one run.
+"""Open problems: an operation that a learner writes, beside the package's, checked and compared in one run.
 
 A `Contest` is declared once, with the package's operation and random inputs of one shape. Calling it on an
 entry, a function that launches kernels of the learner's, returns a `Standing`: by what factor it is slower or
-faster. Nothing depends on it; an open problem is never *solved*.
+faster. Where kernels run on a GPU, its time is measured; on the emulated GPU, the time that both would take
+on three GPUs is modelled, as a CPU's time would say nothing. Nothing depends on a contest; an open problem is
+never *solved*.
 
-What a measurement is worth depends on what it refuses. The entry and the package have their turns
-alternately, and in each round both get new random numbers in arrays that have been poisoned, so that nothing
-can be kept from one run for the next; every result of every round is compared with the reference once the
-clock has been stopped. While the entry runs it may launch only kernels that are not the package's, and copy
-nothing to the host, where NumPy would do the work. And its kernels have to do that work: a last turn counts
-their operations.
+What a factor is worth depends on what is refused. In each round the entry gets new random numbers in arrays
+that have been poisoned, so that nothing can be kept from one run for the next; every result is compared with
+the reference. While the entry runs it may launch only kernels that are not the package's, and copy nothing to
+the host, where NumPy would do the work. And its kernels have to do that work: a last turn counts their
+operations.
 """
 
 import statistics
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,25 +25,31 @@ import cnn_numba
 from cnn_course.engine.checks.evidence import Wrong, plain
 from cnn_course.engine.checks.exercise import Verdict
 from cnn_course.engine.checks.source import is_blank
+from cnn_course.engine.ladders import ModelledLadder, modelled
 from cnn_numba import device
 from gpuless import counting
 
 __all__ = ["Contest", "Standing"]
 
+_RANGE = "In brackets: four of five measured times would lie in this range."
 _PACKAGE = Path(cnn_numba.__file__).parent
 
 
 @dataclass(frozen=True, repr=False)
 class Standing(Verdict):
-    """How an entry stands: a `Verdict` whose status may be "measured", with the factor.
+    """How an entry stands: a `Verdict` whose status may be "measured" or "modelled", with the factor.
 
     Parameters
     ----------
     factor : float
-        The entry's time in units of the package's: below 1 it is faster. None: not measured.
+        The entry's time in units of the package's: below 1 it is faster. None: there is none. Where times are
+        modelled, that of the first GPU.
+    ladder : ModelledLadder
+        The modelled times of both.
     """
 
     factor: float | None = None
+    ladder: ModelledLadder | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +70,7 @@ class Contest:
         Floating-point operations that an entry's kernels have to do, by the most cunning of algorithms. What
         does with fewer has had the work done elsewhere.
     rounds : int
-        How often both have their turn.
+        How often both have their turn where they are measured.
     rtol : float
         Allowed error, relative to the largest magnitude in the result.
     """
@@ -78,49 +84,62 @@ class Contest:
     rtol: float = 1e-5
 
     def __call__(self, entry):
-        """Check and measure `entry`, called as ``entry(*inputs, out)``; return the `Standing`."""
+        """Check and compare `entry`, called as ``entry(*inputs, out)``; return the `Standing`."""
         if is_blank(entry):
-            return self._standing("unsolved", "Write your entry into the cell above, then run this again.")
+            message = "Write your entry into the cell above, then run this cell again."
+            return Standing(self.name, "unsolved", message)
         if device.simulated():
-            message = "Kernels run in the simulator here, where there is nothing to measure."
-            return self._standing("unsolved", message)
+            message = "Kernels run in the simulator here, where there is nothing to measure or model."
+            return Standing(self.name, "unsolved", message)
         try:
-            return self._measured(entry)
+            return self._compared(entry)
         except Wrong as finding:
-            return self._standing("wrong", finding.message, finding.details, finding.mistake)
+            return Standing(self.name, "wrong", finding.message, tuple(finding.details), finding.mistake)
 
-    def _standing(self, status, message, details=(), mistake="", factor=None):
-        return Standing(self.name, status, message, tuple(details), mistake, factor)
-
-    def _measured(self, entry):
+    def _compared(self, entry):
         # Not the same numbers every time: an entry cannot know what it will be asked.
         bench = _Bench(self, np.random.default_rng())
         bench.turn(entry, watched=True)  # both compile in their first run
         bench.turn(self.package)
+        return (self._measured if device.hardware() else self._modelled)(bench, entry)
+
+    def _measured(self, bench, entry):
         times = [(bench.turn(self.package), bench.turn(entry, watched=True)) for _ in range(self.rounds)]
-        counts = bench.counted(entry), bench.counted(self.package)
         theirs, yours = (statistics.median(column) for column in zip(*times, strict=True))
-        factor = yours / theirs
-        clock = "GPU time" if device.hardware() else "processor time of the emulated GPU"
-        if factor > 1:
-            message = f"Your result is right, and takes {factor:.3g} times as long as `{self.name}`."
-        else:
-            message = f"Your result is right, and `{self.name}` takes {1 / factor:.3g} times as long."
+        message = f"Your result is right. It takes {_times(yours / theirs)} as long as `{self.name}`."
         medians = (
-            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns, {clock}."
+            f"{1e3 * yours:.3g} ms against {1e3 * theirs:.3g} ms: medians of {self.rounds} turns on this GPU."
         )
-        return self._standing("measured", message, [medians, *self._told(counts)], factor=factor)
+        return Standing(self.name, "measured", message, (medians,), factor=yours / theirs)
+
+    def _modelled(self, bench, entry):
+        told = self._told([bench.counted(entry), bench.counted(self.package)])
+        rungs = {"yours": lambda: bench.turn(entry, True), self.name: lambda: bench.turn(self.package)}
+        try:
+            ladder = modelled(rungs)
+        except (RuntimeError, ValueError) as error:
+            message = "Your result is right, but the time of its kernels cannot be modelled."
+            raise Wrong("not modelled", message, plain(str(error))) from error
+        yours, theirs = ladder.times.values()
+        factors = {gpu: yours[gpu].microseconds / theirs[gpu].microseconds for gpu in yours}
+        close = {gpu for gpus in ladder.close().values() for gpu in gpus}
+        said = (
+            f"{_times(factor)} as long on {gpu}{' (within the error of the model)' * (gpu in close)}"
+            for gpu, factor in factors.items()
+        )
+        message = f"Your result is right. Its modelled time, compared with `{self.name}`: {', '.join(said)}."
+        details = [f"{gpu}: {yours[gpu]}, `{self.name}` {theirs[gpu]}." for gpu in yours]
+        details += [f"Yours is limited by {'; '.join(ladder.limits('yours'))}.", _RANGE, *told]
+        return Standing(
+            self.name, "modelled", message, tuple(details), factor=next(iter(factors.values())), ladder=ladder
+        )
 
     def _told(self, counts):
-        """Return what was counted of both as lines, nothing where nothing counts."""
-        if not all(counts):
-            return []
+        """Return what was counted of both as lines."""
         least = self.least_operations
         operations = sum(each.flops for each in counts[0])
         if operations < least:
-            message = (
-                f"Your kernels did {operations:,} operations, and {least:,} are the fewest one can imagine."
-            )
+            message = f"Your kernels do {operations:,} operations, but the work takes at least {least:,}."
             raise Wrong("computes elsewhere", message)
         return [
             f"{who}: {_in_words(each)}."
@@ -138,7 +157,7 @@ class _Bench:
         self.out = device.to_device(np.float32(contest.reference(*self.inputs)))
 
     def turn(self, function, watched=False):
-        """Let a function compute a result from new numbers; return its seconds, once the result is right."""
+        """Let a function compute a result from new numbers, and check it; on a GPU, return its seconds."""
         self.inputs = self.contest.draw(self.rng)
         for there, array in zip(self.on_device, self.inputs, strict=True):
             device.copy(there, array)
@@ -150,30 +169,28 @@ class _Bench:
 
     def counted(self, function):
         """Let a function have one more turn, counted; return the `gpuless.Counts` of its launches."""
-        if not device.SELECTION.emulated:
-            return []
         with counting() as counts:
             self.turn(function, watched=function is not self.contest.package)
         if self.launched and len(self.launched) != len(counts):
-            message = "Some kernels were launched otherwise than by `kernel[grid, block](...)`: as a graph?"
+            message = "Launch every kernel by `kernel[grid, block](...)`, and none as part of a graph."
             raise Wrong("launched otherwise", message)
         return counts
 
     def _judge(self):
         expected, got = self.contest.reference(*self.inputs), device.to_host(self.out)
         if missing := int(np.isnan(got).sum()):
-            raise Wrong("never written", f"{missing} of {got.size} results were not written, or are NaN.")
+            raise Wrong("never written", f"{missing} of {got.size} results are NaN or were never written.")
         wrong = np.abs(got - expected) > self.contest.rtol * np.abs(expected).max()
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             message = (
                 f"{int(wrong.sum())} of {got.size} results are wrong; the first is "
-                f"`out[{', '.join(map(str, place))}]`, {got[place]:.6g} and not {expected[place]:.6g}."
+                f"`out[{', '.join(map(str, place))}]`: {got[place]:.6g} instead of {expected[place]:.6g}."
             )
             raise Wrong("wrong result", message)
         for number, (there, array) in enumerate(zip(self.on_device, self.inputs, strict=True)):
             if not np.array_equal(device.to_host(there), array):
-                raise Wrong("changes input", f"Argument {number} is not what it was before.")
+                raise Wrong("changes input", f"Your function changes argument {number}, an input.")
 
 
 def _in_words(counts):
@@ -200,14 +217,17 @@ def _call(function, *arrays):
 def _seconds(work):
     if device.hardware():
         return device.seconds(work, repeats=1, warm_up=0)[0]
-    start = time.process_time()  # of all threads, and however busy the machine is
     work()
-    return time.process_time() - start
+    return None
+
+
+def _times(factor):
+    return f"{factor:.3g} times"
 
 
 @contextmanager
 def _watch():
-    """Refuse what is no entry while it runs: the package's kernels, none at all, copies to the host."""
+    """Refuse an entry that launches the package's kernels or none, or copies to the host."""
     from numba.cuda import dispatcher
     from numba.cuda.cudadrv import driver
 
@@ -216,19 +236,21 @@ def _watch():
     def noted(kernel, *args, **kwargs):
         if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
             name = kernel.py_func.__name__
-            raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own.")
+            raise Wrong(
+                "package's kernel", f"`{name}` is a kernel of the package. Launch kernels of your own."
+            )
         launched.append(kernel)
         return launch(kernel, *args, **kwargs)
 
     def refused(*args, **kwargs):
-        raise Wrong("computes on the host", "An array is copied to the host. Leave the work to kernels.")
+        raise Wrong("computes on the host", "You copy an array to the host. Let kernels do the work.")
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(dispatcher._Kernel, "launch", noted))
         stack.enter_context(_replaced(driver, "device_to_host", refused))
         yield launched
     if not launched:
-        raise Wrong("no launch", "No kernel was launched. What is measured are kernels of your own.")
+        raise Wrong("no launch", "No kernel was launched. Launch kernels of your own.")
 
 
 @contextmanager

@@ -56,9 +56,10 @@ def case(*args, **kwargs) -> Case:
 
 
 _HEADLINES = {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}
-_HEADLINES["measured"] = "◆ measured"  # an open problem is never solved: `cnn_course.engine.checks.contest`
+# An open problem is never solved: `cnn_course.engine.checks.contest`.
+_HEADLINES |= {"measured": "◆ measured", "modelled": "◆ modelled"}
 _TINTS = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}
-_TINTS["measured"] = "56, 132, 196"
+_TINTS |= {"measured": "56, 132, 196", "modelled": "56, 132, 196"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -333,5 +334,8 @@ def avoids(*names) -> Callable:
 
 
 def _html(text):
-    """Escape a message for HTML; backticks become code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Escape a message for HTML; backticks become code, and outside of it stars emphasis."""
+    parts = re.split(r"`([^`]+)`", html.escape(text, quote=False))
+    parts[::2] = (re.sub(r"\*(\w[^*]*)\*", r"<em>\1</em>", part) for part in parts[::2])
+    parts[1::2] = (f"<code>{part}</code>" for part in parts[1::2])
+    return "".join(parts)

@@ -4,8 +4,29 @@ import numpy as np
 from numba import cuda, float32
 from wrong_answers import wrong
 
+from cnn_numba.ops.shared.warps import load4, store4  # noqa: F401  (for the answers)
+
 TILE = 8
 WRONG = {
+    "matmul_1x4_kernel": {
+        "writes past the edge": [
+            ("row < a.shape[0] and ", ""),
+            ("if row < a.shape[0] and column < n:", "if row < a.shape[0]:"),
+            ("column = 4 * x", "column = x"),
+        ],
+        "never written": [("x, row = cuda.grid(2)", "row, x = cuda.grid(2)")],
+        "raises": [("float32(0)", "0.0", 4)],
+        "without": [
+            (
+                "b0, b1, b2, b3 = load4(b, k * n + column)",
+                "i = k * n + column\nb0, b1, b2, b3 = b[i], b[i + 1], b[i + 2], b[i + 3]",
+            ),
+            (
+                "store4(out, row * n + column, t0, t1, t2, t3)",
+                "i = row * n + column\nout[i], out[i + 1], out[i + 2], out[i + 3] = t0, t1, t2, t3",
+            ),
+        ],
+    },
     "split_kernel": {
         "reads past the edge": [("min(first + depth, a.shape[1])", "first + depth")],
         "writes past the edge": [(" and column < parts.shape[2]", ""), ("part < parts.shape[0] and ", "")],
@@ -32,6 +53,19 @@ WRONG = {
 }
 
 RIGHT = {
+    "matmul_1x4_kernel": {
+        "along a column of positions": """
+            x, row = cuda.grid(2)
+            if row < out.size // n and 4 * x < n:
+                sums = cuda.local.array(4, float32)
+                sums[:] = 0
+                for k in range(a.shape[1]):
+                    four = load4(b, 4 * (k * (n // 4) + x))
+                    for i in range(4):
+                        sums[i] += a[row, k] * four[i]
+                store4(out, 4 * (row * (n // 4) + x), sums[0], sums[1], sums[2], sums[3])
+        """
+    },
     "im2col_kernel": {
         "by divmod": """
             column, row = cuda.grid(2)
@@ -41,7 +75,7 @@ RIGHT = {
                 oh, ow = divmod(column, image.shape[2] - kernel_size + 1)
                 columns[row, column] = image[channel, oh + kh, ow + kw]
         """
-    }
+    },
 }
 
 

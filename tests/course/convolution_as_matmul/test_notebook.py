@@ -1,23 +1,27 @@
-"""What notebook 14 draws, and what its open problem measures and refuses."""
+"""What notebook 14 draws, and what its open problem compares and refuses."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numba import cuda, float32
+from solutions import solution_of
 
 from benchmarks.cases import CASES
 from cnn_course.chapters.convolution_as_matmul import exercises as convolution_as_matmul
 from cnn_course.chapters.convolution_as_matmul.exercises import beat_conv2d_forward
-from cnn_course.chapters.matrix_product import pictures as matmul_pictures
-from cnn_course.chapters.matrix_product.pictures import (
+from cnn_course.chapters.convolution_as_matmul.films import one_pair, two_pairs
+from cnn_course.chapters.convolution_as_matmul.pictures import (
     busy_picture,
     im2col_picture,
     implicit_picture,
     ladder_picture,
-    pipeline_picture,
 )
+from cnn_course.chapters.matrix_product import pictures as matmul_pictures
 from cnn_course.engine import notebooks
+from cnn_course.engine.checks import contest
+from cnn_course.engine.ladders import modelled
 from cnn_numba import device
 from cnn_numba.ops.conv import cpu, gpu, reference
 from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
@@ -84,13 +88,17 @@ def test_implicit_picture_counts_the_reads_of_a_tile(drawn):
 def test_busy_picture_has_no_more_squares_than_there_are(drawn):
     assert "few: 7 of 10; many: 10 of 10" in busy_picture({"few": 7, "many": 30}, 10, "a GPU").caption
     for ax, busy in zip(drawn[0].axes, (7, 10), strict=True):
-        assert np.isclose(ax.images[0].get_array(), matmul_pictures._DARK).all(axis=-1).sum() == busy
+        assert np.isclose(ax.images[0].get_array(), matmul_pictures.DARK).all(axis=-1).sum() == busy
 
 
-def test_pipeline_picture_has_one_barrier_a_step_below(drawn):
-    pipeline_picture(steps=4)
-    barriers = [len(ax.collections[0].get_segments()) for ax in drawn[0].axes]
-    assert barriers == [8, 4]
+def test_with_two_pairs_of_tiles_there_is_one_barrier_a_step_and_loads_run_beside_multiplications():
+    assert [len(schedule(4)[1]) for schedule in (one_pair, two_pairs)] == [8, 4]
+    bars = two_pairs(4)[0]
+    multiplied = {bar.text: bar.begin for bar in bars if bar.lane == "multiply"}
+    loaded = {bar.text: bar.begin for bar in bars if bar.lane == "load"}
+    assert all(loaded[str(step + 1)] == multiplied[str(step)] for step in (1, 2, 3))
+    tiles = {bar.text: bar.lane for bar in bars if bar.lane.startswith("tiles") and bar.text}
+    assert list(tiles.values()) == ["tiles A", "tiles B"] * 2
 
 
 # --- The open problem --------------------------------------------------------------------------------------
@@ -106,18 +114,38 @@ def entry():
     return namespace
 
 
-compiled = pytest.mark.skipif(device.simulated(), reason="there is nothing to measure in the simulator")
+compiled = pytest.mark.skipif(device.simulated(), reason="there is nothing to compare in the simulator")
 
 
 @compiled
 def test_the_notebooks_entry_is_right_and_slower(entry):
     standing = beat_conv2d_forward(entry["convolve"])
-    assert (standing.status, standing.mistake) == ("measured", "")
+    status = "measured" if device.hardware() else "modelled"
+    assert (standing.status, standing.mistake) == (status, "")
     assert standing.factor > 1
-    assert f"takes {standing.factor:.3g} times as long as `conv2d_forward`" in standing.message
-    assert device.hardware() or "instructions of warps" in standing.details[1]
-    assert "◆ measured" in repr(standing)
-    assert "◆ measured" in standing._repr_html_()
+    assert f"{standing.factor:.3g} times" in standing.message
+    assert f"◆ {status}" in repr(standing)
+    assert f"◆ {status}" in standing._repr_html_()
+    if status == "modelled":
+        assert list(standing.ladder.times) == ["yours", "conv2d_forward"]
+        yours, theirs = standing.ladder.microseconds("T4").values()
+        assert standing.factor == yours / theirs
+        assert re.search(
+            r"compared with `conv2d_forward`: \S+ times as long on T4, .* on H100\.", standing.message
+        )
+        assert "limited by" in standing.details[3]
+        assert sum("instructions of warps" in line for line in standing.details) == 2
+
+
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
+def test_an_entry_whose_time_cannot_be_modelled_is_told_so(entry, monkeypatch):
+    def refuse(rungs):
+        raise RuntimeError("the lines of the kernel are not known")
+
+    monkeypatch.setattr(contest, "modelled", refuse)
+    standing = beat_conv2d_forward(entry["convolve"])
+    assert (standing.status, standing.mistake) == ("wrong", "not modelled")
+    assert "lines of the kernel" in standing.details[0]
 
 
 def test_without_an_entry_nothing_is_measured(monkeypatch):
@@ -269,3 +297,47 @@ def test_a_sum_of_unsigned_numbers_of_32_bits_has_64():
     out = cuda.to_device(np.zeros(1, np.uint64))
     add[1, 1](cuda.to_device(np.full(1, 2**32 - 1, np.uint32)), out)
     assert out.copy_to_host()[0] == 2**33 - 2
+
+
+# --- Modelled times ----------------------------------------------------------------------------------------
+
+
+def text_of(name):
+    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
+    return text
+
+
+def modelled_in(name, rung):
+    """Return the modelled microseconds of a rung on T4, A100 and H100, as a cell has printed them."""
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
+    (line,) = re.findall(rf"^{rung} .* [mu]s \(.*$", cell.outputs[0]["data"]["text/plain"], re.MULTILINE)
+    times = re.findall(r"([\d.]+) (ms|us) \(", line)
+    return np.array([float(value) * {"ms": 1000, "us": 1}[unit] for value, unit in times])
+
+
+def test_what_the_text_says_of_modelled_times_is_what_the_cells_print():
+    saved = 1 - modelled_in("unsigned-modelled", "unsigned") / modelled_in("unsigned-modelled", "signed")
+    assert "a good third of the modelled time on T4 and A100" in text_of("unsigned-after")
+    assert (saved[:2] > 1 / 3).all()
+    last, before = modelled_in("modelled", "vectorised"), modelled_in("modelled", "register_tiled")
+    assert "On the A100 the last two rungs lie within the error of the model" in text_of("ladder-after")
+    assert (before > 1.25 * last).tolist() == [True, False, True]
+    rungs = ("naive", "tiled", "register_tiled", "vectorised", "split")
+    times = np.array([modelled_in("ladder-layer", rung) for rung in rungs])
+    assert (times[:-1] > 3 * times[-1]).all()
+    faster = modelled_in("ladder-conv", "one thread a result") / modelled_in(
+        "ladder-conv", "implicit product"
+    )
+    assert "12 times as fast on a T4 and 17 times on an H100" in text_of("ladder-conv-after")
+    assert faster.round().tolist()[::2] == [12, 17]
+
+
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
+@pytest.mark.exhaustive("test_modelled_ladders.py: modelled times of other kernels")
+def test_the_modelled_times_of_the_solution_are_those_of_the_text():
+    kernel, large = solution_of("convolution_as_matmul", "matmul_1x4_kernel"), 2048
+    arguments = device.zeros((large, large)), device.zeros(large**2), large, device.zeros(large**2)
+    ladder = modelled({"1 x 4": (kernel, (large // 128, large // 8), (32, 8), arguments)})
+    said = "{:.3g} ms on a T4, {:.3g} ms on an A100 and {:.3g} ms on an H100 (modelled)"
+    times = (time.microseconds / 1e3 for time in ladder.times["1 x 4"].values())
+    assert said.format(*times) in text_of("unsigned-after")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from solutions import solution_of
 
 from cnn_course.chapters.matrix_product import exercises as matrix_product, pictures as matmul_pictures
 from cnn_course.chapters.matrix_product.pictures import (
@@ -14,6 +15,8 @@ from cnn_course.chapters.matrix_product.pictures import (
     tails_picture,
 )
 from cnn_course.engine import notebooks
+from cnn_course.engine.ladders import modelled
+from cnn_numba import device
 from cnn_numba.ops.dense import gpu_matmul
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13_matrix_product.ipynb"
@@ -44,7 +47,7 @@ def test_product_picture_counts_what_a_tile_reads(tile, words):
 def marked(ax):
     """Return which squares of a drawn matrix are not in the colour of nothing."""
     image = ax.images[0].get_array()
-    return ~np.isclose(image, matmul_pictures._NOTHING).all(axis=-1)
+    return ~np.isclose(image, matmul_pictures.NOTHING).all(axis=-1)
 
 
 def test_product_picture_marks_rows_of_a_and_columns_of_b(drawn):
@@ -60,7 +63,7 @@ def test_product_picture_shows_one_step(drawn):
     picture = product_picture((4, 10, 4), (2, 2), step=2, depth=4)
     assert picture.caption.startswith("Step 3 of 3: ")
     assert "each of the 4 results adds up 2 of its 10 products" in picture.caption
-    dark = np.isclose(drawn[0].axes[2].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
+    dark = np.isclose(drawn[0].axes[2].images[0].get_array(), matmul_pictures.DARK).all(axis=-1)
     assert dark[:2].tolist() == [[False] * 8 + [True] * 2] * 2
 
 
@@ -70,7 +73,7 @@ def test_request_picture_counts_sectors(drawn):
         "1 number of a in 1 sector, 32 numbers of b in 32 sectors"
         in request_picture(transpose_b=True).caption
     )
-    wanted = np.isclose(drawn[1].axes[1].images[0].get_array(), matmul_pictures._DARK).all(axis=-1)
+    wanted = np.isclose(drawn[1].axes[1].images[0].get_array(), matmul_pictures.DARK).all(axis=-1)
     assert wanted.sum(axis=0).tolist() == [0] * 5 + [32] + [0] * 10
 
 
@@ -123,3 +126,52 @@ def test_the_tiles_of_the_register_tiled_product_take_what_the_text_says():
     kilobytes = 2 * gpu_matmul.BLOCK_LINES * gpu_matmul.BLOCK_DEPTH * 4 // 1024
     assert f"`BLOCK_DEPTH` is only {gpu_matmul.BLOCK_DEPTH}:" in text
     assert f"The two tiles take {kilobytes} KB of the 48 KB" in text
+
+
+def stored(name):
+    """Return what a cell of the notebook prints."""
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
+    return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+
+
+def text_of(name):
+    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == name)
+    return text
+
+
+def modelled_in(printed, rung):
+    """Return the modelled milliseconds of a rung on T4, A100 and H100, as a cell prints them."""
+    (line,) = re.findall(rf"^{re.escape(rung)}\S* .* [mu]s \(.*$", printed, re.MULTILINE)
+    times = re.findall(r"([\d.]+) (ms|us) \(", line)
+    return [float(value) / {"ms": 1, "us": 1000}[unit] for value, unit in times]
+
+
+def test_the_ladder_is_in_the_order_that_is_taught_and_as_far_apart_as_the_text_says():
+    naive, tiled, register = (
+        modelled_in(stored("modelled"), rung) for rung in ("naive", "tiled", "register")
+    )
+    assert all(a > 1.25 * b > 1.25**2 * c for a, b, c in zip(naive, tiled, register, strict=True))
+    assert "14 to 15 times as fast" in text_of("modelled-after")
+    assert all(14 <= a / c <= 15 for a, c in zip(naive, register, strict=True))
+
+
+def test_two_results_a_thread_take_longer_than_one_where_the_text_says_so():
+    one, two = (modelled_in(stored("yours"), rung) for rung in ("8 x 8, no tails", "1 x 2"))
+    assert [b > 1.25 * a for a, b in zip(one, two, strict=True)] == [False, True, True]
+    assert "on A100 and H100 by more than the error of the model" in text_of("yours-after")
+
+
+def test_register_tiles_are_the_slowest_rung_of_the_layer():
+    rungs = {name: modelled_in(stored("ladder-layer"), name) for name in ("naive", "tiled", "register-tiled")}
+    assert all(max(times) == times[2] for times in zip(*rungs.values(), strict=True))
+
+
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="modelled on the emulated GPU")
+@pytest.mark.exhaustive("test_modelled_ladders.py: modelled times of other kernels")
+def test_the_modelled_times_of_the_solution_are_those_of_the_text():
+    kernel, (large, wide) = solution_of("matrix_product", "matmul_2x2_kernel"), (2048, matrix_product.WIDE)
+    a, b, out = (device.zeros((large, large)) for _ in "abc")
+    side = large // wide
+    (times,) = modelled({"2 x 2": (kernel, (side, side), (8, 8), (a, b, out))}).times.values()
+    said = "{:.3g} ms on a T4, {:.3g} ms on an A100 and {:.3g} ms on an H100 (modelled)"
+    assert said.format(*(time.microseconds / 1e3 for time in times.values())) in text_of("yours-after")
