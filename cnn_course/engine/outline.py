@@ -177,13 +177,7 @@ NOTEBOOKS = (
         "Reductions",
         "make_it_fast",
         90,
-        (
-            "block_sums_kernel",
-            "row_max_kernel",
-            "histogram_kernel",
-            "warp_softmax_kernel",
-            "block_max_kernel",
-        ),
+        ("block_sums_kernel", "row_max_kernel", "scan_kernel", "compact_kernel"),
         ("05", "11"),
     ),
     Notebook(
@@ -218,8 +212,8 @@ NOTEBOOKS = (
         "mixed_precision",
         "Mixed precision",
         "make_it_fast",
-        65,
-        ("decode_float16", "sum_rows_kernel", "stochastic_kernel", "unscale_kernel", "next_scale"),
+        55,
+        ("decode_float16", "stochastic_kernel", "conv_half_kernel", "unscale_kernel"),
         ("10",),
     ),
     Notebook(
