@@ -65,7 +65,8 @@ class Ledger:
             What was computed, such as ``"256 x 256, 5 x 5"``; rungs with equal work are comparable.
         repeats : int
             How many calls are timed at least; short ones are repeated for a tenth of a second, so that a
-            busy moment of the machine does not decide. The median counts.
+            busy moment of the machine does not decide. The median counts. With 1, a first call of more than
+            a second is not repeated: loops in Python need no warming up.
 
         Returns
         -------
@@ -77,8 +78,11 @@ class Ledger:
         ValueError
             If the result differs from that of an earlier rung on the same work.
         """
-        self._compare(name, work, function(*args))
-        samples = []
+        start = time.perf_counter()
+        result = function(*args)
+        first = time.perf_counter() - start
+        self._compare(name, work, result)
+        samples = [first] if repeats == 1 and first > 1 else []
         while len(samples) < repeats or (sum(samples) < 0.1 and len(samples) < 1000):
             start = time.perf_counter()
             function(*args)

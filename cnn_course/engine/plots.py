@@ -9,6 +9,7 @@ import base64
 import html
 import io
 import itertools
+import re
 import threading
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ class Picture:
 
     def _figcaption(self):
         style = f"max-width: {self.width}px; font-style: italic; margin-top: 0.4em"
-        return f'<figcaption style="{style}">{html.escape(self.caption, quote=False)}</figcaption>'
+        return f'<figcaption style="{style}">{marked_up(self.caption)}</figcaption>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -250,7 +251,7 @@ def show_image(ax, image, title="", numbers=False, cmap="gray", limits=None):
     title : str
     numbers : bool
         Write each value into its pixel.
-    cmap : str
+    cmap : str or Colormap
         ``"gray"`` for pictures; ``"RdBu"`` for values of both signs, white at zero.
     limits : tuple of float, optional
         The values at both ends of the colour map. None takes the image's own, or, with ``"RdBu"``,
@@ -322,6 +323,15 @@ def outline(ax, row, column, height, width, colour=ORANGE):
     """
     corner = (column - 0.5, row - 0.5)
     ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
+
+
+def marked_up(text: str) -> str:
+    """Write a text as HTML, where backticks mark code.
+
+    >>> marked_up("`i < n` for all")
+    '<code>i &lt; n</code> for all'
+    """
+    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,6 +8,8 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from cnn_course.engine import plots
 
+# Of what is an example, and no work of the reader.
+_PALE = "#9cc7ad"
 # The layers of `mnist_cnn`: what is written on each, and the kernels of its forward and backward pass.
 _LAYERS = (
     ("convolution\n1 → 32", ("conv2d",), ("conv2d_backward_weight", "bias_gradient")),
@@ -99,7 +101,7 @@ class Progress:
         )
 
 
-def draw_network(ax, own):
+def draw_network(ax, own, colour=plots.GREEN):
     """Draw the layers of `mnist_cnn`; passes whose kernels are all the reader's are filled and ticked."""
     ax.set(xlim=(0, 4.2), ylim=(-len(_LAYERS) - 0.1, 0.75))
     for x, title in ((2.3, "forward"), (3.45, "backward")):
@@ -109,19 +111,19 @@ def draw_network(ax, own):
         names = ("Adam", "SGD") if name == "update" else ("", "")
         for x, kernels, text in ((1.8, forward, names[0]), (2.95, backward, names[1])):
             count = sum(f"{kernel}_kernel" in own for kernel in kernels)
-            _pass(ax, x, -row - 0.5, count, len(kernels), text)
+            _pass(ax, x, -row - 0.5, count, len(kernels), text, colour)
 
 
-def _pass(ax, x, y, count, needed, text):
+def _pass(ax, x, y, count, needed, text, green):
     """Draw one box, filled as far as its kernels are the reader's."""
     box = {"boxstyle": "round,pad=0,rounding_size=0.12", "linewidth": 1}
     ax.add_patch(FancyBboxPatch((x, y), 1.0, 0.78, facecolor="white", edgecolor=plots.FAINT, **box))
     if count:
         share = count / needed
-        ax.add_patch(FancyBboxPatch((x, y), share, 0.78, facecolor=plots.GREEN, edgecolor=plots.GREEN, **box))
+        ax.add_patch(FancyBboxPatch((x, y), share, 0.78, facecolor=green, edgecolor=green, **box))
     mark = "✔" if count == needed else (f"{count} of {needed}" if count else "")
     label = f"{text} {mark}".strip()
-    colour = "white" if count == needed else plots.INK
+    colour = "white" if count == needed and green == plots.GREEN else plots.INK
     ax.text(x + 0.5, y + 0.38, label, ha="center", va="center", fontsize=8, color=colour)
 
 
@@ -158,8 +160,16 @@ class Step(NamedTuple):
     share: float
 
     def __str__(self):
-        times = f"{self.microseconds / 1000:.2g} ms modelled, {self.low / 1000:.2g} to {self.high / 1000:.2g}"
+        times = f"{self.microseconds / 1000:.2g} ms modelled, {self._range}"
         return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
+
+    @property
+    def _range(self):
+        return f"{self.low / 1000:.2g} to {self.high / 1000:.2g}"
+
+    def in_brief(self) -> str:
+        """Say how long it takes, with the range."""
+        return f"{self.microseconds / 1000:.2g} ms on {self.gpu} ({self._range})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,6 +193,8 @@ class Certificate:
     date : str
     steps : tuple of Step
         How long a training step would take on some GPUs; empty where that cannot be modelled.
+    example : bool
+        Drawn pale, for a reader who has none yet.
     """
 
     accuracy: float
@@ -195,22 +207,27 @@ class Certificate:
     where: str
     date: str
     steps: tuple = ()
+    example: bool = False
 
     @property
     def lines(self):
         """What it says, line by line."""
         own = sum(is_own for *_, is_own in self.kernels)
-        share = self.multiplications / self.all_multiplications
         lines = [
             f"reads {self.accuracy:.2%} of {self.test_images:,} digits that it has never seen",
             f"trained for {plots.counted(self.epochs, 'epoch')} of {self.images:,} digits on {self.where}",
-            f"{own} of {len(self.kernels)} kernels written by hand; they did "
-            f"{_in_words(self.multiplications)} multiplications, {share:.0%} of all",
+            f"{own} of {len(self.kernels)} kernels are yours{self._share()}",
         ]
         if self.steps:
-            times = ", ".join(f"{step.microseconds / 1000:.2g} ms on {step.gpu}" for step in self.steps)
-            lines.append(f"a step would take {times} (modelled)")
+            lines.append(f"a step, modelled: {', '.join(map(Step.in_brief, self.steps))}")
         return tuple(lines)
+
+    def _share(self):
+        """Say how much of the arithmetic the reader's kernels did; nothing if they multiply nothing."""
+        if not self.multiplications:
+            return ""
+        share = self.multiplications / self.all_multiplications
+        return f": {_in_words(self.multiplications)} multiplications, {share:.0%} of all"
 
     def __repr__(self):
         kernels = [
@@ -218,7 +235,9 @@ class Certificate:
             for title, name, own in self.kernels
         ]
         steps = [f"  {step}" for step in self.steps]
-        return "\n".join(["MNIST, trained from scratch", *self.lines, self.date, *kernels, *steps])
+        title = "MNIST, trained from scratch"
+        title = f"Example: {title}" if self.example else title
+        return "\n".join([title, *self.lines, self.date, *kernels, *steps])
 
     def _repr_html_(self):
         return self.picture()._repr_html_()
@@ -228,19 +247,21 @@ class Certificate:
         fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
         for ax in axes:
             ax.set_axis_off()
-        draw_network(axes[0], {name for _, name, own in self.kernels if own})
-        ax = axes[1]
+        colour = _PALE if self.example else plots.GREEN
+        draw_network(axes[0], {name for _, name, own in self.kernels if own}, colour)
+        ax, title = axes[1], "MNIST, trained from scratch"
         ax.set(xlim=(0, 1), ylim=(0, 1))
-        ax.add_patch(Rectangle((0.0, 0.02), 0.99, 0.96, fill=False, edgecolor=plots.GREEN, linewidth=2))
-        ax.text(0.5, 0.88, "MNIST, trained from scratch", ha="center", fontsize=13, color=plots.INK)
-        ax.text(0.5, 0.7, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=plots.GREEN)
+        ax.add_patch(Rectangle((0.0, 0.02), 0.99, 0.96, fill=False, edgecolor=colour, linewidth=2))
+        title = f"Example: {title}" if self.example else title
+        ax.text(0.5, 0.88, title, ha="center", fontsize=13, color=plots.INK)
+        ax.text(0.5, 0.7, f"{self.accuracy:.2%}", ha="center", fontsize=30, color=colour)
         for row, line in enumerate(self.lines):
             wrapped = textwrap.fill(line, 44)
             ax.text(0.5, 0.6 - 0.13 * row, wrapped, ha="center", va="center", fontsize=8.5, color=plots.INK)
         ax.text(0.5, 0.08, self.date, ha="center", fontsize=8.5, color=plots.INK)
         return plots.picture(
             fig,
-            "Your certificate: the network " + "; ".join(self.lines) + ".",
+            f"{'An example' if self.example else 'Your certificate'}: the network {'; '.join(self.lines)}.",
             "A framed certificate beside the layers of the network, marked where the reader's kernels are. "
             + "; ".join(self.lines)
             + ".",

@@ -381,6 +381,8 @@ def test_verdicts_read_as_text_and_as_html():
     assert str(verdict) == "✘ not right yet: f\n  You add `a < b` & more.\n  Seen."
     html = verdict._repr_html_()
     assert "You add <code>a &lt; b</code> &amp; more." in html
+    stars = Verdict("f", "wrong", "It is *minus* `a * b * c`, not 2 * 3 * 4.", (), "sign")._repr_html_()
+    assert "It is <em>minus</em> <code>a * b * c</code>, not 2 * 3 * 4." in stars
     # Readable in a light and in a dark theme: the text's colour is the page's, the ground translucent.
     assert not re.search(r"[; \"]color:", html)
     assert "rgba(" in html
@@ -703,6 +705,15 @@ def test_time_warms_up_and_takes_the_median(monkeypatch):
     ledger = Ledger("t", baseline="a")
     assert ledger.time("a", work, 1.0, work="w", repeats=3) == pytest.approx(0.3)
     assert len(calls) == 4
+
+
+@pytest.mark.parametrize(("length", "calls"), [(2.0, 1), (0.5, 2)])
+def test_a_long_call_that_is_wanted_once_is_made_once(monkeypatch, length, calls):
+    seconds = itertools.count(step=length)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
+    made = []
+    seconds = Ledger("t", "a").time("a", lambda x: made.append(x) or x, 1, work="w", repeats=1)
+    assert (seconds, len(made)) == (length, calls)
 
 
 def test_a_rung_timed_again_is_replaced():

@@ -7,16 +7,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cnn_course.chapters.backward_kernels import films as backward
 from cnn_course.chapters.convolution_as_matmul import films as convolution_films
 from cnn_course.chapters.reductions import pictures as reductions
 from cnn_course.chapters.shared_memory_and_tiling import films
+from cnn_course.chapters.the_machine import films as machine
 from cnn_course.engine import plots
 
 FILMS = {
     "halo": (films.halo_film, 6),
     "barrier": (films.barrier_film, 6),
     "tree": (reductions.tree_film, 4),
+    "coalescing": (machine.coalescing_film, 4),
+    "divergence": (machine.divergence_film, 4),
     "buffers": (convolution_films.buffers_film, 12),
+    "scatter": (backward.scatter_film, 7),
+    "window": (backward.window_film, 10),
 }
 
 
@@ -29,7 +35,7 @@ def frames(film):
 
 @pytest.mark.exhaustive_unless(
     lambda draw: draw is not films.halo_film,
-    "the film of a barrier, and that of a tree, which the other file draws",
+    "the films of a barrier, of gradients, and that of a tree, which the other file draws",
 )
 @pytest.mark.parametrize(("draw", "count"), FILMS.values(), ids=FILMS)
 def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
@@ -40,7 +46,16 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
     assert len(film.png) + len(film.still.png) < 120_000
 
 
-@pytest.mark.parametrize("draw", [films.barrier_film, reductions.tree_film, convolution_films.buffers_film])
+RESULTS = (
+    films.barrier_film,
+    reductions.tree_film,
+    convolution_films.buffers_film,
+    backward.scatter_film,
+    machine.divergence_film,
+)
+
+
+@pytest.mark.parametrize("draw", RESULTS)
 def test_what_a_film_comes_to_stands_still_below_it(draw):
     film = draw()
     last = np.asarray(list(frames(film))[-1], np.int16)

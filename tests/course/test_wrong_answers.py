@@ -1,5 +1,6 @@
 """Answers derived from a solution: what a change makes of it, what is refused, and where they are found."""
 
+import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -35,6 +36,11 @@ def test_a_text_is_another_body():
         *head.split(),
         *"if out.size: out[0] = 1".split(),
     ]
+
+
+def test_a_text_with_a_docstring_is_the_whole_cell():
+    cell = 'def step(values):\n    """Take a step."""\n    return values\n'
+    assert changed(SOLUTION, textwrap.indent(cell, "    ")) == cell.strip()
 
 
 def test_only_whole_names_are_replaced():

@@ -9,8 +9,9 @@ replaced in it, ``(old, new)``, or a list of replacements, which are made one af
 Where an exercise knows a mistake, its answers stand beside it, in `mistakes` of
 ``cnn_course/chapters/TOPIC/exercises.py`` or ``exercises/EXERCISE.py``; all others in ``WRONG`` of
 ``TOPIC/answers.py``, by exercise and by the mistake that the check must come to. An answer that is another
-program is a text, the lines behind the docstring; or a function in ``answers.py``, marked by `wrong`. Right
-answers that are not the solution, ``RIGHT`` by exercise and name, are written alike.
+program is a text, the lines behind the docstring, or the whole cell where it has a docstring itself; or a
+function in ``answers.py``, marked by `wrong`. Right answers that are not the solution, ``RIGHT`` by exercise
+and name, are written alike.
 
 What is replaced must occur exactly once, or as often as a third element says,
 ``("cuda.syncthreads()", "", 2)``, and only whole names count: ``lr * v`` is not found in ``lr * velocity``.
@@ -91,7 +92,9 @@ def functions_in(module):
 
 
 def changed(solution, change):
-    """Return a solution with another body, or with one replacement or a list of them."""
+    """Return another cell, or a solution with another body, with one replacement or a list of them."""
+    if isinstance(change, str) and '"""' in change:
+        return textwrap.dedent(change).strip()
     if isinstance(change, str):
         head, docstring, _ = solution.split('"""')
         return f'{head}"""{docstring}"""\n{textwrap.indent(textwrap.dedent(change), "    ")}'

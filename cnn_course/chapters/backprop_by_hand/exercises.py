@@ -37,13 +37,13 @@ linear_backward = Exercise(
     properties=(avoids("linear_backward_input", "linear_backward_weight", "linear_backward_bias"),),
     mistakes={
         "mean over the batch": (
-            "You divide by the number of samples. The mean over the batch is in the loss, and so it has been "
-            "divided by already, in `{grad_output}`: here the samples are added up.",
+            "You divide by the number of samples. The loss has done that already, so the division is in "
+            "`{grad_output}`. Here add the samples up.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw / len(x), gb / len(x))),
             [(".T @ x", ".T @ x / len(x)"), (".sum(axis=0)", ".sum(axis=0) / len(x)")],
         ),
         "bias mean": (
-            "`grad_bias` is the mean over the samples; their sum is right.",
+            "`grad_bias` is the mean over the samples. Return their sum.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, gb / len(x))),
             ("grad_output.sum(axis=0)", "grad_output.mean(axis=0)"),
         ),
@@ -53,7 +53,7 @@ linear_backward = Exercise(
             ("grad_output.sum(axis=0)", "grad_output"),
         ),
         "bias over the outputs": (
-            "`grad_bias` has an entry for each sample: you sum over the outputs, and the sum is over `n`.",
+            "`grad_bias` has an entry for each sample: you sum over the outputs. Sum over the samples.",
             _with(lambda g, x, w, gi, gw, gb: (gi, gw, g.sum(axis=1))),
             ("grad_output.sum(axis=0)", "grad_output.sum(axis=1)"),
         ),
@@ -155,7 +155,7 @@ conv_backward_weight = Exercise(
             ("grad_weight[:, :, kh, kw]", "grad_weight[:, :, -1 - kh, -1 - kw]"),
         ),
         "mean over the batch": (
-            "You divide by the number of images. The loss has done so already: here they are added up.",
+            "You divide by the number of images. The loss has done that already: add them up here.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / len(x),
             ('"nohw,nihw->oi", grad_output, pixels', '"nohw,nihw->noi", grad_output, pixels).mean(axis=0'),
         ),
@@ -170,7 +170,7 @@ conv_backward_weight = Exercise(
             [("grad_output.shape[1], x.shape", "x.shape[1], grad_output.shape"), ('->oi",', '->io",')],
         ),
         "averaged": (
-            "You divide by the number of outputs of an image; the gradients are added up.",
+            "You divide by the number of outputs of an image. Add their gradients up instead.",
             lambda g, x, *rest: _backward_weight(g, x, *rest) / (g.shape[2] * g.shape[3]),
             (
                 'grad_weight[:, :, kh, kw] = np.einsum("nohw,nihw->oi", grad_output, pixels)',
@@ -246,18 +246,18 @@ cross_entropy_gradient = Exercise(
             ("gradient / len(labels)", "gradient"),
         ),
         "label left out": (
-            "The softmax alone is what every class pays. The 1 of the right class has to be taken away.",
+            "You return the softmax alone. Subtract 1 from the entry of each sample's right class.",
             lambda logits, labels: _right(logits, labels) + one_hot(logits, labels) / len(labels),
             ("gradient[np.arange(len(labels)), labels] -= 1", ""),
         ),
         "divided by all": (
-            "You divide by the number of all scores; the mean is over the samples alone.",
+            "You divide by the number of all scores. The mean is over the samples: divide by their number.",
             lambda logits, labels: _right(logits, labels) / logits.shape[1],
             ("gradient / len(labels)", "gradient / gradient.size"),
         ),
         "overflow": (
             "Right, until a score is large: `np.exp(800)` is infinite, and infinite divided by infinite is "
-            "NaN. Take the row's largest score away from all of them first; the softmax stays the same.",
+            "NaN. Subtract the row's largest score from all of them first; the softmax stays the same.",
             lambda logits, labels: (_softmax(logits) - one_hot(logits, labels)) / len(labels),
             ("logits - logits.max(axis=1, keepdims=True)", "logits"),
         ),

@@ -144,13 +144,14 @@ def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
             if 0 <= out * stride + k - padding < size:
                 taps[out, out * stride + k - padding] = k
     fig, axes = plots.figure(
-        1, 2, size=(7.2, 0.9 + 0.34 * max(size, outputs)), width_ratios=[size, outputs], squeeze=False
+        1,
+        2,
+        size=(1.4 + 0.4 * (size + outputs), 1.0 + 0.4 * max(size, outputs)),
+        width_ratios=[size, outputs],
+        squeeze=False,
     )
-    sides = {
-        "forward: a row for each output, a column for each pixel": taps,
-        "backward: a row for each pixel": taps.T,
-    }
-    for ax, (title, matrix) in zip(axes[0], sides.items(), strict=True):
+    sides = {"forward": ("output", "pixel", taps), "backward": ("pixel", "output", taps.T)}
+    for ax, (title, (each_row, each_column, matrix)) in zip(axes[0], sides.items(), strict=True):
         shade = np.array([*_SHADES[: len(weights)], (1, 1, 1)])[matrix]
         ax.imshow(shade, interpolation="nearest")
         for (row, column), k in np.ndenumerate(matrix):
@@ -158,7 +159,9 @@ def matrix_picture(weights, size, stride=1, padding=0) -> plots.Picture:
             colour = plots.INK if k >= 0 else plots.FAINT
             ax.text(column, row, name, ha="center", va="center", fontsize=10, color=colour)
         ax.set_title(title, fontsize=10, color=plots.INK)
-        ax.set(xticks=[], yticks=[])
+        ax.set(xticks=range(matrix.shape[1]), yticks=range(matrix.shape[0]))
+        ax.set(xlabel=each_column, ylabel=each_row)
+        ax.tick_params(length=0)
         ax.set_anchor("N")
     caption = (
         f"A filter of {len(weights)} weights on {size} pixels, stride {stride}, padding {padding}, as a "

@@ -121,19 +121,19 @@ PARTS = {
         dense_cpu.linear_backward_input,
         _BATCH * 128 * 1600,
     ),
-    "bias_gradient_kernel": Part(
-        _block_a_channel,
-        _package_bias,
-        lambda draw: ((draw(_BATCH, 32, 676),), [(32,)]),
-        lambda grad_output: conv_cpu.conv2d_backward_bias(grad_output.reshape(_BATCH, 32, 26, 26)),
-        _BATCH * 32 * 676,
-    ),
     "relu_backward_kernel": Part(
         _each(1),
         activation_gpu.relu_backward,
         lambda draw: ((draw(_BATCH * 128), np.maximum(draw(_BATCH * 128), 0)), [(_BATCH * 128,)]),
         activation_cpu.relu_backward,
         _BATCH * 128,
+    ),
+    "bias_gradient_kernel": Part(
+        _block_a_channel,
+        _package_bias,
+        lambda draw: ((draw(_BATCH, 32, 676),), [(32,)]),
+        lambda grad_output: conv_cpu.conv2d_backward_bias(grad_output.reshape(_BATCH, 32, 26, 26)),
+        _BATCH * 32 * 676,
     ),
     "max_pool_backward_kernel": Part(
         _each(0),

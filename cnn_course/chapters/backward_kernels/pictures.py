@@ -1,4 +1,4 @@
-"""Pictures of a backward pass: which kernel computes what, who gathers from whom, what the pixels get."""
+"""Pictures of a backward pass: which kernel computes what, and what the pixels get."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ _DONE = "#cfe3d4"
 # that give its parameters their gradients.
 _LAYERS = (
     ("convolution", (8, "conv2d_backward_input_kernel"), (7, "conv2d_backward_weight_kernel"), True),
-    ("ReLU", (5, "relu_backward_kernel"), None, False),
+    ("ReLU", (4, "relu_backward_kernel"), None, False),
     ("max pooling", (6, "max_pool_backward_kernel"), None, False),
     ("dense", (3, "dense_backward_input_kernel"), (2, "dense_backward_weight_kernel"), True),
     ("softmax, loss", (1, "cross_entropy_kernel"), None, False),
 )
-_BIAS = (4, "bias_gradient_kernel")
+_BIAS = (5, "bias_gradient_kernel")
 
 
 def network_map(right: Iterable[str] = ()) -> plots.Picture:
@@ -57,8 +57,8 @@ def network_map(right: Iterable[str] = ()) -> plots.Picture:
     )
     alt = (
         "Boxes in a row: images, convolution, ReLU, max pooling, dense, softmax and loss. Gradients go back "
-        "by kernel 1 from the loss, 3 from the dense layer, 6 from max pooling, 5 from ReLU and 8 from the "
-        "convolution to the images. Kernels 2 and 7 give the gradients of the weights, 4 those of both "
+        "by kernel 1 from the loss, 3 from the dense layer, 6 from max pooling, 4 from ReLU and 8 from the "
+        "convolution to the images. Kernels 2 and 7 give the gradients of the weights, 5 those of both "
         "biases. "
         f"Right so far: {', '.join(sorted(right)) or 'none'}."
     )
@@ -83,65 +83,6 @@ def _kernel(ax, x, y, part, right, what=""):
     ax.text(x, y, number, fontsize=10, ha="center", va="center", color=plots.INK)
     note = " ".join(filter(None, (what, "\N{CHECK MARK}" if done else "")))
     ax.text(x + 0.32, y, note, fontsize=8.5, ha="left", va="center", color=plots.INK)
-
-
-_LETTERS = np.array(list("abcdefghi")).reshape(3, 3)
-_WEIGHTS = np.array([[0.55, 0.76, 0.90], [0.95, 0.78, 0.45], [0.62, 0.84, 0.72]])
-
-
-def gather_picture() -> plots.Picture:
-    """Draw a 3 x 3 filter on its window, and the outputs that a pixel gathers from, for strides 1 and 2.
-
-    Examples
-    --------
-    >>> "i h g, f e d, c b a" in gather_picture().alt
-    True
-    """
-    fig, axes = plots.figure(1, 3, size=(7.2, 3.6), width_ratios=[7, 5, 3])
-    pixels = np.full((7, 7), "")
-    pixels[2:5, 2:5] = _LETTERS
-    _letters(axes[0], pixels, "pixels:\nthe window of one output")
-    gathered = [_gathered(1, (3, 3)), _gathered(2, (2, 2))]
-    _letters(axes[1], gathered[0], "stride 1, outputs:\nwhat one pixel gathers")
-    _letters(axes[2], gathered[1], "stride 2, outputs:\nwhat one gathers")
-    rows = [", ".join(" ".join(row[row != ""]) for row in array if (row != "").any()) for array in gathered]
-    caption = (
-        "The filter a to i lies on the window of an output. Seen from a pixel, it lies on the outputs, and "
-        "turned by 180 degrees; with stride 2 only some of it meets an output."
-    )
-    alt = (
-        "Three grids. The first has 7 by 7 pixels, with the letters a b c, d e f, g h i on 3 by 3 of them. "
-        f"The second has 5 by 5 outputs, with {rows[0]} on 3 by 3 of them. The third has 3 by 3 outputs, "
-        f"with {rows[1]} on 2 by 2 of them."
-    )
-    return plots.picture(fig, caption, alt)
-
-
-def _gathered(stride, pixel, size=7):
-    """Return which weight sends a pixel the gradient of each output, "" for none; no padding."""
-    outputs = (size - 3) // stride + 1
-    letters = np.full((outputs, outputs), "")
-    for oh, ow in np.ndindex(outputs, outputs):
-        kh, kw = pixel[0] - oh * stride, pixel[1] - ow * stride
-        if 0 <= kh < 3 and 0 <= kw < 3:
-            letters[oh, ow] = _LETTERS[kh, kw]
-    return letters
-
-
-def _letters(ax, letters, title):
-    """Draw a grid of letters, each row of the filter in its colour."""
-    rows = {letter: row for row, line in enumerate(_LETTERS) for letter in line}
-    shades = np.array([[_WEIGHTS[rows[x]] if x else (1, 1, 1) for x in line] for line in letters])
-    ax.imshow(shades, interpolation="nearest")
-    ax.set_anchor("N")
-    for (row, column), letter in np.ndenumerate(letters):
-        ax.text(column, row, letter, ha="center", va="center", fontsize=12, color=plots.INK)
-    ax.set_title(title, fontsize=10, color=plots.INK)
-    for axis, count in ((ax.xaxis, letters.shape[1]), (ax.yaxis, letters.shape[0])):
-        axis.set_ticks(np.arange(count + 1) - 0.5, labels=[])
-        axis.set_tick_params(length=0)
-    ax.grid(color=plots.FAINT, linewidth=0.8)
-    ax.spines[:].set_visible(False)
 
 
 def pixel_picture(

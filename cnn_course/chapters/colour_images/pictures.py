@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_course.chapters.colour_images import improvements
+from cnn_course.chapters.colour_images import improvements, transfer
 from cnn_course.engine import plots
 
 
@@ -92,28 +92,82 @@ def overfitting_picture() -> plots.Picture:
     axes[1].legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
     return plots.picture(
         fig,
-        "Accuracy on the training images, as the network gets to see them, and on those of the test; from "
-        "the same record.",
+        "Accuracy on the training images, as the network sees them, and on the test images; from the same "
+        "record.",
         f"Two panels with rising curves: {'; '.join(said)}.",
     )
 
 
-def filters_picture(before, after, count=16) -> plots.Picture:
-    """Draw filters of a first layer, shape (N, 3, K, K), as colour images: before training and after."""
-    fig, axes = plots.figure(2, count, size=(7.2, 1.6))
-    for row, weight in zip(axes, (before, after), strict=True):
-        for ax, filter_ in zip(row, weight, strict=False):
-            largest = np.abs(filter_).max()
-            _show(ax, 0.5 + 0.5 * filter_ / largest)
-            ax.set_axis_off()
-    for row, name in zip(axes, ("before", "after"), strict=True):
-        row[0].set_title(name, fontsize=8, loc="left", color=plots.INK)
+def transfer_picture() -> plots.Picture:
+    """Draw what each way of learning comes to with few images, for both tasks, from the record."""
+    record = transfer.recorded()
+    titles = {"other kinds": "other kinds of drawn shapes", "digits": "handwritten digits"}
+    fig, axes = plots.figure(1, 2, size=(7.2, 3.0), sharey=True)
+    said = []
+    for ax, (name, title) in zip(axes, titles.items(), strict=True):
+        for (way, shares), mark in zip(record["results"][name].items(), "osD", strict=True):
+            percent = 100 * np.array(shares)
+            least, middle, most = percent.min(axis=1), percent.mean(axis=1), percent.max(axis=1)
+            ax.errorbar(
+                *(record["sizes"], middle, [middle - least, most - middle]),
+                **{"marker": mark, "markersize": 5, "capsize": 3, "label": way},
+            )
+            ends = ", ".join(f"{value:.0f}%" for value in middle)
+            said.append(f"{title}, {way}: {ends}")
+        ax.set(xscale="log", xlabel="images to learn from", ylim=(0, 100))
+        ax.set_xticks(record["sizes"], record["sizes"])
+        ax.minorticks_off()
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    axes[0].set_ylabel("unseen images right, %")
+    axes[1].legend(frameon=False, fontsize=8.5, labelcolor=plots.INK, loc="lower right")
+    sizes = ", ".join(map(str, record["sizes"]))
     return plots.picture(
         fig,
-        f"The first {count} filters of the first layer, before training (above) and after (below). Grey "
-        "is 0; each is scaled by its own largest weight.",
-        "Two rows of 3 x 3 pixels in colour. Above, random colours. Below they have changed, some of them to "
-        "a light and a dark side, or to one colour beside another.",
+        f"What is right after {record['steps']} steps: mean, least and most of "
+        f"{len(shares[0])} seeds. Measured on {record['date']} by "
+        "python -m cnn_course.chapters.colour_images.transfer.",
+        f"Two panels with three rising lines each, over {sizes} images. {'; '.join(said)}.",
+    )
+
+
+def filters_picture(before, after, image, count=8) -> plots.Picture:
+    """Draw the filters that training has changed most: before, after, and what each makes of an image.
+
+    Parameters
+    ----------
+    before, after : ndarray, shape (N, 3, K, K)
+        The filters of a first layer.
+    image : ndarray, shape (3, H, W)
+        As the network gets it, from -1 to 1.
+    count : int
+    """
+    flat = [np.reshape(weight, (len(weight), -1)) for weight in (before, after)]
+    cosines = (flat[0] * flat[1]).sum(axis=1) / np.prod([np.linalg.norm(f, axis=1) for f in flat], axis=0)
+    chosen = np.argsort(cosines)[:count]
+    windows = np.lib.stride_tricks.sliding_window_view(image, before.shape[2:], axis=(1, 2))
+    fig, axes = plots.figure(4, count + 1, size=(7.2, 3.8))
+    for ax in axes[:, 0]:
+        ax.set_axis_off()
+    _show(axes[1, 0], 0.5 + 0.5 * image, "image")
+    for column, k in zip(axes[:, 1:].T, chosen, strict=True):
+        for row, weight in zip((0, 2), (before[k], after[k]), strict=True):
+            _show(column[row], 0.5 + 0.5 * weight / np.abs(weight).max())
+            response = np.einsum("chwij,cij->hw", windows, weight)
+            limit = np.abs(response).max()
+            plots.show_image(column[row + 1], response, cmap="RdBu_r", limits=(-limit, limit))
+    for ax in axes[:, 1:].flat:
+        ax.set(xticks=[], yticks=[])
+    for ax, name in zip(axes[:, 1], ("before", "its map", "after", "its map"), strict=True):
+        ax.set_ylabel(name, fontsize=9, color=plots.INK)
+    least, most = cosines[chosen].min(), cosines[chosen].max()
+    return plots.picture(
+        fig,
+        f"The {count} of {len(before)} filters that training has turned furthest: before and after, each "
+        "above its map of one image. Grey and white are 0.",
+        f"An image, and {count} columns. In each a filter of 3 x 3 pixels in random colours, and a map in "
+        "which the ground is as strong as the shape; then the filter after training, with smoother colours, "
+        "and a map in which the ground is pale and outlines in one direction stand out. The cosines between "
+        f"before and after go from {least:.2f} to {most:.2f}.",
         colours=256,
     )
 

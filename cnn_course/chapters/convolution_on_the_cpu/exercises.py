@@ -181,7 +181,7 @@ convolve = Exercise(
     properties=(avoids("flip=", "convolve2d", "correlate2d", "fftconvolve", "convolve"),),
     mistakes={
         "not flipped": (
-            "The flip is missing: this is the cross-correlation still.",
+            "The flip is missing: this is still cross-correlation. Turn the kernel before it slides.",
             conv_cpu,
             ("kernel[::-1, ::-1]", "kernel"),
         ),
@@ -475,12 +475,12 @@ conv_fft = Exercise(
             ),
         ),
         "size not given": (
-            "Right for even widths only: `irfft2` assumes one. Give it `s={image}.shape`.",
+            "Right for even widths only, which `irfft2` assumes. Give it `s={image}.shape`.",
             _by_fft(size_given=False),
             ("fft.irfft2(spectrum, s=image.shape)", "fft.irfft2(spectrum)"),
         ),
         "image conjugated": (
-            "You conjugate the image's spectrum, which flips the image instead of the kernel.",
+            "You conjugate the image's spectrum, which flips the image. Conjugate the kernel's.",
             _by_fft(np.positive, of_image=np.conj),
             (
                 "fft.rfft2(image) * np.conj(fft.rfft2(kernel, s=image.shape))",

@@ -158,7 +158,7 @@ standardise_kernel = KernelExercise(
             ("squares / n", "squares"),
         ),
         "not centred": (
-            "The variance is that of the numbers themselves: square their *differences* from the mean.",
+            "The variance is that of the numbers themselves: square their differences from the mean.",
             lambda x: _standardised(x, lambda x, centred: (x**2).mean(axis=1, keepdims=True)),
             ("(x[row, k] - mean) * (x[row, k] - mean)", "x[row, k] * x[row, k]"),
         ),

@@ -7,6 +7,7 @@ from matplotlib.patches import Rectangle
 from cnn_course.engine import plots
 
 READ, WRITE = plots.SKY, plots.ORANGE
+_WRONG = ListedColormap(["#e6e4df", plots.RED])
 
 
 def error_picture(wanted, got, caption, alt) -> plots.Picture:
@@ -22,7 +23,7 @@ def error_picture(wanted, got, caption, alt) -> plots.Picture:
     fig, axes = plots.figure(1, 3, size=(7.2, 2.7))
     plots.show_image(axes[0], wanted, "wanted", limits=limits)
     plots.show_image(axes[1], got, "computed", limits=limits)
-    plots.show_image(axes[2], wrong, f"wrong: {wrong.sum()} of {wrong.size}", limits=(0, 1))
+    plots.show_image(axes[2], wrong, f"wrong: {wrong.sum()} of {wrong.size}", cmap=_WRONG, limits=(0, 1))
     return plots.picture(fig, caption, alt)
 
 

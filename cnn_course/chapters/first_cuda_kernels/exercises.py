@@ -110,8 +110,8 @@ def _refuse_fractions(error):
     if foreign.is_about_launch_sizes(error):
         raise Wrong(
             "fraction of a block",
-            "The numbers of blocks and threads have to be integers, and `/` gives a float even where "
-            "nothing remains. Divide by `//`, and round up.",
+            "The numbers of blocks and threads have to be integers, and `/` gives a float even where there "
+            "is no remainder. Divide by `//`, and round up.",
             f"{errors.text(error)}.",
         ) from error
 
@@ -157,8 +157,8 @@ def _in_blocks_of_128(attempt):
     if blocks * threads < many:
         raise Wrong(
             "fixed grid",
-            f"Right for small arrays. For {many} elements yours still are {blocks} blocks, and those past "
-            "the last thread stay as they were: compute the number of blocks from `x.size`.",
+            f"Right for small arrays. For {many} elements you still launch {blocks} blocks, and the elements "
+            "past the last thread are never computed. Compute the number of blocks from `x.size`.",
         )
 
 
@@ -292,7 +292,7 @@ def _work_is_shared(attempt):
             "in chunks",
             "The numbers are right, but each thread does elements that lie side by side. Let neighbouring "
             "threads do neighbouring elements: thread `i` does `i`, `i + threads`, `i + 2 * threads`, and so "
-            "on. The next notebook shows what memory gains by it.",
+            "on. Notebook 10 shows what memory gains by it.",
             seen,
         )
 

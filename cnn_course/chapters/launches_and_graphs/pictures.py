@@ -1,13 +1,12 @@
 """Pictures of where the time goes: launches, copies, occupancy, passes over memory, benchmark records.
 
-The two timelines are computed from numbers that the caller assumes: no measurements, as each of them says.
+The timelines are computed from numbers that the caller assumes. They are no measurements, as each says.
 """
 
 import json
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.patches import Rectangle
 
 from benchmarks import plots as bench_plots
@@ -94,7 +93,7 @@ def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
     axes[1].set_xlabel("microseconds since the step began, in the model")
     by_launch, by_graph = lines.values()
     caption = (
-        f"A model, no measurement: {launches} launches of {overhead:g} us, kernels of {work:.3g} us in all. "
+        f"Modelled, not measured: {launches} launches of {overhead:g} us, kernels of {work:.3g} us in all. "
         f"Launch by launch {by_launch.end:.0f} us, and the GPU works {by_launch.busy:.0%} of them; as one "
         f"graph {by_graph.end:.0f} us and {by_graph.busy:.0%}."
     )
@@ -167,7 +166,7 @@ def overlap_picture(steps=4, fill=1.0, copy=2.0, kernels=3.0) -> plots.Picture:
     axes[0].set_xlim(0, max(ends))
     axes[1].set_xlabel("time, in units of the model")
     caption = (
-        f"A model, no measurement: to fill a batch takes {fill:g}, to copy it {copy:g}, to compute "
+        f"A model, not measured: to fill a batch takes {fill:g}, to copy it {copy:g}, to compute "
         f"{kernels:g}. {steps} batches are done at {ends[0]:g} with one stream, and at {ends[1]:g} with "
         "two. Batches 0 and 2 use one buffer, 1 and 3 the other."
     )
@@ -206,7 +205,7 @@ def schedule_picture(run) -> plots.Picture:
     ax.set(xlim=(0, max(6 * run.count, run.end())), xlabel="time, in units of the model")
     conflicts = len(list(run.conflicts()))
     harm = f"{plots.counted(conflicts, 'pair')} of steps may meet in a buffer" if conflicts else "no two meet"
-    caption = f"A model, no measurement: {run.count} batches are done at {run.end():g}; {harm}."
+    caption = f"A model, not measured: {run.count} batches are done at {run.end():g}; {harm}."
     alt = (
         "A timeline with rows for the host, the bus and the GPU, and a numbered bar for each batch in each. "
         f"The last ends at {run.end():g}."
@@ -271,80 +270,6 @@ def _draw_slots(ax, most, blocks, warps):
     ax.set(xlim=(-0.1, 8.0), ylim=(most // 8, -0.1), aspect="equal")
     ax.set_axis_off()
     ax.set_title("places for warps", fontsize=10, color=plots.INK)
-
-
-#: What NVIDIA has published of the A100 with 40 GB: operations a second in float32, bytes a second from its
-#: memory, and from its L2, 5120 bytes a clock at 1.41 GHz.
-A100_PEAK, A100_HBM, A100_L2 = 19.5e12, 1555e9, 5120 * 1.41e9
-
-
-def roofs_picture(ladder, most=4) -> plots.Picture:
-    """Draw the kernels of a step under the roofs of an A100: what they request, and what they need at least.
-
-    Parameters
-    ----------
-    ladder : cnn_course.engine.ladders.Ladder
-        A rung for each kernel.
-    most : int
-        How many are drawn: those with the most operations.
-    """
-    chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
-    fig, ax = plots.figure(size=(7.2, 3.6))
-    x = np.geomspace(0.5, 200, 200)
-    for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
-        ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e9, line, color=plots.INK, linewidth=1.8)
-        ax.text(
-            1.05, 0.55 * bandwidth / 1e9, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, color=plots.INK
-        )
-    ax.text(25, 1.25 * A100_PEAK / 1e9, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9, color=plots.INK)
-    told = []
-    for rung, colour, marker in zip(chosen, plots.COLOURS, "osD^", strict=False):
-        asked, least = (
-            rung.value("operations") / rung.value(name) for name in ("bytes moved", "least bytes")
-        )
-        heights = [min(A100_PEAK, asked * A100_L2) / 1e9, min(A100_PEAK, least * A100_HBM) / 1e9]
-        kernel = rung.name.removesuffix("_kernel")
-        shape = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
-        ax.plot(asked, heights[0], fillstyle="none", **shape)
-        ax.plot(least, heights[1], label=kernel, **shape)
-        told.append(f"{kernel}: {asked:.3g} and {least:.3g}")
-    ax.set(xlabel="operations a byte", ylabel="GFLOP/s at most", xlim=(0.5, 200), ylim=(400, 40_000))
-    ax.legend(loc="lower right", fontsize=8, frameon=False)
-    caption = (
-        "The roofs of an A100, as published, and the kernels of a step: nothing here was measured. Open "
-        "marks are what a kernel requests, under the roof of L2; full ones the least it needs, under that "
-        f"of the memory. Operations for each byte: {'; '.join(told)}."
-    )
-    alt = (
-        "Logarithmic axes. Two slanted lines, that of L2 above that of HBM, meet a flat roof. An open and a "
-        "full mark for each kernel, the full one always further to the right."
-    )
-    return plots.picture(fig, caption, alt)
-
-
-def profile_picture(seconds, caption) -> plots.Picture:
-    """Draw how long each part of a step takes, forward and backward.
-
-    Parameters
-    ----------
-    seconds : dict of str to sequence of two floats
-        For each part, in the order of the step; an update counts as backward.
-    caption : str
-    """
-    names = list(seconds)
-    there, back = 1e3 * np.array(list(seconds.values())).T
-    fig, ax = plots.figure(size=(7.2, 0.9 + 0.32 * len(names)))
-    ax.barh(names, there, color=plots.BLUE, height=0.62, label="forward")
-    ax.barh(names, back, left=there, color=plots.ORANGE, height=0.62, label="backward, update")
-    whole = there + back
-    for place, value in enumerate(whole):
-        ax.text(value, place, f" {value / whole.sum():.0%}", va="center", fontsize=8)
-    ax.invert_yaxis()
-    ax.set(xlim=(0, 1.12 * whole.max()), xlabel="milliseconds")
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
-    slowest = names[int(whole.argmax())]
-    alt = f"Bars of the time of {', '.join(names)}, forward and backward. The longest is that of {slowest}."
-    return plots.picture(fig, caption, alt)
 
 
 def recorded(folder, gpu):

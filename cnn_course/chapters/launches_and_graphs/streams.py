@@ -1,16 +1,15 @@
-"""Batches on their way to a kernel, through two streams: done for real, noted, and judged by their order.
+"""Batches on their way to a kernel, through streams: done for real, noted, and judged by their order.
 
-Where there is no GPU everything runs in the order in which it is asked for, and a wait that was forgotten
-harms nothing. So a `Pipeline` notes what is asked for, too: which stream each copy and each launch is in,
-which event stands where, who waits for what. From that follows what is certain to come before what, on any
-GPU, and when each could begin.
+Without a GPU everything runs in the order in which it is asked for, and a forgotten wait does no harm. So a
+`Pipeline` also notes what is asked for: the stream of each copy and each launch, the place of each event, and
+who waits for what. From these notes follows what comes before what on any GPU, and when each step can begin.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
+from numba import cuda, float32
 
 from cnn_numba import device
 
@@ -38,8 +37,8 @@ class Step(NamedTuple):
 class Stream:
     """A stream whose order is noted; `numba.cuda`'s, as far as the exercise needs it."""
 
-    def __init__(self, pipeline, name):
-        self.pipeline, self.name, self.real = pipeline, name, device.stream()
+    def __init__(self, pipeline):
+        self.pipeline, self.real = pipeline, device.stream()
         self.over = frozenset()  # what is done when all that is in the stream is
 
     def synchronize(self):
@@ -76,51 +75,47 @@ class Event:
 
 def _real(stream):
     if not isinstance(stream, Stream):
-        raise TypeError(f"expected one of the pipeline's streams, got {stream!r}")
+        raise TypeError(f"expected a stream made by run.stream(), got {stream!r}")
     return stream.real
 
 
 @cuda.jit
-def add_kernel(x, total):
-    """Add an array to another, an element a thread."""
+def add_kernel(x, window, total):
+    """Add to each element the mean of the next `window` elements of an array, an element a thread."""
     i = cuda.grid(1)
     if i < total.size:
-        total[i] += x[i]
+        mean = float32(0)
+        for k in range(window):
+            mean += x[min(i + k, x.size - 1)]
+        total[i] += mean / float32(window)
 
 
 class Pipeline:
-    """Batches that are to be added up on the device, two pairs of buffers, two streams and four events.
+    """Batches that are to be added up on the device, through two pairs of buffers.
 
     Parameters
     ----------
     batches : list of ndarray
         Float32, of one size.
+    window : int
+        How many neighbours the kernel averages: 1 adds the batches as they are, more takes longer.
 
     Attributes
     ----------
-    upload, compute : Stream
-    sent, used : list of Event
-        One for each pair of buffers; none is set at the beginning.
     steps : list of Step
         What has been asked for.
 
     Examples
     --------
     >>> run = Pipeline([np.ones(4, np.float32), np.ones(4, np.float32)])
-    >>> for number in range(run.count):
-    ...     run.fill(number, 0)
-    ...     run.copy(0, run.compute)
-    ...     run.add(0, run.compute)
-    ...     run.compute.synchronize()
+    >>> one_stream(run)
     >>> run.total(), run.end()
     (array([2., 2., 2., 2.], dtype=float32), 12.0)
     """
 
-    def __init__(self, batches):
-        self.batches, self.steps = batches, []
+    def __init__(self, batches, window=1):
+        self.batches, self.window, self.steps = batches, np.int32(window), []
         self.over = frozenset()  # what is certain to be done, as the host knows
-        self.upload, self.compute = Stream(self, "upload"), Stream(self, "compute")
-        self.sent, self.used = ([Event(self) for _ in range(2)] for _ in range(2))
         size = batches[0].size
         self._host = [device.pinned(size) for _ in range(2)]
         self._there, self._total = [device.empty(size) for _ in range(2)], device.zeros(size)
@@ -129,6 +124,14 @@ class Pipeline:
     def count(self) -> int:
         """How many batches there are."""
         return len(self.batches)
+
+    def stream(self) -> Stream:
+        """Return a new stream."""
+        return Stream(self)
+
+    def event(self) -> Event:
+        """Return a new event, which is not set."""
+        return Event(self)
 
     def fill(self, number, slot):
         """Have the host fill the pinned buffer of a slot with a batch; it is busy with that."""
@@ -145,7 +148,7 @@ class Pipeline:
         with device.use_stream(_real(stream)):
             threads = 128
             blocks = device.blocks(self._total.size, threads)
-            device.launch(add_kernel, blocks, threads, self._there[slot], self._total)
+            device.launch(add_kernel, blocks, threads, self._there[slot], self.window, self._total)
         stream.over |= {self._note("add", slot, stream.over | self.over)}
 
     def _note(self, kind, slot, after):
@@ -198,8 +201,18 @@ def _share(earlier, later):
     return earlier.slot == later.slot and kinds in ({"fill", "copy"}, {"copy", "add"}, {"fill"}, {"copy"})
 
 
-def taken(schedule: Callable, batches) -> Pipeline:
+def one_stream(run):
+    """Add up all batches, one thing after the other."""
+    stream = run.stream()
+    for number in range(run.count):
+        run.fill(number, 0)
+        run.copy(0, stream)
+        run.add(0, stream)
+        stream.synchronize()
+
+
+def taken(schedule: Callable, batches, window=1) -> Pipeline:
     """Run a schedule, a function of a `Pipeline`, on some batches; return the pipeline."""
-    run = Pipeline(batches)
+    run = Pipeline(batches, window)
     schedule(run)
     return run

@@ -36,11 +36,11 @@ class CannotRecord(RuntimeError):
 
 
 _REASONS = {
-    "reads on the host": "brings numbers to the host, and while a step is recorded there are none yet",
-    "copies from the host": "copies what the host holds now, and the host has no part in a replay",
-    "allocates": "asks for memory, which belongs before the recording",
-    "waits": "waits for the GPU, which has nothing to do while a step is recorded",
-    "computes apart": "computes with a device array, which only kernels can: on a GPU it is an error",
+    "reads on the host": "copies numbers to the host, and while a step is recorded there are none yet",
+    "copies from the host": "copies what the host holds now, and no replay runs on the host",
+    "allocates": "allocates memory: do that before the recording",
+    "waits": "waits for the GPU, which runs nothing while a step is recorded",
+    "computes apart": "computes with a device array, which only kernels can do: on a GPU it is an error",
     "launched apart": "launches on the default stream, not on the one that is recorded: use device.launch",
 }
 _SHOWN = {"__getitem__": "kernel[...]", "__setitem__": "array[...] = ...", "__add__": "array + ..."}
@@ -112,7 +112,7 @@ def record(function, *arguments) -> Tape:
     >>> record(lambda: device.to_host(cursor))
     Traceback (most recent call last):
         ...
-    cnn_course.chapters.launches_and_graphs.tape.CannotRecord: to_host brings numbers to the host, and ...
+    cnn_course.chapters.launches_and_graphs.tape.CannotRecord: to_host copies numbers to the host, and ...
     """
     launches = []
     array_type = type(device.empty(1))

@@ -7,6 +7,7 @@ from cnn_course.engine import plots
 
 #: Bits of exponent and mantissa.
 FORMATS = {"float32": (8, 23), "tf32": (8, 10), "bfloat16": (8, 7), "float16": (5, 10)}
+_CENTRED = {"ha": "center", "va": "center"}
 _DASHES = "-", "--", ":", "-."
 _COLOURS = {"float32": plots.BLUE, "tf32": plots.ORANGE, "bfloat16": plots.GREEN, "float16": plots.RED}
 
@@ -65,7 +66,7 @@ def spacing_picture() -> plots.Picture:
     ax.set(xscale="log", yscale="log", xlabel="a number", ylabel="distance to the next")
     ax.axvspan(sizes[0], limits("float16")[0], color=plots.RED, alpha=0.12, linewidth=0)
     ax.axvspan(limits("float16")[2], sizes[-1], color=plots.RED, alpha=0.12, linewidth=0)
-    _legend(ax, loc="upper left")
+    _legend(ax, loc="lower right", bbox_to_anchor=(0.8, 0.0))
     return plots.picture(
         fig,
         "How far apart the numbers are. Where it is tinted, float16 has none.",
@@ -119,7 +120,7 @@ def gradients_picture(gradients, scale) -> plots.Picture:
             ax.hist(shifted, bins=bins, weights=weights, color=colour, alpha=0.65, label=label)
         ax.axvspan(bins[0], -25, color=plots.RED, alpha=0.12, linewidth=0)
         ax.set_title(name, fontsize=10, color=plots.INK)
-        ax.set_xticks([-40, -25, -14, 0])
+        ax.set_xticks([-40, -25, -10, 5])
     axes[0].set_ylabel("share")
     fig.supxlabel("power of two", fontsize=10, color=plots.INK)
     _legend(axes[-1], loc="upper right", bbox_to_anchor=(1.0, 1.0), handlelength=1)
@@ -141,35 +142,34 @@ def underflow(gradients, scale=1.0) -> float:
 
 
 def trainings_picture(recorded) -> plots.Picture:
-    """Draw the recorded trainings: the share of test digits read wrong after each epoch.
+    """Draw the recorded trainings, a row each: how many test digits are read wrong after each epoch.
 
     Parameters
     ----------
     recorded : list of dict
         As `cnn_course.chapters.mixed_precision.trainings.recorded` returns it.
     """
-    fig, ax = plots.figure(size=(7.2, 2.9))
-    for index, entry in enumerate(recorded):
+    fig, ax = plots.figure(size=(7.2, 0.9 + 0.33 * len(recorded)))
+    for row, entry in enumerate(recorded):
         wrong = [100 * (1 - epoch["test_accuracy"]) for epoch in entry["history"]]
-        dash = ":" if _is_unscaled(entry) else {"cpu": "-", "gpu": "--"}[entry["place"]]
-        shift = 0.03 * (index - len(recorded) / 2)  # they lie upon one another
-        epochs = np.arange(1, len(wrong) + 1) + shift
-        ax.plot(
-            *(epochs, wrong, dash),
-            marker="o",
-            markersize=4,
-            color=_COLOURS[entry["precision"]],
-            label=training_name(entry),
-        )
-    ax.axhline(1, color=plots.FAINT, linewidth=1)
-    ax.set(xlabel="epoch", ylabel="test digits read wrong, %", ylim=(0, None))
-    ax.set_xticks(np.arange(1, 1 + len(wrong)))
-    _legend(ax, loc="upper right")
+        colour = _COLOURS[entry["precision"]]
+        ax.plot([min(wrong), max(wrong)], [row, row], color=plots.FAINT, linewidth=1, zorder=1)
+        for epoch, share in enumerate(wrong, 1):
+            face = colour if epoch == len(wrong) else plots.PAPER
+            ax.plot(share, row, "o", color=colour, markerfacecolor=face, markersize=13, zorder=2)
+            ink = plots.PAPER if epoch == len(wrong) else plots.INK
+            ax.text(share, row - 0.02, str(epoch), **_CENTRED, fontsize=8, color=ink, zorder=3 + epoch)
+    ax.axvline(1, color=plots.INK, linewidth=1, linestyle="--", zorder=0)
+    ax.set(yticks=range(len(recorded)), yticklabels=[training_name(entry) for entry in recorded])
+    ax.set(xlim=(0, None), ylim=(len(recorded) - 0.4, -0.6), xlabel="test digits read wrong, %")
+    ax.tick_params(axis="y", length=0)
     ends = "; ".join(f"{training_name(e)} {e['history'][-1]['test_accuracy']:.2%}" for e in recorded)
     return plots.picture(
         fig,
-        "The network of notebook 09, its default recipe, recorded: three epochs on all 60,000 digits.",
-        f"Falling lines over three epochs. Read right in the end: {ends}.",
+        "The network of notebook 09, its default recipe, recorded: what it reads wrong after epochs 1, 2 and "
+        "3. The dashed line is 1%.",
+        f"A row for each training, with three numbered marks from the right to the left. Read right in the "
+        f"end: {ends}.",
     )
 
 

@@ -18,7 +18,7 @@ from cnn_course.engine.standalone import standalone
 from cnn_numba import device
 from cnn_numba.data import DataError, Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Linear
-from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.nn.models import Sequential, mnist_cnn
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.loop import Interrupted, fit
 from cnn_numba.train.optim import Adam
@@ -143,19 +143,6 @@ class OwnNetwork:
             return False
         return True
 
-    def multiplications(self) -> Counter:
-        """Count the products of one image's training step, forward and backward, by kernel."""
-        counts = Counter()
-        for layer, shape in zip(self.model.layers, self.model.shapes[1:], strict=True):
-            kind = {Conv2d: "conv2d", Linear: "dense"}.get(type(layer))
-            if kind:
-                positions = int(np.prod(shape[2:]))
-                products = layer.weight.size * positions
-                counts[f"{kind}_kernel"] += products
-                counts[f"{kind}_backward_weight_kernel"] += products
-                counts[f"{kind}_backward_input_kernel"] += products * layer.needs_grad_input
-        return counts
-
     def steps(self, dataset: Dataset, gpus: tuple = ("T4", "A100", "H100")) -> tuple:
         """Return how long a training step would take on some GPUs; empty where that cannot be modelled.
 
@@ -177,8 +164,9 @@ class OwnNetwork:
         labels = device.to_device(batch.train_labels.astype(np.int32))
         model = mnist_cnn(self.model.batch_size, self.backend)
         loss = CrossEntropyLoss(self.model.batch_size, 10, device=self.backend)
+        optimiser = Adam(model, lr=0.003)  # its arrays are no part of a step
         with gpuless.profiling(gpus) as timelines:
-            train_step(model, loss, Adam(model, lr=0.003), x, labels)
+            train_step(model, loss, optimiser, x, labels)
         return tuple(_step(timeline) for timeline in timelines)
 
     def certificate(self) -> pictures.Certificate:
@@ -193,7 +181,7 @@ class OwnNetwork:
         """
         if not self.history:
             raise ValueError("a certificate needs a training on all images, to its end: train(mnist)")
-        products = self.multiplications()
+        products = multiplications(self.model)
         last = self.history[-1]
         trained = last["epoch"] * self.images
         certificate = pictures.Certificate(
@@ -216,6 +204,19 @@ class OwnNetwork:
             with written_whole(workbook.folder() / name) as file:
                 file.write(content)
         return certificate
+
+
+def multiplications(model: Sequential) -> Counter:
+    """Count the products of one image's training step, forward and backward, by kernel."""
+    counts = Counter()
+    for layer, shape in zip(model.layers, model.shapes[1:], strict=True):
+        kind = {Conv2d: "conv2d", Linear: "dense"}.get(type(layer))
+        if kind:
+            products = layer.weight.size * int(np.prod(shape[2:]))
+            counts[f"{kind}_kernel"] += products
+            counts[f"{kind}_backward_weight_kernel"] += products
+            counts[f"{kind}_backward_input_kernel"] += products * layer.needs_grad_input
+    return counts
 
 
 def _step(timeline):

@@ -3,18 +3,14 @@
 import json
 import math
 import time
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from matplotlib.ticker import NullFormatter, PercentFormatter
 
-from cnn_course.engine import plots, progress
+from cnn_course.engine import plots
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.loop import evaluate
 
-RECORDED_TRAINING = Path(__file__).with_name("own_training.json")
-RECORDED_STEPS = Path(__file__).with_name("own_steps.json")
 # What tells lines apart beside their colours: a mark and a way of drawing for each.
 _LINES = ("o", "-"), ("s", "--"), ("^", ":")
 
@@ -95,7 +91,9 @@ class TrainingCurve:
         width = 50 if self.steps >= 500 else 10
         axes[0].plot(steps, smoothed(self.losses, width), color=plots.BLUE, label=f"mean of the last {width}")
         axes[0].set_yscale("log")
-        _plain_ticks(axes[0], [0.01, 0.03, 0.1, 0.3, 1, 3])
+        ticks = [0.01, 0.03, 0.1, 0.3, 1, 3]
+        axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])  # as people write them
+        axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set(ylim=(0.005, 4), ylabel="training loss")
         axes[0].legend(frameon=False, fontsize=8, labelcolor=plots.INK)
         if self.measured:
@@ -151,35 +149,6 @@ class _Display:
             self._handle.update(picture)
 
 
-def recorded_curve() -> plots.Picture:
-    """Draw the curve of a whole training of `mnist_cnn` on the kernels of the notebooks' solutions.
-
-    The record says when and where it ran.
-    """
-    record = json.loads(RECORDED_TRAINING.read_text(encoding="utf-8"))
-    curve = TrainingCurve(None, None, None, steps=len(record["losses"]), show=lambda picture: None)
-    curve.losses, curve.measured, curve.step = record["losses"], record["measured"], len(record["losses"])
-    picture = curve.picture()
-    ends = ", then ".join(f"{entry['test_accuracy']:.2%}" for entry in record["history"])
-    return replace(
-        picture,
-        caption=f"{picture.caption} Recorded on {record['date']}: after each epoch {ends} of the 10,000 test "
-        f"images right.",
-    )
-
-
-def recorded_steps() -> str:
-    """Return how long a training step on the kernels of the notebooks' solutions would take: modelled."""
-    steps = [progress.Step(**step) for step in json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))]
-    return "\n".join(map(str, steps))
-
-
-def _plain_ticks(ax, values):
-    """Label a logarithmic axis with these numbers, written as people write them."""
-    ax.set_yticks(values, [f"{value:g}" for value in values])
-    ax.yaxis.set_minor_formatter(NullFormatter())
-
-
 def receptive_picture(image, sizes, names) -> plots.Picture:
     """Draw how much of an image one output of each layer depends on.
 
@@ -230,18 +199,17 @@ def ravine_picture(loss, paths) -> plots.Picture:
     )
 
 
-def race_picture(runs, title="training loss") -> plots.Picture:
+def race_picture(runs) -> plots.Picture:
     """Draw the losses of several short trainings.
 
     Parameters
     ----------
     runs : dict of str to ndarray, shape (steps,)
-    title : str
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
     for (_, dash), (name, losses) in zip(_LINES, runs.items(), strict=False):
         ax.plot(np.arange(1, len(losses) + 1), smoothed(losses, 10), dash, label=name)
-    ax.set(xlabel="step", ylabel=f"{title}, mean of 10", ylim=(0, 4))
+    ax.set(xlabel="step", ylabel="training loss, mean of 10", ylim=(0, 4))
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
     return plots.picture(
         fig,
@@ -330,9 +298,8 @@ def filters_picture(before, after) -> plots.Picture:
     before, after : ndarray, shape (C, 1, kH, kW)
     """
     count = len(after)
-    columns = count // 2
     blocks = {"before": before, "after": after, "change": after - before}
-    fig, axes = plots.figure(8, columns, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
+    fig, axes = plots.figure(8, count // 2, size=(7.2, 4.0), height_ratios=[1, 1, 0.25, 1, 1, 0.25, 1, 1])
     for ax in axes[[2, 5]].ravel():
         ax.set_visible(False)
     for first, (name, weights) in zip((0, 3, 6), blocks.items(), strict=True):
@@ -340,11 +307,11 @@ def filters_picture(before, after) -> plots.Picture:
         for ax, weight in zip(axes[first : first + 2].ravel(), weights[:, 0], strict=True):
             plots.show_image(ax, weight, cmap="RdBu", limits=(-limit, limit))
         axes[first, 0].set_title(name, fontsize=10, color=plots.INK, loc="left")
-    change = float(np.abs(after - before).max() / np.abs([before, after]).max())
     return plots.picture(
         fig,
         f"The {count} filters of the first layer, before and after training, and the difference, on its own "
-        f"scale: its largest value is {change:.0%} of the largest weight. Blue is positive, red negative.",
+        f"scale: its largest value is {limit / np.abs([before, after]).max():.0%} of the largest weight. "
+        "Blue is positive, red negative.",
         f"Three blocks of {count} small squares of 3 by 3 weights, each another pattern of blue and red. "
         "Before and after training they differ in shades; the third block shows by how much.",
     )
@@ -392,8 +359,7 @@ def confusion_picture(matrix) -> plots.Picture:
     ax.imshow(wrong, cmap="Oranges", vmin=0, vmax=max(np.nanmax(wrong), 1))
     for (row, column), count in np.ndenumerate(matrix):
         if count:
-            dark = row != column and count > 0.6 * np.nanmax(wrong)
-            colour = "white" if dark else plots.INK
+            colour = "white" if row != column and count > 0.6 * np.nanmax(wrong) else plots.INK
             ax.text(column, row, count, ha="center", va="center", fontsize=8, color=colour)
     ax.set(xticks=range(len(matrix)), yticks=range(len(matrix)))
     ax.set(xlabel="what the network says", ylabel="what it is")

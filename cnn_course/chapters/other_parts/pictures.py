@@ -54,7 +54,7 @@ def layer_gradients_picture(sizes) -> plots.Picture:
     falls = "; ".join(f"with {name} {values[-1] / values[0]:.0f} times" for name, values in sizes.items())
     return plots.picture(
         fig,
-        "How large the gradients of each layer's weights are, before any training. They come from the right.",
+        "How large the gradients of each layer's weights are before any training. They enter at the right.",
         "A line for each activation over the layers. The last layer's gradients are larger than the "
         f"first's: {falls}.",
     )
@@ -98,6 +98,35 @@ def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3
         f"{name} from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}" for name, losses in runs.items()
     )
     return plots.picture(fig, caption, f"The loss over the steps of each training: {ways}.")
+
+
+def epochs_picture(accuracies) -> plots.Picture:
+    """Draw the accuracy on the test images after each epoch, for our trainings and for PyTorch's.
+
+    Parameters
+    ----------
+    accuracies : dict
+        For "ours" and "pytorch" a list for each training.
+    """
+    panels = {"ours": "this package", "pytorch": "PyTorch"}
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.6), sharey=True)
+    for ax, (who, title) in zip(axes, panels.items(), strict=True):
+        for dash, marker, (seed, values) in zip(_DASHES, "os^", enumerate(accuracies[who]), strict=False):
+            epochs = np.arange(1, len(values) + 1)
+            ax.plot(epochs, 100 * np.array(values), dash, marker=marker, markersize=5, label=f"seed {seed}")
+        ax.set(xlabel="epoch", xticks=epochs)
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    axes[0].set_ylabel("test images read, %")
+    _legend(axes[1], loc="lower right")
+    ends = "; ".join(
+        f"{title} {', '.join(f'{values[-1]:.2%}' for values in accuracies[who])}"
+        for who, title in panels.items()
+    )
+    return plots.picture(
+        fig,
+        "Test images that mnist_cnn_deep reads after each epoch of the article's recipe, from three seeds.",
+        f"Two panels with three lines each, which rise and then go up and down. They end at: {ends}.",
+    )
 
 
 def outputs_picture(outputs) -> plots.Picture:

@@ -246,7 +246,7 @@ SOFTMAX_MISTAKES = {
         (" - largest", "", 2),
     ),
     "sum not shifted": (
-        "The exponentials above the line are shifted by the maximum, those in the sum are not.",
+        "You subtract the maximum above the line, but not in the sum. Subtract it in both.",
         lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
         ("total += math.exp(logits[row, k] - largest)", "total += math.exp(logits[row, k])"),
     ),
@@ -256,7 +256,7 @@ SOFTMAX_MISTAKES = {
         (" / total", ""),
     ),
     "logarithm": (
-        "You give the logarithms of the probabilities.",
+        "You store the logarithms of the probabilities. Store the probabilities themselves.",
         lambda x: np.log(softmax(x.astype(np.float64))),
         ("math.exp(logits[row, k] - largest) / total", "logits[row, k] - largest - math.log(total)"),
     ),

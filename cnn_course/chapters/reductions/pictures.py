@@ -3,13 +3,12 @@
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from cnn_course.engine import plots
-from gpuless import plot_access
-from gpuless.access import WRITE
+from gpuless.access import READ, WARP, WRITE
 
-_DONE, _IDLE = "#a9cfe6", "#efede8"
+DONE, IDLE = "#a9cfe6", "#efede8"
 
 
 def tree_film() -> plots.Film:
@@ -34,13 +33,13 @@ def _trees(taken):
         "sequential: half 4, 2, 1": [(d, range(d)) for d in (4, 2, 1)],
     }
     for ax, (title, steps) in zip(axes, ways.items(), strict=True):
-        _panel(ax, title, rows=4)
+        panel(ax, title, rows=4)
         for slot in range(8):
-            _box(ax, slot, 0, f"x{slot}", _DONE)
+            box(ax, slot, 0, f"x{slot}", DONE)
         for step, (distance, lefts) in enumerate(steps[:taken], 1):
             for slot in range(8):
                 at_work = slot in lefts
-                _box(ax, slot, step, str(slot) if at_work else "", _DONE if at_work else _IDLE)
+                box(ax, slot, step, str(slot) if at_work else "", DONE if at_work else IDLE)
             for left in lefts:
                 for source in (left, left + distance):
                     ax.plot(
@@ -52,13 +51,13 @@ def _trees(taken):
 def shuffle_picture() -> plots.Picture:
     """Draw how eight lanes come to the sum of all by three exchanges."""
     fig, ax = plots.figure(size=(4.6, 2.9))
-    _panel(ax, "", rows=4)
+    panel(ax, "", rows=4)
     for lane in range(8):
-        _box(ax, lane, 0, f"x{lane}", _DONE)
+        box(ax, lane, 0, f"x{lane}", DONE)
     for step, distance in enumerate((4, 2, 1), 1):
         ax.text(8.0, -step + 0.5, f"xor {distance}", fontsize=9, color=plots.INK, va="center")
         for lane in range(8):
-            _box(ax, lane, step, str(lane), _DONE)
+            box(ax, lane, step, str(lane), DONE)
             for source, colour, width in ((lane, plots.FAINT, 1.2), (lane ^ distance, plots.ORANGE, 1.5)):
                 ax.plot([source, lane], [-step + 0.74, -step + 0.26], color=colour, linewidth=width, zorder=1)
     ax.set_xlim(-0.6, 9.2)
@@ -71,13 +70,15 @@ def shuffle_picture() -> plots.Picture:
     )
 
 
-def _panel(ax, title, rows):
+def panel(ax, title, rows):
+    """Prepare axes for rows of eight boxes, the first on top."""
     ax.axis("off")
     ax.set(xlim=(-0.6, 7.6), ylim=(-rows + 0.6, 0.4))
     ax.set_title(title, fontsize=10, color=plots.INK)
 
 
-def _box(ax, slot, row, text, colour):
+def box(ax, slot, row, text, colour):
+    """Draw a box with a text in a row, 0 on top."""
     ax.add_patch(
         FancyBboxPatch(
             (slot - 0.34, -row - 0.2),
@@ -93,7 +94,7 @@ def _box(ax, slot, row, text, colour):
 
 
 def step_picture(access, way, step) -> plots.Picture:
-    """Draw who reads and writes the shared array in one step of a reduction.
+    """Draw who reads and writes the shared array in one step of a reduction, and the bank conflicts.
 
     Parameters
     ----------
@@ -105,13 +106,55 @@ def step_picture(access, way, step) -> plots.Picture:
     """
     now = steps(access)[step - 1]
     conflicts = "none" if now.degree == 1 else f"{now.degree}-way"
+    fig, axes = plots.figure(2, 1, size=(7.2, 3.3))
+    for ax, kind, title in zip(
+        axes, (READ, WRITE), ("read in this step", "written in this step"), strict=True
+    ):
+        elements, warps = _touched(access.trace, kind, step)
+        _draw_banks(ax, title, elements, warps)
+    axes[1].set_xlabel("bank")
     return plots.picture(
-        plot_access(access, "partial", by="warp", interval=step),
+        fig,
         f"{way.capitalize()}, step {step}: warps at work: {now.warps}, lanes: {now.lanes}, bank conflicts: "
         f"{conflicts}.",
-        "The 128 elements of the shared array in four rows of 32, read on the left and written on the right, "
-        "coloured by the warp that does it; what nobody touches in this step is grey.",
+        "The 128 elements of the shared array in four rows of 32 banks, those that are read above those that "
+        "are written, with the number of the warp that does it; what nobody touches in this step is grey. "
+        "Below a bank that several lanes of a warp want at once stands in red how many they are.",
+        colours=256,
     )
+
+
+def _touched(trace, kind, interval):
+    """Return the shared elements that one kind of access touches between two barriers, and their warps."""
+    shared = np.array([info.space == "shared" for info in trace.arrays] + [False])[trace.array]
+    rows = np.flatnonzero(shared & (trace.kind == kind) & (trace.interval == interval))
+    elements, first = np.unique(trace.element[rows], return_index=True)
+    return elements, trace.thread[rows[first]] // WARP
+
+
+def _draw_banks(ax, title, elements, warps):
+    """Draw an array in rows of 32, coloured by warp, and below each bank how often a warp wants it."""
+    colours = plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE
+    for element in range(4 * WARP):
+        ax.add_patch(Rectangle((element % WARP, -(element // WARP)), 0.9, 0.86, color=IDLE, linewidth=0))
+    for element, warp in zip(elements, warps, strict=True):
+        bank, row = element % WARP, element // WARP
+        ax.add_patch(Rectangle((bank, -row), 0.9, 0.86, color=colours[warp], linewidth=0))
+        ax.text(bank + 0.45, 0.4 - row, str(warp), ha="center", va="center", fontsize=8, color="white")
+    for bank in range(WARP):
+        wanted = np.bincount(warps[elements % WARP == bank], minlength=1).max()
+        if wanted > 1:
+            ax.text(
+                *(bank + 0.45, -3.55, str(wanted)),
+                **{"ha": "center", "va": "center", "fontsize": 10, "fontweight": "bold", "color": plots.RED},
+            )
+    ax.set(xlim=(-0.1, WARP), ylim=(-4.1, 1), yticks=[0.43 - row for row in range(4)])
+    ax.set(xticks=[bank + 0.45 for bank in range(0, WARP, 4)], xticklabels=range(0, WARP, 4))
+    ax.set_yticklabels([f"{WARP * row} to {WARP * row + 31}" for row in range(4)])
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_title(f"{title}, by warp", fontsize=10, color=plots.INK, loc="left")
 
 
 def arrival_picture(sums, exact) -> plots.Picture:
@@ -137,6 +180,27 @@ def arrival_picture(sums, exact) -> plots.Picture:
     )
 
 
+def errors_of_sums(sizes) -> dict[str, list]:
+    """Return the mean relative error of float32 sums, one after the other and in a tree, for each size.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Powers of two.
+    """
+    rng = np.random.default_rng(6)
+    errors = {"one after the other": [], "in a tree": []}
+    for size in sizes:
+        x = rng.random((20, size), dtype=np.float32)
+        exact, tree = x.sum(axis=1, dtype=np.float64), x
+        while tree.shape[1] > 1:
+            tree = tree[:, ::2] + tree[:, 1::2]
+        results = np.add.accumulate(x, axis=1)[:, -1], tree[:, 0]
+        for name, result in zip(errors, results, strict=True):
+            errors[name].append(np.mean(np.abs(result - exact) / exact))
+    return errors
+
+
 def pairwise_picture(sizes, errors) -> plots.Picture:
     """Draw the error of float32 sums over the number of summands.
 
@@ -158,23 +222,6 @@ def pairwise_picture(sizes, errors) -> plots.Picture:
         "Error against the number of summands, both axes logarithmic. The curve for one after the other "
         "climbs steadily, to more than a hundred times the other; the curve for the tree stays flat, below "
         "the dashed line of half a step of the last digit.",
-    )
-
-
-def histogram_picture(numpys, yours) -> plots.Picture:
-    """Draw the reader's counts of bright and dark pixels beside NumPy's."""
-    bins = np.arange(len(numpys))
-    fig, ax = plots.figure(size=(7.2, 2.2))
-    ax.bar(bins - 0.2, numpys, 0.4, color=plots.FAINT, label="NumPy")
-    ax.bar(bins + 0.2, yours, 0.4, color=plots.BLUE, label="yours")
-    ax.set_yscale("symlog", linthresh=10)
-    ax.set(xticks=bins, xlabel="bin, from black to white", ylabel="pixels")
-    ax.legend(frameon=False, fontsize=9)
-    return plots.picture(
-        fig,
-        "The brightness of a digit: most pixels are black. Blue is yours, once the exercise is solved.",
-        "A bar chart of sixteen bins on a logarithmic axis: several hundred pixels in the first, a few in "
-        "those between, some dozens in the last. Beside each grey bar stands a blue one once it is solved.",
     )
 
 

@@ -91,6 +91,59 @@ def reach_picture(sizes) -> plots.Picture:
     )
 
 
+def sizes_picture(record) -> plots.Picture:
+    """Draw what a forward pass at the article's sizes takes on each GPU, launch by launch and as a graph.
+
+    Parameters
+    ----------
+    record : dict
+        As `article_sizes.recorded` returns it.
+    """
+    parts = {
+        "product of all inputs": plots.BLUE,
+        "products of the steps": plots.ORANGE,
+        "cells": plots.GREEN,
+        "waiting for the host, and gaps": plots.FAINT,
+    }
+    ways = {"launches": "one by one", "graph": "one graph"}
+    bars = [
+        (f"{gpu.split()[0]}, {title}", found[way])
+        for gpu, found in record["results"].items()
+        for way, title in ways.items()
+    ]
+    fig, ax = plots.figure(size=(7.2, 2.9))
+    said = []
+    for row, (name, figures) in enumerate(bars):
+        spent = (
+            dict.fromkeys(parts, 0.0)
+            | figures["parts"]
+            | {"waiting for the host, and gaps": figures["microseconds"] - sum(figures["parts"].values())}
+        )
+        begin = 0.0
+        for part, colour in parts.items():
+            ax.barh(
+                row, spent[part] / 1000, left=begin, height=0.7, color=colour, label=None if row else part
+            )
+            begin += spent[part] / 1000
+        text = f"{begin:.1f} ms ({figures['low'] / 1000:.1f} to {figures['high'] / 1000:.0f})"
+        ax.text(begin + 0.1, row, text, va="center", fontsize=9, color=plots.INK)
+        large = spent["product of all inputs"] / sum(figures["parts"].values())
+        said.append(
+            f"{name} {begin:.2f} ms, of which kernels {sum(figures['parts'].values()) / 1000:.2f} ms, "
+            f"{large:.0%} of that for the product of all inputs"
+        )
+    ax.set(xlim=(0, 11), xlabel="modelled time, ms")
+    ax.set_yticks(range(len(bars)), [name for name, _ in bars], fontsize=9)
+    ax.invert_yaxis()
+    fig.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=8.5, labelcolor=plots.INK)
+    return plots.picture(
+        fig,
+        "An LSTM's forward pass at the article's sizes: modelled, not measured. A measured time would lie in "
+        "the range in brackets four times out of five.",
+        f"A bar for each GPU and way, in parts: {'; '.join(said)}.",
+    )
+
+
 def influence_picture(panels) -> plots.Picture:
     """Draw which sample's output changes with which sample's input.
 
@@ -134,22 +187,22 @@ def certainty_picture(images, probabilities, labels) -> plots.Picture:
         right.set(xticks=range(10), yticks=[])
         right.tick_params(labelsize=8, length=0)
         right.spines[:].set_visible(True)
-    told = []
+    said = []
     for label, certainty in zip(labels, probabilities, strict=True):
         wrong = np.flatnonzero(certainty.argmax(axis=1) != label)
         sure = wrong[-1] + 2 if wrong.size else 1
         ending = (
             f"from row {sure} on"
             if sure <= len(certainty)
-            else f"not even at the end, but {certainty[-1].argmax()}"
+            else f"not even at the end, and taken for a {certainty[-1].argmax()}"
         )
-        told.append(f"the {label} is held for one {ending}")
+        said.append(f"the {label} is recognised {ending}")
     return plots.picture(
         fig,
-        "Digits, and beside each row what the network holds the digit for once it has read that far: the "
-        "ten classes side by side, dark where it is sure.",
+        "Digits, and beside each row what the network takes the digit for when it has read so far: the ten "
+        "classes side by side, dark where it is sure.",
         "Beside each digit a field of 28 rows and ten columns, pale at the top and with one dark column "
-        f"at the end: {', '.join(told)}.",
+        f"at the end: {', '.join(said)}.",
     )
 
 

@@ -40,7 +40,7 @@ brighten_kernel = KernelExercise(
             (_BRIGHTER, "digit[row, column] + digit[row, column]"),
         ),
         "negative": (
-            "That is the negative, as in the kernel above.",
+            "You make the negative, as the kernel above does. Make each pixel twice as bright.",
             lambda digit: 255 - digit,
             (_BRIGHTER, "255 - digit[row, column]"),
         ),
@@ -56,7 +56,7 @@ brighten_kernel = KernelExercise(
             ("min(", "max("),
         ),
         "cut before": (
-            "The limit comes too early: a pixel is cut at 255, and doubled afterwards. Double it first.",
+            "The limit comes too early: you cut the pixel, and double it afterwards. Double it first.",
             lambda digit: (2 * np.minimum(digit.astype(int), 127)).astype(np.uint8),
             (_BRIGHTER, "2 * min(digit[row, column], 127)"),
         ),
@@ -121,12 +121,12 @@ count_kernel = KernelExercise(
     properties=(uses("atomic"),),
     mistakes={
         "levels added": (
-            "You add the level itself. Each pixel counts once, so 1 is added.",
+            "You add `level`. Add 1: each pixel counts once.",
             lambda digits, counts: counts + (_counted(digits) * np.arange(LEVELS)).astype(np.int32),
             ("level, 1)", "level, level)"),
         ),
         "brightness added": (
-            "You add the pixel's brightness. Each pixel counts once, so 1 is added.",
+            "You add the pixel's brightness. Add 1: each pixel counts once.",
             lambda digits, counts: (
                 counts
                 + np.bincount(digits.ravel() // 16, weights=digits.ravel(), minlength=LEVELS).astype(np.int32)
@@ -134,29 +134,29 @@ count_kernel = KernelExercise(
             ("level, 1)", "level, digits[n, row, column])"),
         ),
         "old count added": (
-            "The value to add is 1; `{counts}[level]` is what is there already.",
+            "You add `{counts}[level]`, which is there already. Add 1.",
             _doubled,
             ("level, 1)", "level, counts[level] + 1)"),
         ),
         "one counter": (
-            "All pixels are counted in `{counts}[0]`. The place where one is added is `level`.",
+            "You count all pixels in `{counts}[0]`. Give `level` as the place: each has its own counter.",
             lambda digits, counts: counts + np.int32(digits.size) * (np.arange(LEVELS) == 0),
             ("level, 1)", "0, 1)"),
         ),
         "exchanged": (
-            "Place and value are exchanged, so all goes to `{counts}[1]`: array, place, value.",
+            "Place and value are exchanged, so all goes to `{counts}[1]`. The order is array, place, value.",
             lambda digits, counts: (
                 counts + np.int32((digits // 16).sum(dtype=np.int32)) * (np.arange(LEVELS) == 1)
             ),
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "`cuda.atomic.add` returns the old number, and you write it back: let the call stand alone.",
+            "`cuda.atomic.add` returns the old number, and you write it back. Leave out the assignment.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),
         "largest": (
-            "`cuda.atomic.max` keeps the larger of two numbers, and counts nothing. Its neighbour adds.",
+            "`cuda.atomic.max` keeps the larger of two numbers, and counts nothing. Use `cuda.atomic.add`.",
             lambda digits, counts: np.where(_counted(digits) > 0, np.maximum(counts, 1), counts).astype(
                 np.int32
             ),
@@ -168,7 +168,7 @@ count_kernel = KernelExercise(
             ("level, 1)", "level, 2)"),
         ),
         "counted down": (
-            "The counts go down: 1 is added, not subtracted.",
+            "Your counts go down. Add 1, not -1.",
             lambda digits, counts: counts - _counted(digits),
             ("level, 1)", "level, -1)"),
         ),

@@ -76,22 +76,32 @@ def fragments_picture(lane=5):
     )
 
 
+def turns(pitch):
+    """Return how many words the busiest bank delivers of eight rows of four words, `pitch` words apart.
+
+    >>> turns(16), turns(20)
+    (4, 1)
+    """
+    banks = [(pitch * row + word) % BANKS for row in range(8) for word in range(4)]
+    return max(map(banks.count, banks))
+
+
 def banks_picture(*pitches):
     """Draw in which banks eight rows of four words lie, for rows that begin so many words apart."""
     fig, axes = plots.figure(len(pitches), 1, size=(7.2, 1.75 * len(pitches)))
-    turns = {}
     for ax, pitch in zip(np.ravel(axes), pitches, strict=True):
         used = np.zeros((8, BANKS), int)
         for row in range(8):
             used[row, (pitch * row + np.arange(4)) % BANKS] = 1
-        turns[pitch] = int(used.sum(axis=0).max())
         ax.imshow(used, cmap=ListedColormap([plots.PAPER, plots.BLUE]), aspect="auto", vmin=0, vmax=1)
         ax.set_ylabel("row")
         ax.set_title(f"pitch {pitch}", fontsize=10)
         ax.set_xticks(range(0, BANKS, 4))
         ax.set_yticks(range(0, 8, 2))
     np.ravel(axes)[-1].set_xlabel("bank")
-    says = "; ".join(f"pitch {pitch}: {count}" for pitch, count in turns.items())
+    says = "; ".join(
+        f"pitch {pitch}: {count}" for pitch, count in zip(pitches, map(turns, pitches), strict=True)
+    )
     return plots.picture(
         fig,
         "The banks in which the eight rows of a matrix lie. A column with several marks is a bank that has "

@@ -237,7 +237,9 @@ class Exercise:
             if any(trial.got.value is ... for trial in trials):
                 return self._unsolved("The function still returns `...`: put your answer there.")
             if self.starts_as and all(self.is_like(self.starts_as, trial) for trial in trials):
-                return self._unsolved("The function still gives what it gave at the start.")
+                return self._unsolved(
+                    "It still does what it did at the start. Change it, run its cell, then this check again."
+                )
             found = self.finding(Evidence(self, attempt, trials))
         except Wrong as raised:  # by the exercise's own `run`
             found = raised
@@ -332,5 +334,8 @@ def avoids(*names) -> Callable:
 
 
 def _html(text):
-    """Escape a message for HTML; backticks become code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    """Escape a message for HTML; backticks become code, and outside of it stars emphasis."""
+    parts = re.split(r"`([^`]+)`", html.escape(text, quote=False))
+    parts[::2] = (re.sub(r"\*(\w[^*]*)\*", r"<em>\1</em>", part) for part in parts[::2])
+    parts[1::2] = (f"<code>{part}</code>" for part in parts[1::2])
+    return "".join(parts)

@@ -72,9 +72,8 @@ def wrapping(evidence):
             )
             return Wrong(
                 "wraps",
-                "Right, until the whole numbers come in a small type: what NumPy computes of uint8 "
-                "numbers is a uint8, and 20 * 13 is 4 there. Convert the array first, by "
-                "`.astype(np.int64)`.",
+                "Right, until the whole numbers come in a small type. NumPy computes with uint8 numbers in "
+                "uint8, where 20 * 13 is 4. Convert the array first, by `.astype(np.int64)`.",
                 f"Seen with {', '.join(types)}.",
             )
     return None

@@ -34,22 +34,26 @@ def raised(evidence):
     trial = next((trial for trial in evidence.trials if trial.got.error is not None), None)
     if trial is None:
         return None
-    error, code = trial.got.error, code_of(evidence.attempt)
+    error, attempt = trial.got.error, evidence.attempt
+    mistake, message, details = why_it_raised(error, attempt)
+    if missing := _missing_indices(attempt, trial.case, error):
+        mistake, message = "raises", missing
+        details = details[isinstance(error, UnsupportedPython) :]
+    return Wrong(mistake, message, *details, evidence.where(trial))
+
+
+def why_it_raised(error, kernel):
+    """Return how a mistake is called that ended a launch by an exception, what to say of it, and details."""
     reason, *further = plain(getattr(error, "reason", str(error))).splitlines() or [""]
-    places = [*map(str.strip, further), *errors.places_in(error, code), evidence.where(trial)]
-    if missing := _missing_indices(evidence.attempt, trial.case, error):
-        return Wrong("raises", missing, *places)
+    places = [*map(str.strip, further), *errors.places_in(error, code_of(kernel))]
     if isinstance(error, UnsupportedPython):
         message = "There is Python in your kernel that a GPU cannot run."
-        return Wrong("raises", message, errors.unsupported(error), *places)
+        return "raises", message, [errors.unsupported(error), *places]
     if isinstance(error, LaunchStopped):
-        return Wrong(
-            "does not end",
-            "A loop in your kernel does not end. Does each round change what its condition asks for?",
-            *places,
-        )
+        message = "A loop in your kernel does not end. Does each round change what its condition asks for?"
+        return "does not end", message, places
     told = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
-    return Wrong("raises", errors.in_words(error) or f"Your kernel raised {told}.", *places)
+    return "raises", errors.in_words(error) or f"Your kernel raised {told}.", places
 
 
 def _is_of_an_index(error):

@@ -35,8 +35,7 @@ WORDS = {
     "race between blocks": "A block uses an element of {array} that another block writes. Blocks run in any "
     "order, and no barrier holds between them. Should blocks have different elements? If they are "
     "meant to add to one, use `cuda.atomic`.",
-    "uninitialised read": "The kernel reads {array} before anything is written there. A new array holds "
-    "garbage.",
+    "uninitialised read": "The kernel reads {array} before anything is written there.",
     "never written": "Some elements of {array} are never written.",
     "NaN produced": "The kernel writes NaN into {array}, although it has read no NaN: it computes `0 / 0` or "
     "`inf - inf`, or the root or the logarithm of a negative number.",

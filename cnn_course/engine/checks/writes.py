@@ -150,11 +150,12 @@ def first_block_only(writes, trial):
         in_block = (writes.elements == x).all()
     several = len(np.unique(writes.trace.block[writes.rows])) > 1 and len(np.unique(writes.elements)) > 1
     if in_block and several:
+        axes = 1 if writes.is_flat else max(2, min(len(writes.shape), 3))
         return Wrong(
             "first block only",
             "Every block writes the elements of the first one. `cuda.threadIdx` counts within a block and "
-            "starts at 0 in each; the place in the grid is `cuda.blockIdx.x * cuda.blockDim.x + "
-            "cuda.threadIdx.x`, or `cuda.grid(1)` for short.",
+            "starts at 0 in each. The place in the grid, along x, is `cuda.blockIdx.x * cuda.blockDim.x + "
+            f"cuda.threadIdx.x`; `cuda.grid({axes})` is short for that{' on every axis' * (axes > 1)}.",
         )
     return None
 

@@ -245,13 +245,17 @@ def overview(steps, warp):
 
 
 def _short(step):
-    """Return the accesses of a step in few letters."""
-    parts = [
-        f"{each.array} {plots.counted(each.sectors, 'sector')}"
-        if each.space == "global"
-        else f"{each.array} {max(each.degree, each.serialised)}-way"
-        if max(each.degree, each.serialised) > 1
-        else each.array
-        for each in step.accesses
-    ]
-    return "barrier" if step.at_barrier else "; ".join(parts)
+    """Return the accesses of a step in few letters: sectors of global memory, conflicts of shared memory."""
+    if step.at_barrier:
+        return "barrier"
+    sectors, parts = {}, []
+    for each in step.accesses:
+        ways = max(each.degree, each.serialised)
+        if each.space == "global":
+            sectors.setdefault(each.array, []).append(str(each.sectors))
+        else:
+            parts.append(f"{each.array} {ways}-way" if ways > 1 else each.array)
+    if sectors:
+        each = ", ".join(f"{array} {' + '.join(numbers)}" for array, numbers in sectors.items())
+        parts.insert(0, f"sectors: {each}")
+    return "; ".join(parts)

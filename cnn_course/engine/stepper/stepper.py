@@ -1,9 +1,7 @@
 """A launch, line by line, with a slider, a film and words: `step`."""
 
 import functools
-import html
 import operator
-import re
 import reprlib
 
 import numpy as np
@@ -198,7 +196,7 @@ class Stepper:
         bundle = self.widget._repr_mimebundle_(**options)
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         still = self.film() if len(self.steps) <= _STORED_FRAMES else self.overview()
-        listed = "".join(f"<li>{_marked_up(text)}</li>" for text in self.texts)
+        listed = "".join(f"<li>{plots.marked_up(text)}</li>" for text in self.texts)
         said = f"<details><summary>The steps in words</summary><ol>{listed}</ol></details>"
         return bundle | {"text/plain": repr(self), "text/html": still._repr_html_() + said}
 
@@ -267,10 +265,6 @@ class Controls:
         self._stepper.show(self._stepper.warp, self.step.value - 1)
         # An alert is read out when it appears: what a screen reader says after each key.
         self._html.value = f'<div role="alert">{self._stepper.picture._repr_html_()}</div>'
-
-
-def _marked_up(text):
-    return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
 
 
 def _checked(value, name, count):

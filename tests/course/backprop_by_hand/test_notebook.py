@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from test_notebooks import defined_in_cell
 
 from cnn_course.chapters.backprop_by_hand import exercises as backprop_by_hand
 from cnn_course.chapters.backprop_by_hand.gradient_bugs import BUGS, PATIENTS, batch, gradients
@@ -14,8 +15,10 @@ from cnn_course.chapters.backprop_by_hand.pictures import (
     matrix_picture,
     promise_picture,
 )
+from cnn_numba import data
 from cnn_numba.nn.gradcheck import compare_gradients
 
+STEM = "07_backprop_by_hand"
 SETTINGS = [(3, 2, 1), (3, 1, 1), (2, 2, 0), (1, 1, 0)]
 
 
@@ -197,3 +200,23 @@ def test_curves_are_told_apart_by_their_names():
     steps = np.logspace(-8, -1, 20)
     assert "U" in epsilon_picture(steps, {"float64": steps**2, "float32": steps}).alt
     assert "stays near 0.9" in promise_picture(steps, {"all biases 0.1": steps, "all biases 0": steps}).alt
+
+
+# --- figures in the text -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "best", "digits"), [(np.float64, 1e-5, 11), (np.float32, 5e-3, 5)])
+def test_the_best_step_has_as_many_digits_as_the_text_says(dtype, best, digits):
+    errors = defined_in_cell(STEM, "epsilon-curve", "errors")
+    smaller, there, larger = (
+        np.median(errors(dtype, np.geomspace(step / 1.5, step * 1.5, 21))) / (3 * 1.7**2)
+        for step in (best / 100, best, best * 100)
+    )
+    assert there < min(smaller, larger)
+    assert round(-np.log10(there)) == digits
+
+
+def test_two_thirds_of_the_first_windows_are_black():
+    images = np.pad(data.load("mnist").train_images[:8, 0], [(0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))
+    assert np.mean(windows.max(axis=(3, 4)) == 0) == pytest.approx(2 / 3, abs=0.03)

@@ -5,7 +5,7 @@ import pytest
 from numba import cuda, float32
 
 from cnn_course.chapters.backprop_by_hand.gradient_bugs import batch, gradients
-from cnn_course.chapters.backward_kernels import backward_step, exercises as backward_kernels
+from cnn_course.chapters.backward_kernels import backward_step, exercises as backward_kernels, films
 from cnn_course.chapters.backward_kernels.backward_step import (
     Kernels,
     Step,
@@ -13,12 +13,13 @@ from cnn_course.chapters.backward_kernels.backward_step import (
     mean_loss,
     pixel_gradient,
 )
-from cnn_course.chapters.backward_kernels.pictures import gather_picture, network_map, pixel_picture
+from cnn_course.chapters.backward_kernels.pictures import network_map, pixel_picture
 from cnn_course.engine.checks.exercise import Exercise
 from cnn_course.engine.outline import notebook_on
 from cnn_numba import device
 from cnn_numba.nn.layers import AvgPool2d, CrossEntropyLoss, Flatten, Linear
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.conv.reference import conv2d_backward_input
 from cnn_numba.pretrained import MNIST_CNN
 from cnn_numba.train.checkpoint import load_model
 
@@ -110,7 +111,7 @@ def test_kernels_are_the_readers_if_they_are_written():
 
 def test_a_kernel_is_right_only_if_its_check_is_green():
     kernels = Kernels(bias_gradient_kernel, cross_entropy_kernel, relu_backward_kernel)
-    assert kernels.own == ["bias_gradient_kernel", "relu_backward_kernel"]
+    assert kernels.own == ["relu_backward_kernel", "bias_gradient_kernel"]
     assert kernels.right(backward_kernels) == ["relu_backward_kernel"]
 
 
@@ -197,10 +198,24 @@ def test_the_map_counts_what_is_right():
     assert "Right so far: none." in network_map().alt
 
 
-def test_a_pixel_gathers_the_filter_turned_around():
-    alt = gather_picture().alt
-    assert "with i h g, f e d, c b a on 3 by 3" in alt
-    assert "with i g, c a on 2 by 2" in alt
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_backward_window_has_the_weights_of_the_gradient(stride):
+    """Send back 1 from one output alone: the pixel's gradient is the weight that it met there."""
+    outputs = (9 - 3) // stride + 1
+    weight = np.arange(1.0, 10).reshape(1, 1, 3, 3)
+    letters = films.gathered((4, 4), outputs, stride)
+    for place, letter in np.ndenumerate(letters):
+        grad_output = np.zeros((1, 1, outputs, outputs))
+        grad_output[0, 0][place] = 1
+        gradient = conv2d_backward_input(grad_output, weight, (1, 1, 9, 9), stride, 0)[0, 0, 4, 4]
+        assert gradient == (" abcdefghi".index(letter) if letter else 0)
+
+
+def test_what_threads_scatter_others_gather():
+    for pixel in range(6):
+        assert films.gathered_from(pixel, 4) == [o for o in range(4) if pixel in films.scattered_to(o)]
+    alt = films.scatter_film().alt
+    assert "at the end 4 pixels have several writers, up to 3" in alt
 
 
 def test_the_picture_of_pixels_tells_what_was_read():

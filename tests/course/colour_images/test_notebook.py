@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_course.chapters.colour_images import exercises as check, improvements, pictures
+from cnn_course.chapters.colour_images import improvements, pictures, transfer
+from cnn_course.chapters.colour_images.exercises.crop_and_flip_kernel import crop_and_flip
+from cnn_course.chapters.colour_images.exercises.decayed_step_kernel import decayed_step
+from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel import folded_convolution
 from cnn_course.engine import notebooks
 from cnn_numba.beyond.models import cifar_convnet_bn
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
-from cnn_numba.data import image_shape, load
+from cnn_numba.data import cifar, image_shape, load
 from cnn_numba.nn.models import cifar_convnet
 from cnn_numba.ops.conv.reference import conv2d_forward
 from cnn_numba.ops.gather.reference import _places, gather_augmented
@@ -87,8 +90,78 @@ def test_the_network_that_comes_with_it_is_trained():
 
 
 def test_the_one_cell_that_differs_is_marked():
-    assert 'load("made-pictures")' in said("data")
-    assert 'load("cifar10", data_dir="FOLDER")' in said("data")
+    assert said("data").startswith("FOLDER = None")
+    assert 'load("cifar10", data_dir=FOLDER) if FOLDER else load("made-pictures")' in said("data")
+
+
+@pytest.mark.exhaustive("tests/data/test_data.py: the files are read; each cell with the made pictures")
+@pytest.mark.slow
+def test_every_cell_runs_on_files_as_those_of_cifar10(tmp_path):
+    """Files of the binary version, of the right names and sizes, with made pictures in them."""
+    pictured = load("made-pictures")
+    rows = np.concatenate([pictured.train_labels[:, None], pictured.train_images.reshape(10_000, -1)], axis=1)
+    for name in cifar.BATCHES:
+        (tmp_path / f"{name}.bin").write_bytes(rows.astype(np.uint8).tobytes())
+    notebook = notebooks.read(NOTEBOOK)
+    (cell,) = (cell for cell in notebook.cells if cell.id == "data")
+    cell.source = cell.source.replace("FOLDER = None", f"FOLDER = {str(tmp_path)!r}")
+    notebooks.execute(notebook, NOTEBOOK.parent)
+    assert "(50000, 3, 32, 32) uint8 to train with" in cell.outputs[0].text
+    assert "airplane" in cell.outputs[0].text or "aeroplane" in cell.outputs[0].text
+
+
+def test_the_filters_that_changed_most_are_shown():
+    before = cifar_convnet_bn(1).layers[0].weight.reshape(32, -1)
+    after = improvements.trained_network(1).layers[0].weight.reshape(32, -1)
+    sizes = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    cosines = np.sort((before * after).sum(axis=1) / sizes)
+    assert cosines[7] < 0.75  # shown: turned by 40 degrees and more
+    assert np.median(cosines) > 0.85  # "most of them hardly changed"
+
+
+# --- another task ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shares():
+    """Return for each task the mean shares of the three ways, each over the sizes, and each seed's."""
+    record = transfer.recorded()
+    assert (tuple(record["sizes"]), tuple(record["ways"])) == (transfer.SIZES, transfer.WAYS)
+    return {name: np.array(list(found.values())) for name, found in record["results"].items()}
+
+
+def test_a_near_task_gains_by_what_was_learned(shares):
+    last, trained, scratch = shares["other kinds"].mean(axis=2)
+    assert (round(100 * scratch[2]), round(100 * trained[2])) == (28, 54)
+    assert (abs(last - trained)[:3] < 0.02).all()
+    assert trained[3] > last[3] + 0.03
+
+
+def test_a_far_task_gains_little(shares):
+    last, trained, scratch = shares["digits"].mean(axis=2)
+    assert (last < scratch).all()
+    assert 0.04 < trained[1] - scratch[1] < 0.06
+    assert (shares["digits"][1, 1:] > shares["digits"][2, 1:] - 0.001).all()  # with each seed
+    assert (0.01 < (trained - scratch)[2:]).all()
+    assert ((trained - scratch)[2:] < 0.02).all()
+    assert abs(trained[0] - scratch[0]) < 0.01
+
+
+def test_the_command_writes_such_a_record_of_both_tasks(tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "source_of_some_kinds", lambda _: improvements.trained_network())
+    monkeypatch.setattr(transfer, "UNSEEN", 20)
+    record = transfer.measure(tmp_path / "transfer.json", sizes=(20,), seeds=1, steps=2)
+    assert json.loads((tmp_path / "transfer.json").read_text())["results"] == record["results"]
+    assert list(record["results"]) == ["other kinds", "digits"]
+    assert all(0 <= share <= 1 for found in record["results"].values() for ((share,),) in found.values())
+
+
+def test_what_an_epoch_of_photographs_takes():
+    record = json.loads((NOTEBOOK.parents[1] / "benchmarks" / "epoch-cifar_convnet_bn.json").read_text())
+    (result,) = record["results"]
+    assert (record["images"], record["machine"]["threads"]) == (2000, 1)
+    assert f"2,000 images in {result['medians']['ours']:.2f} seconds" in said("photographs-text")
+    assert 18 < 25 * result["medians"]["ours"] < 22
 
 
 # --- the exercises mean what the package computes ----------------------------------------------------------
@@ -96,7 +169,7 @@ def test_the_one_cell_that_differs_is_marked():
 
 def test_the_step_is_the_package_s(rng):
     p, g, v = rng.normal(size=(3, 7))
-    expected = check.decayed_step(p, g, v, 0.25, 0.875, 0.375)
+    expected = decayed_step(p, g, v, 0.25, 0.875, 0.375)
     sgd_update(p, g, v, 0.25, 0.875, 0.375)
     np.testing.assert_allclose([p, v], expected)
 
@@ -106,7 +179,7 @@ def test_cut_and_mirrored_is_the_package_s(rng):
     indices = np.array([3, 0, 4])
     places = np.array([_places(int(index), 2, 9, 1) for index in indices])
     expected = gather_augmented(images, indices, 0.0, 1.0, 2, True, 9, 1)
-    np.testing.assert_allclose(check.crop_and_flip(images, indices, places, 2), expected)
+    np.testing.assert_allclose(crop_and_flip(images, indices, places, 2), expected)
 
 
 def test_a_folded_convolution_is_convolution_and_normalisation(rng):
@@ -117,7 +190,7 @@ def test_a_folded_convolution_is_convolution_and_normalisation(rng):
     plain = conv2d_forward(x, weight, bias)
     expected, _, _ = batch_norm2d_forward(plain, gamma, beta, *statistics, training=False, eps=0.25)
     parts = weight.reshape(4, -1), bias, gamma, beta, mean, variance, 0.25
-    folded, folded_bias = check.folded_convolution(*parts)
+    folded, folded_bias = folded_convolution(*parts)
     np.testing.assert_allclose(conv2d_forward(x, folded.reshape(weight.shape), folded_bias), expected)
 
 
@@ -125,6 +198,7 @@ def test_a_folded_convolution_is_convolution_and_normalisation(rng):
 
 
 def test_pictures_say_what_they_show():
+    assert "handwritten digits, a new last layer: 46%" in pictures.transfer_picture().alt
     assert "linear classifier" in pictures.improvements_picture().alt
     assert "without augmentation the training images end at 100.0%" in pictures.overfitting_picture().alt
     images, labels = np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 1, 0])

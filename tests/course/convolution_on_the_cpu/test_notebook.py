@@ -12,6 +12,8 @@ from cnn_numba import data
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv.reference import conv_cpu
 
+NOTEBOOK = CHECKOUT / "notebooks" / "01_convolution_on_the_cpu.ipynb"
+
 
 def frames(png):
     image = Image.open(io.BytesIO(png))
@@ -56,10 +58,24 @@ def test_an_echo_is_described_by_where_it_is():
 
 
 def test_every_filter_but_the_blur_returns_zero_where_an_image_is_flat():
-    cells = notebooks.read(CHECKOUT / "notebooks" / "01_convolution_on_the_cpu.ipynb").cells
+    cells = notebooks.read(NOTEBOOK).cells
     (source,) = (cell.source for cell in cells if cell.id == "filters-run")
     known = {"np": np, "data": data, "conv_cpu": conv_cpu}
     exec(source, known)
     flat = {name: conv_cpu(np.full((7, 7), 0.5), kernel) for name, kernel in known["filters"].items()}
     assert not any(flat[name].any() for name in flat if name != "blur")
     np.testing.assert_allclose(flat["blur"], 0.5)
+
+
+def test_the_pulse_drowns_where_the_text_says():
+    cells = {cell.id: cell.source for cell in notebooks.read(NOTEBOOK).cells}
+    known = {"np": np}
+    exec(cells["delay-signals"].partition("scores =")[0], known)
+    energy = float((known["pulse"] ** 2).sum())
+    largest = np.abs(np.random.default_rng(0).normal(size=(2000, 521)).max(axis=1)).mean()
+    answer = cells["predict-noise"]
+    assert f"add up to about {energy:.0f}:" in answer
+    assert f"or {np.sqrt(energy):.0f} `s`" in answer
+    assert round(largest) == 3
+    assert "about three times" in answer
+    assert f"meets {np.sqrt(energy) * largest:.0f} `s`" in answer

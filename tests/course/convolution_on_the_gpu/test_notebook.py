@@ -1,16 +1,22 @@
 """What notebook 03 draws of accesses, and how large the launches of its checks are."""
 
+import math
+
 import numpy as np
 import pytest
 from numba import cuda
+from solutions import solution_of
 
-from cnn_course.chapters.convolution_on_the_gpu import exercises as convolution_on_the_gpu
+from cnn_course.chapters.convolution_on_the_gpu import exercises as convolution_on_the_gpu, shrinking
+from cnn_course.chapters.convolution_on_the_gpu.exercises.shrink import shrunk
 from cnn_course.engine import access as access_pictures, notebooks
 from cnn_course.engine.access import footprint_picture, sector_picture
 from cnn_course.engine.checks.kernels import KernelExercise
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv import reference
-from gpuless import access_map
+from cnn_numba.pretrained import MNIST_CNN
+from cnn_numba.train.checkpoint import load_model
+from gpuless import access_map, frontends
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "03_convolution_on_the_gpu.ipynb")
 CHECKS = [value for value in vars(convolution_on_the_gpu).values() if isinstance(value, KernelExercise)]
@@ -110,3 +116,65 @@ def test_padding_does_not_give_a_corner_as_many_windows_as_the_middle_has():
     (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "padding-text")
     corner, middle = int(windows[0, 0, 0, 0]), int(windows[0, 0, 3, 3])
     assert f"a corner lies in {corner} instead of 1, though still not in {middle}" in text
+
+
+def test_the_layers_have_the_work_that_the_text_says():
+    (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "predict-work")
+    model = load_model(MNIST_CNN, batch_size=1)
+    outputs = [math.prod(shape[1:]) for shape in (model.shapes[1], model.shapes[3])]
+    products = [layer.weight[0].size for layer in (model.layers[0], model.layers[2])]
+    for number in (*outputs, *products):
+        assert f"= {number}".replace("21632", "21 632") in text
+    assert 1 / 4 < outputs[1] / outputs[0] < 3 / 8
+    assert round(outputs[1] * products[1] / (outputs[0] * products[0])) == 11
+
+
+# --- The open exercise -------------------------------------------------------------------------------------
+
+
+def test_shrinking_is_a_convolution_of_what_is_continued_by_its_edge(rng):
+    images = rng.normal(size=(2, 7, 10)).astype(np.float32)
+    continued = np.pad(images, ((0, 0), (1, 1), (1, 1)), mode="edge")[:, None]
+    weight = np.outer([1, 2, 1], [1, 2, 1])[None, None] / 16
+    expected = reference.conv2d_forward(continued, weight, stride=2)[:, 0]
+    np.testing.assert_allclose(shrunk(images), expected, atol=1e-6)
+    np.testing.assert_allclose(shrunk(images.transpose(0, 2, 1)), expected.transpose(0, 2, 1), atol=1e-6)
+
+
+def test_what_is_said_of_the_exercise_holds():
+    (text,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "shrink-text")
+    check = convolution_on_the_gpu.shrink
+    largest = max(len(images) for (images,) in check.large(check.generator()))
+    assert f"A batch can have {largest:,} images" in text
+    assert largest > 65535  # the blocks that a grid has along z
+
+
+def test_rings_shrink_to_false_ones_without_a_blur_and_to_grey_with_it():
+    image = shrinking.rings()
+    corner = (slice(None), slice(-10, None), slice(-10, None))
+    assert np.ptp(shrunk(image[None])[corner]) < 0.2 < 0.9 < np.ptp(image[None, ::2, ::2][corner])
+
+
+def test_until_the_exercise_is_solved_the_rings_are_pale(monkeypatch):
+    alphas = []
+    monkeypatch.setattr(
+        shrinking.plots, "picture", lambda fig, *_: alphas.append(fig.axes[2].images[0].get_alpha())
+    )
+    shrinking.rings_picture()
+    shrinking.rings_picture(shrunk)
+    assert alphas == [0.3, None]
+
+
+@pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
+@pytest.mark.slow
+def test_the_solution_takes_what_the_notebook_says():
+    text = str(shrinking.modelled(solution_of("convolution_on_the_gpu", "shrink")))
+    solution, yours = text.splitlines()[1:]
+    assert solution.split()[3:] == yours.split()[1:]
+
+
+def test_without_an_answer_the_solution_alone_is_shown():
+    title, solution, note = str(shrinking.modelled()).splitlines()
+    assert "modelled" in title
+    assert f"{shrinking.SOLUTION.kernels:.2g} us" in solution
+    assert note.endswith("when the check is green.")

@@ -2,86 +2,68 @@
 
 from types import SimpleNamespace
 
+import numpy as np
+from numba import cuda, float32
 from wrong_answers import wrong
 
+from cnn_course.chapters.launches_and_graphs import slow
+from cnn_course.chapters.launches_and_graphs.streams import one_stream
 from cnn_numba import device
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_batch, gather_batch_at, gather_labels
 
 WRONG = {
-    "bus_bytes": {
-        "type": [("device.blocks(images, batch_size)", "images / batch_size")],
-        "returns None": [[("return 8 * images", "8 * images"), ("return images", "images")]],
+    "centre_kernel": {
+        "missing barrier": [("grid.sync()", "")],
+        "blocks do not wait": [("grid.sync()", "cuda.syncthreads()")],
+        "lost update": [("cuda.atomic.add(total, 0, mine)", "total[0] += mine")],
+        "float64": [("total[0] / float32(x.size)", "total[0] / x.size")],
+        "divergent barrier": [("grid.sync()", "if mine != 0:\n    grid.sync()")],
     },
-    "scale_shift_relu_kernel": {
-        "through memory": [
-            (
-                "value = x[i] * scale[channel] + shift[channel]\n"
-                "out[i] = float32(0) if value <= float32(0) else value",
-                "out[i] = x[i] * scale[channel]\n"
-                "out[i] = out[i] + shift[channel]\n"
-                "out[i] = max(out[i], float32(0))",
-            )
+    "cause_of": {
+        "no few blocks": [('"far apart"', '"few blocks"')],
+        "no far apart": [('"few blocks"', '"far apart"')],
+        "no float64": [('"one address"', '"float64"')],
+        "no bank conflicts": [('"one address"', '"bank conflicts"')],
+        "no divergence": [('"few blocks"', '"divergence"')],
+        "no one address": [('"few blocks"', '"one address"')],
+        "unknown cause": [('"far apart"', '"memory"')],
+        "another line": [
+            ('"total += images[i, k]"', '"out[i] = total / float32(images.shape[1])"'),
+            ('"cuda.atomic.add(counts, labels[i], 1)"', '"if i < labels.size:"'),
         ],
-        "written twice": [
-            (
-                "out[i] = float32(0) if value <= float32(0) else value",
-                "out[i] = value\nif value < float32(0):\n    out[i] = float32(0)",
-            )
-        ],
-        "read twice": [
-            (
-                "value = x[i] * scale[channel] + shift[channel]\n"
-                "out[i] = float32(0) if value <= float32(0) else value",
-                "if x[i] * scale[channel] + shift[channel] > float32(0):\n"
-                "    out[i] = x[i] * scale[channel] + shift[channel]\n"
-                "else:\n"
-                "    out[i] = float32(0)",
-            )
-        ],
-        "writes past the edge": [("if i < out.size:", "if True:")],
-        "changes input": [
-            [
-                (
-                    "value = x[i] * scale[channel] + shift[channel]",
-                    "x[i] = max(x[i] * scale[channel] + shift[channel], float32(0))",
-                ),
-                ("float32(0) if value <= float32(0) else value", "x[i]"),
-            ]
-        ],
-        "float64": [
-            [
-                ("value =", "value = 0.0\nvalue +="),
-                ("float32(0) if value <= float32(0) else value", "max(value, 0.0)"),
-            ]
-        ],
+        "not a pair": [("return causes[kernel]", "return causes[kernel][0]")],
+        "not text": [('"total += images[i, k]"', "17")],
+    },
+    "channel_sums": {
+        "raises": [("x.shape[1], x.shape[0]", "x.shape[1], x.shape[3]")],
     },
     "add_in_streams": {
-        "filled too early": [("run.sent[slot].synchronize()", "")],
+        "filled too early": [("sent[slot].synchronize()", "")],
         "overwritten": [
-            ("run.used[slot].wait(run.upload)", ""),
-            ("run.used[slot].wait(run.upload)", "run.used[slot].wait(run.compute)"),
+            ("used[slot].wait(upload)", ""),
+            ("used[slot].wait(upload)", "used[slot].wait(compute)"),
         ],
         "not there yet": [
-            ("run.sent[slot].wait(run.compute)", ""),
+            ("sent[slot].wait(compute)", ""),
             (
-                "run.copy(slot, run.upload)\nrun.sent[slot].record(run.upload)",
-                "run.sent[slot].record(run.upload)\nrun.copy(slot, run.upload)",
+                "run.copy(slot, upload)\nsent[slot].record(upload)",
+                "sent[slot].record(upload)\nrun.copy(slot, upload)",
             ),
         ],
         "waits too much": [
-            ("run.used[slot].wait", "run.used[1 - slot].wait"),
+            ("used[slot].wait", "used[1 - slot].wait"),
             ("number % 2", "0"),
-            ("run.upload", "run.compute", 3),
+            ("upload, compute = run.stream(), run.stream()", "upload = compute = run.stream()"),
         ],
         "not waited for": [
-            ("run.compute.synchronize()", ""),
-            ("run.compute.synchronize()", "run.upload.synchronize()"),
+            ("compute.synchronize()", ""),
+            ("compute.synchronize()", "upload.synchronize()"),
         ],
-        "two at once": [("run.add(slot, run.compute)", "run.add(slot, [run.compute, run.upload][slot])")],
+        "two at once": [("run.add(slot, compute)", "run.add(slot, [compute, upload][slot])")],
         "nothing overlaps": [
             (
-                "    run.used[slot].record(run.compute)",
-                "    run.used[slot].record(run.compute)\n    run.compute.synchronize()",
+                "    used[slot].record(compute)",
+                "    used[slot].record(compute)\n    compute.synchronize()",
             )
         ],
     },
@@ -98,18 +80,13 @@ WRONG = {
 }
 
 
-@wrong("blocks_per_sm", "raises")
-def blocks_divided_by_nothing(threads, registers, shared):
-    warps = threads // 32
-    return min(64 // (warps - 1), 228 * 1024 // shared)
-
-
 @wrong("add_in_streams", "nothing launched")
 def streams_only_copy(run):
+    upload = run.stream()
     for number in range(run.count):
         run.fill(number, number % 2)
-        run.copy(number % 2, run.upload)
-        run.upload.synchronize()
+        run.copy(number % 2, upload)
+        upload.synchronize()
 
 
 def finish(run, x, y):
@@ -172,3 +149,68 @@ def step_only_once(run):
 @wrong("capturable_step", "raises")
 def step_asks_for_what_is_not_there(run):
     finish(SimpleNamespace(), *under_the_cursor(run))
+
+
+@wrong("add_in_streams", "nothing overlaps")
+def streams_one_only(run):
+    one_stream(run)
+
+
+@wrong("add_in_streams", "raises")
+def streams_of_numba(run):
+    run.fill(0, 0)
+    run.copy(0, None)
+
+
+def channels_as_given(x, out):
+    out.copy_to_device(np.zeros(out.size, np.float32))
+    slow.channel_sums_kernel[x.shape[1], 128](x, out)
+
+
+if device.SELECTION.emulated:  # elsewhere no time is modelled
+    wrong("channel_sums", "not faster")(channels_as_given)
+
+
+@wrong("channel_sums", "shortcut")
+def channels_by_numpy(x, out):
+    out.copy_to_device(x.copy_to_host().sum(axis=(0, 2)))
+
+
+@cuda.jit
+def store_last_kernel(x, out):
+    c = cuda.blockIdx.x
+    total = float32(0)
+    for image in range(x.shape[0]):
+        total = float32(0)
+        for i in range(x.shape[2]):
+            total += x[image, c, i]
+    if cuda.threadIdx.x == 0:
+        out[c] = total
+
+
+@wrong("channel_sums", "last image only")
+def channels_of_the_last_image(x, out):
+    store_last_kernel[x.shape[1], 32](x, out)
+
+
+RIGHT = {
+    "add_in_streams": {
+        "an event a batch": """
+            upload, compute = run.stream(), run.stream()
+            sent, used = [run.event() for _ in range(run.count)], [run.event() for _ in range(run.count)]
+            for number in range(run.count):
+                slot = number % 2
+                if number >= 2:
+                    sent[number - 2].synchronize()
+                    used[number - 2].wait(upload)
+                run.fill(number, slot)
+                run.copy(slot, upload)
+                sent[number].record(upload)
+                sent[number].wait(compute)
+                run.add(slot, compute)
+                used[number].record(compute)
+            used[-1].synchronize()
+        """,
+    },
+    "cause_of": {"with a comment": [('images[i, k]"', 'images[i, k]  # far apart"')]},
+}

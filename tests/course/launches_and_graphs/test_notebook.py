@@ -1,22 +1,30 @@
 """What notebook 15 counts and draws: launches, copies, recordings, occupancy, and records of benchmarks."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numba import cuda
+from solutions import solution_of
 
-from cnn_course.chapters.launches_and_graphs import pictures as speed_pictures, tape
-from cnn_course.chapters.launches_and_graphs.exercises.blocks_per_sm import _blocks, blocks_per_sm
-from cnn_course.chapters.launches_and_graphs.exercises.bus_bytes import _bus
+import gpuless
+from cnn_course.chapters.launches_and_graphs import (
+    exercises as check,
+    modelled,
+    pictures as speed_pictures,
+    slow,
+    tape,
+)
+from cnn_course.chapters.launches_and_graphs.exercises.cause_of import CAUSES
 from cnn_course.chapters.launches_and_graphs.pictures import (
     occupancy_picture,
     overlap_timeline,
     recorded,
     step_timeline,
 )
-from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, Pipeline, taken
+from cnn_course.chapters.launches_and_graphs.streams import LENGTHS, Pipeline, one_stream, taken
 from cnn_course.engine import notebooks
 from cnn_course.engine.ladders import Ladder, Rung
 from cnn_course.engine.launch_lists import access_of, bus_traffic, listed
@@ -29,6 +37,16 @@ from cnn_numba.ops.activation.gpu import relu_forward_naive
 from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_labels
 from cnn_numba.train.optim import SGD
 from cnn_numba.train.step import steps_of
+from gpuless.profile import costs
+
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "15_launches_and_graphs.ipynb")
+CELLS = {cell.id: cell.source for cell in NOTEBOOK.cells}
+OUTPUTS = {cell.id: cell.outputs for cell in NOTEBOOK.cells if cell.cell_type == "code"}
+
+
+def text_of(cell):
+    """Return a text without its links."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", CELLS[cell])
 
 
 @cuda.jit
@@ -103,7 +121,19 @@ def test_copies_are_noted_in_both_directions():
     ]
 
 
-def test_the_bytes_of_the_exercise_are_those_of_a_training(rng):
+def resident_bytes(images, batch_size):
+    """Count an order, two rates a step, a cursor and two totals."""
+    return 8 * images + 8 * device.blocks(images, batch_size) + 4 + 16
+
+
+def test_the_bytes_that_the_text_names_are_those_of_a_training():
+    apart = 60_000 * (4 * 784 + 4 + 4)  # pixels, label and loss of each image
+    text = text_of("bus-after")
+    numbers = (f"{number:,}".replace(",", " ") for number in (resident_bytes(60_000, 64), apart))
+    assert "that is {} bytes over the bus instead of {}.".format(*numbers) in text
+
+
+def test_the_bytes_of_resident_data_are_those_of_a_training(rng):
     images = rng.integers(0, 256, (5, 1, 1, 2), dtype=np.uint8)
     labels = np.array([0, 1, 0, 1, 0], np.int32)
     model = Sequential([Flatten(), Linear(2, 2)], (1, 1, 2), batch_size=2, device="gpu")
@@ -116,7 +146,7 @@ def test_the_bytes_of_the_exercise_are_those_of_a_training(rng):
         for count in (2, 2, 1):
             steps.take(count)
         assert steps.totals.shape == (2,)
-    assert bus.bytes == _bus(5, 2, 2, resident=True)
+    assert bus.bytes == resident_bytes(5, 2)
 
 
 # --- The tape ----------------------------------------------------------------------------------------------
@@ -196,16 +226,6 @@ def test_occupancy_picture_says_what_limits():
     )
 
 
-def test_the_rules_of_the_exercise_are_those_of_the_simulator():
-    for case in blocks_per_sm.inputs():
-        assert _blocks(*case.args) == blocks_per_sm.reference(*case.args)
-
-
-def test_profile_picture_names_the_longest():
-    picture = speed_pictures.profile_picture({"conv": [0.1, 0.3], "pool": [0.2, 0.1]}, "A step.")
-    assert "The longest is that of conv" in picture.alt
-
-
 def epoch_record(**machine):
     result = {"batch_size": 64, "seconds": {"ours, graph": [1.0, 1.1]}, "medians": {"ours, graph": 1.05}}
     versions = {"python": "3.11", "numba": "0.68", "numba-cuda": "0.30", "torch": "2.15"}
@@ -245,14 +265,6 @@ def test_where_there_is_no_record_there_is_no_picture(tmp_path):
 # --- Two streams -------------------------------------------------------------------------------------------
 
 
-def one_stream(run):
-    for number in range(run.count):
-        run.fill(number, 0)
-        run.copy(0, run.compute)
-        run.add(0, run.compute)
-        run.compute.synchronize()
-
-
 def ones(count):
     return [np.full(3, number + 1, np.float32) for number in range(count)]
 
@@ -274,24 +286,25 @@ def test_a_pipeline_notes_what_is_certain_to_be_over():
 
 def test_an_event_orders_what_comes_after_it_and_nothing_else():
     run = Pipeline(ones(2))
+    upload, compute, sent = run.stream(), run.stream(), run.event()
     run.fill(0, 0)
-    run.copy(0, run.upload)
-    run.sent[0].record(run.upload)
-    run.copy(1, run.upload)  # behind the event
-    run.sent[0].wait(run.compute)
-    run.add(0, run.compute)
+    run.copy(0, upload)
+    sent.record(upload)
+    run.copy(1, upload)  # behind the event
+    sent.wait(compute)
+    run.add(0, compute)
     assert sorted(run.steps[3].after) == [0, 1]
     assert [(a.kind, b.kind) for a, b in run.conflicts()] == []
     assert {step.kind for step in run.unfinished()} == {"copy", "add"}
-    run.sent[0].synchronize()
+    sent.synchronize()
     assert [step.kind for step in run.unfinished()] == ["copy", "add"]
 
 
 def test_steps_that_may_meet_are_named():
     run = Pipeline(ones(2))
     run.fill(0, 0)
-    run.copy(0, run.upload)
-    run.add(0, run.compute)
+    run.copy(0, run.stream())
+    run.add(0, run.stream())
     run.fill(1, 0)
     meetings = [(earlier.kind, later.kind) for earlier, later in run.conflicts()]
     assert meetings == [("copy", "add"), ("copy", "fill")]
@@ -300,7 +313,7 @@ def test_steps_that_may_meet_are_named():
 
 
 def test_only_streams_of_the_pipeline_are_taken():
-    with pytest.raises(TypeError, match="expected one of the pipeline's streams, got 0"):
+    with pytest.raises(TypeError, match=r"expected a stream made by run.stream\(\), got 0"):
         Pipeline(ones(1)).copy(0, 0)
 
 
@@ -309,31 +322,126 @@ def test_what_a_solution_may_reach_is_what_the_picture_of_two_streams_shows():
     assert sum(rows["kernels"][-1]) == sum(LENGTHS.values()) + LENGTHS["add"] * 4
 
 
-# --- Roofs --------------------------------------------------------------------------------------------------
+def test_a_window_makes_the_kernel_average():
+    batch = np.arange(5, dtype=np.float32)
+    wanted = [np.mean([min(i + k, 4) for k in range(3)]) for i in range(5)]
+    np.testing.assert_allclose(taken(one_stream, [batch], window=3).total(), wanted)
 
 
-def test_roofs_picture_tells_both_intensities():
+# --- Modelled times ----------------------------------------------------------------------------------------
+
+STEPS = modelled.recorded_steps()
+
+
+def test_the_text_has_the_times_of_the_record():
+    t4, a100, h100 = STEPS
+    assert [step.gpu for step in STEPS] == ["T4", "A100", "H100"]
+    (microseconds,) = {round(step.launches.microseconds) for step in STEPS}
+    answer, after = text_of("predict-model"), text_of("real-graph-after")
+    assert f"The host needs {microseconds / 28:.0f} µs for each" in answer
+    assert f"28 launches take {microseconds} µs" in answer
+    assert (
+        f"{t4.work:.0f} µs on the T4, {a100.work:.0f} on the A100 and {h100.work:.0f} on the H100" in answer
+    )
+    assert "four times as fast as a T4" in answer
+    assert 3.5 < t4.work / h100.work < 4.5
+    gains = [step.launches.microseconds / step.graph.microseconds for step in STEPS]
+    assert f"{gains[2]:.1f} times as fast on the H100, {gains[1]:.1f} times on the A100" in after
+    assert f"On the T4 it gains {1 - 1 / gains[0]:.0%}" in after
+    assert t4.kernels["conv2d_implicit_kernel"] / t4.work == pytest.approx(0.4, abs=0.005)
+
+
+def test_recorded_steps_read_as_a_table_and_as_a_picture():
+    assert "A100            628 us (377 to 1067)            67%       217 us (136 to 518)" in repr(STEPS)
+    picture = STEPS.picture()
+    assert "H100 628 us launch by launch, 158 us as one graph" in picture.caption
+    assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
+
+
+@pytest.fixture
+def only_a_t4(monkeypatch):
+    monkeypatch.setattr(modelled, "GPUS", ("T4",))
+
+
+@pytest.mark.gpu
+def test_the_picture_of_streams_is_pale_until_there_are_any(only_a_t4):
+    pale = modelled.streams_picture(lambda run: None)
+    assert "4 batches with one stream and with two streams. T4 " in pale.caption
+    yours = modelled.streams_picture(one_stream)
+    one, two = map(int, re.search(r"with your streams. T4 (\d+) and (\d+) us", yours.caption).groups())
+    assert one == two
+    overlapped = int(re.search(r"and (\d+) us", pale.caption)[1])
+    assert overlapped < 0.8 * one
+
+
+def report_on(name):
+    x = np.zeros(slow.SIZES[name], np.int32 if name == "count_kernel" else np.float32)
+    blocks, threads, out = {
+        "brightness_kernel": (128, 128, device.zeros(16_384)),
+        "channel_sums_kernel": (32, 128, device.zeros(32)),
+        "count_kernel": (4096, 256, device.zeros(10, np.int32)),
+    }[name]
+    return gpuless.profile(getattr(slow, name)[blocks, threads], "T4")(device.to_device(x), out)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "limiter", "advice"),
+    [
+        ("brightness_kernel", "L1 and shared memory", "a load moves 32 sectors a request, 4 would do"),
+        ("channel_sums_kernel", "latency", "32 blocks leave 8 of 40 SMs without work"),
+        ("count_kernel", "atomic operations", "atomic operations"),
+    ],
+)
+def test_the_causes_of_the_exercise_are_those_of_the_reports(name, limiter, advice):
+    report = report_on(name)
+    assert report.limiter.startswith(limiter)
+    assert f"`{slow.ANSWERS[name][1]}`" in report.limiter
+    assert any(advice in line for line in report.advice)
+    assert slow.ANSWERS[name][0] in CAUSES
+
+
+def test_the_causes_of_the_text_are_those_of_the_exercise():
+    assert re.findall(r'^\| `"(.+?)"`', text_of("cause-of-text"), re.MULTILINE) == list(CAUSES)
+
+
+@pytest.mark.gpu
+def test_the_times_of_the_repair_are_those_that_the_text_names():
+    repaired = solution_of("launches_and_graphs", "channel_sums")
+    text = text_of("channel-sums-solution")
+    t4 = slow.modelled_time(lambda: repaired(*slow.feature_maps()))
+    assert f"On a T4 they take {t4:.0f} µs instead of {slow.given_time():.0f} (modelled)" in text
+
+
+@pytest.mark.gpu
+def test_sums_without_a_kernel_are_no_repair():
+    verdict = check.channel_sums(lambda x, out: device.copy(out, device.to_host(x).sum(axis=(0, 2))))
+    assert verdict.mistake == "no kernel"
+
+
+def test_roofs_picture_tells_both_intensities_and_the_speed():
     asked = (SimpleNamespace(flops=flops, bytes_moved=1000, least_bytes=100) for flops in (4000, 0))
     rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
-    picture = speed_pictures.roofs_picture(Ladder("", rungs, []), most=1)
-    assert picture.caption.endswith("Operations for each byte: a: 4 and 40.")
+    picture = modelled.roofs_picture(Ladder("", rungs, []), {"a_kernel": 1e-3}, most=1)
+    assert picture.caption.endswith(" a: 4 to 40 operations a byte, 4 TFLOP/s.")
 
 
 # --- The text -----------------------------------------------------------------------------------------------
 
 
-def test_the_answer_says_what_the_model_gives():
-    cells = {
-        cell.id: cell
-        for cell in notebooks.read(CHECKOUT / "notebooks" / "15_launches_and_graphs.ipynb").cells
-    }
-    known = {}
-    exec(cells["model"].source, known)
-    launches, image = 28 * known["LAUNCH"], known["operations"] / known["TFLOPS"] / 1e6  # microseconds
-    answer = cells["predict-model"].source
-    assert f"28 launches take {launches} µs" in answer
-    assert f"which are {image:.2f} µs" in answer
-    assert f"is {launches / round(image, 2):.0f} images" in answer
-    share = 64 * image / (launches + 64 * image / 28)  # the last kernel runs when the host is through
-    assert 1 / 6.5 < share < 1 / 5.5
-    assert "a sixth of the time" in answer
+def test_what_the_text_says_of_short_launches_is_what_was_counted():
+    counted = OUTPUTS["list-real"][1].data["text/plain"]
+    rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
+    short = [(int(launches), int(count.replace(",", ""))) for _, launches, count, _ in rows]
+    short = [row for row in short if row[1] < 10_000]
+    assert sum(launches for launches, _ in short) == 5
+    instructions = f"{round(sum(count for _, count in short), -3):,}".replace(",", " ")
+    assert f"Five others execute {instructions} instructions of warps" in text_of("real-after")
+    millions = {name: float(flops.replace(",", "")) for name, _, _, flops in rows}
+    assert 2 * millions["conv2d_implicit_kernel"] > sum(millions.values())
+
+
+def test_what_the_host_takes_for_a_launch_has_its_source():
+    text = text_of("model-after")
+    assert "6.6 µs for a launch without arguments, 14.1 with two arrays" in text
+    assert "6.6, 10.6 and 14.1 us a launch with no,\n  one and two arrays" in costs.__doc__

@@ -1,15 +1,14 @@
 """The wrong answers that stand beside no mistake of the exercises, and unusual right ones."""
 
-from numba import cuda, float32
 from wrong_answers import wrong
 
 WRONG = {
-    "sum_rows_kernel": {
-        "writes past the edge": [("if row < x.shape[0]:", "if True:")],
+    "conv_half_kernel": {
+        "writes past the edge": [("if i < out.size:", "if True:")],
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
-        "reads past the edge": [("range(x.shape[1])", "range(x.shape[1] + 1)")],
-        "float64": [("total = float32(0)", "total = 0.0")],
-        "nothing written": [("out[row] = total", "")],
+        "reads past the edge": [("range(weight.shape[2])", "range(weight.shape[2] + 1)")],
+        "float64": [("total = bias[k]", "total = 0.0 + bias[k]")],
+        "nothing written": [("out[n, k, oh, ow] = total", "")],
     },
     "stochastic_kernel": {
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
@@ -29,15 +28,10 @@ RIGHT = {
             return -value if sign else value
         """
     },
-    "sum_rows_kernel": {
-        "widened by the sum": [("float32(x[row, k])", "x[row, k]")],
-        "summed in the output": """
-            row = cuda.grid(1)
-            if row < out.size:
-                out[row] = 0
-                for k in range(x.shape[1] - 1, -1, -1):
-                    out[row] += x[row, k]
-        """,
+    "conv_half_kernel": {
+        "widened by the product": [("float32(x[n, c, oh + h, ow + w])", "x[n, c, oh + h, ow + w]")],
+        "rounded by hand": [("out[n, k, oh, ow] = total", "out[n, k, oh, ow] = float16(total)")],
+        "bias at the end": [("total = bias[k]", "total = float32(0)"), ("= total", "= total + bias[k]")],
     },
     "stochastic_kernel": {
         "shifted to and fro": [("uint32(0xFFFF)", "0xFFFF"), ("& uint32(0xFFFF0000)", ">> 16 << 16")],
@@ -59,13 +53,6 @@ RIGHT = {
         "by the inverse": [("gradients[i] / scale[0]", "gradients[i] * (float32(1) / scale[0])")],
         "all write the same": [("cuda.atomic.max(found_inf, 0, 1)", "found_inf[0] = 1")],
     },
-    "next_scale": {
-        "in one expression": """
-            good_steps = 0 if found_inf else good_steps + 1
-            grown = good_steps >= interval
-            return scale * (0.5 if found_inf else 1 + grown), good_steps % interval
-        """
-    },
 }
 
 
@@ -74,13 +61,3 @@ def float16_by_numpy(bits):
     import numpy
 
     return float(numpy.uint16(bits).view("float16"))
-
-
-@wrong("sum_rows_kernel", "done more than once")
-@cuda.jit
-def rows_by_every_thread(x, out):
-    for row in range(x.shape[0]):
-        total = float32(0)
-        for k in range(x.shape[1]):
-            total += float32(x[row, k])
-        out[row] = total

@@ -1,25 +1,27 @@
 """What notebook 16 shows: what its text says of the stored outputs, the record, roundings and pictures."""
 
+import inspect
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+import stored
+from solutions import solution_of
 
-from cnn_course.chapters.mixed_precision import exercises as check, pictures, trainings as mixed_precision
-from cnn_course.engine import notebooks
+from cnn_course.chapters.mixed_precision import (
+    exercises as check,
+    pictures,
+    storage,
+    trainings as mixed_precision,
+)
 from cnn_numba.nn import models
 from cnn_numba.ops._reference import rounded
-
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "16_mixed_precision.ipynb"
-
 
 # --- what the text says of the stored outputs --------------------------------------------------------------
 
 
 def shown(cell_id):
-    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == cell_id)
-    return cell.outputs[0].get("text") or cell.outputs[0].data["text/plain"]
+    return stored.shown("16_mixed_precision.ipynb", cell_id)
 
 
 def numbers(text, pattern=r"-?\d[\d.]*(?:e[-+]\d+)?"):
@@ -54,6 +56,30 @@ def test_half_the_bytes_and_as_many_operations():
     )
     assert int(bytes32.replace(",", "")) == 2 * int(bytes16.replace(",", ""))
     assert operations32 == operations16
+
+
+def test_half_the_bytes_are_half_the_time_only_where_bytes_are_the_limit():
+    whole, half = stored.microseconds(shown("storage-modelled")).values()
+    assert half[0] < 0.6 * whole[0]
+    assert half[2] > 0.8 * whole[2]
+    times = stored.microseconds(shown("half-modelled"))
+    assert list(times) == ["conv1, float32", "conv1, float16", "pool1, float32", "pool1, float16"]
+    conv, conv_half, pool, pool_half = times.values()
+    assert conv_half == pytest.approx(conv, rel=0.03)
+    assert pool_half[0] == pytest.approx(pool[0] * 2 / 3, rel=0.07)
+    assert pool_half[1:] == pytest.approx(pool[1:], rel=0.05)
+    assert "pool1, float32  DRAM (T4)" in shown("half-modelled")
+    assert "DRAM" not in "".join(re.findall(r"^conv1.*", shown("half-modelled"), re.M))
+
+
+def test_activations_in_16_bits_give_the_same_answers():
+    whole, half, difference = shown("half-network").splitlines()
+    (bytes32, right32), (bytes16, right16) = (
+        re.findall(r"([\d,]+) bytes.*?(\d+) of", line)[0] for line in (whole, half)
+    )
+    assert int(bytes32.replace(",", "")) == 2 * int(bytes16.replace(",", ""))
+    assert right32 == right16
+    assert float(difference.split()[-1]) < 0.05
 
 
 def test_bfloat16_loses_eight_times_as_much():
@@ -139,16 +165,44 @@ def test_underflow_counts_what_is_not_zero_already():
 # --- the exercises' inputs ---------------------------------------------------------------------------------
 
 
-def test_some_rows_are_too_long_for_float16():
-    (long,) = (case.args[0] for case in check.sum_rows_kernel.inputs() if case.args[0].shape[1] == 400)
-    one_by_one = np.add.accumulate(long, axis=1)[:, -1]
-    assert (np.abs(one_by_one - long.sum(axis=1, dtype=float)) > 0.01).all()
+def test_one_sum_is_stuck_in_float16_and_one_is_made_of_last_digits():
+    stuck, cancelled = check.conv_half_kernel.inputs()[3:5]
+    x, weight, bias = stuck.args
+    expected = check.conv_half_kernel.reference(*stuck.args)
+    assert np.float16(bias[0] + x[0, 0, 0, 0] * weight[0, 0, 0, 0]) == bias[0]
+    assert (expected - bias[:, None, None] > 70).all()
+    x, weight, bias = cancelled.args
+    assert not np.any(check.conv_half_kernel.reference(x, weight[:1].astype(np.float16), bias[:1]))
+    assert np.all(check.conv_half_kernel.reference(x, weight, bias))
+
+
+def test_our_convolution_is_the_solution():
+    solution = solution_of("mixed_precision", "conv_half_kernel")
+    mine, theirs = (inspect.getsource(k.py_func) for k in (storage.conv_half_kernel, solution))
+    assert mine.strip() == theirs.strip()
+    assert storage.yours_or_ours(solution) is solution
+
+
+def test_the_network_of_kernels_is_the_package_s():
+    images = np.random.default_rng(0).normal(size=(2, 1, 28, 28)).astype(np.float32)
+    net = models.mnist_cnn(2)
+    expected = net.forward(images)
+    for dtype, tolerance in ((np.float32, 1e-4), (np.float16, 1e-2)):
+        launches = storage.forward(net, images, dtype, storage.conv_half_kernel)
+        got = launches["linear2"].out.copy_to_host()
+        assert got.dtype == dtype
+        assert np.abs(got - expected).max() < tolerance * np.abs(expected).max()
 
 
 def test_pictures_say_what_they_show():
     assert "float16 1, 5 and 10" in pictures.bits_picture().alt
     assert "ends at 6e-8 and at 65504" in pictures.spacing_picture().alt
     assert "a at 2.00, b at 3.00" in pictures.running_sum_picture({"a": [1, 2], "b": [1, 3]}, 3).alt
+    recorded = [
+        {"place": "cpu", "precision": name, "scaled": False, "history": 2 * [{"test_accuracy": 0.99}]}
+        for name in ("float16", "tf32")
+    ]
+    assert "float16, CPU, no scaling 99.00%; tf32, CPU 99.00%" in pictures.trainings_picture(recorded).alt
     assert "2 of them marked as skipped" in pictures.scale_picture([4, 2, 4, 4, 2]).alt
     lost = pictures.gradients_picture({"x": np.float32([1, 1e-9]), "y": np.float32([1, 2])}, 4).alt
     assert "x 50%; y 0%" in lost

@@ -1,5 +1,6 @@
 """The network of the reader's kernels: all of them, none, a mixture; wrong ones, found before training."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -8,10 +9,9 @@ import numpy as np
 import pytest
 from solutions import run, solution_of
 
-from cnn_course.chapters.mnist_cnn import pictures as training
+from cnn_course.chapters.mnist_cnn import pictures as training, recorded
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
-from cnn_course.chapters.mnist_cnn.pictures import RECORDED_STEPS
 from cnn_course.engine.progress import Step
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
@@ -288,12 +288,27 @@ def relu_stride_kernel(x, out):
 @pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
 @pytest.mark.usefixtures("modelled")
 def test_a_step_of_the_solutions_takes_what_the_notebook_says(solutions):
-    (recorded, *others) = json.loads(RECORDED_STEPS.read_text(encoding="utf-8"))
-    assert [step["gpu"] for step in (recorded, *others)] == ["T4", "A100 SXM", "H100 SXM"]
+    noted = recorded.steps()
+    assert [step.gpu for step in noted] == ["T4", "A100 SXM", "H100 SXM"]
     (step,) = OwnNetwork(64, solutions).steps(data.load("mnist"), ["T4"])
-    found = step._asdict()
-    assert (found.pop("gpu"), found.pop("slowest")) == (recorded.pop("gpu"), recorded.pop("slowest"))
-    assert found == pytest.approx(recorded, rel=0.01)
+    found, expected = step._asdict(), noted[0]._asdict()
+    assert (found.pop("gpu"), found.pop("slowest")) == (expected.pop("gpu"), expected.pop("slowest"))
+    assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_a_certificate_without_own_kernels_counts_none():
+    certificate = dataclasses.replace(
+        recorded.certificate(), multiplications=0, kernels=(("ReLU", "relu", False),)
+    )
+    assert certificate.lines[2] == "0 of 1 kernels are yours"
+
+
+def test_the_example_of_a_certificate_says_that_it_is_one():
+    certificate = recorded.certificate()
+    assert repr(certificate).startswith("Example: MNIST, trained from scratch\nreads 99.10% of 10,000 digits")
+    assert "14 of 14 kernels are yours: 923.8 billion multiplications, 100% of all" in repr(certificate)
+    picture = certificate.picture()
+    assert picture.caption.startswith("An example: the network reads 99.10%")
 
 
 def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
@@ -311,8 +326,8 @@ def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     text = (folder / "certificate.txt").read_text()
     assert f"{last['test_accuracy']:.2%}" in text
     assert "of 32 digits that it has never seen" in text
-    assert "2 of 14 kernels written by hand" in text
-    assert "a step would take 11 ms on T4 (modelled)" in text
+    assert "2 of 14 kernels are yours: 16.5 million multiplications, 3% of all" in text
+    assert "a step, modelled: 11 ms on T4 (9.1 to 16)" in text
     assert (
         "T4        11 ms modelled, 9.1 to 16; 65% of the GPU's time in conv2d_backward_weight_kernel" in text
     )

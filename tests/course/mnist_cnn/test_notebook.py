@@ -1,6 +1,7 @@
 """What notebook 09 defines and draws: updates, the live curve, pictures, and the pad without a browser."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from test_notebooks import defined_in_cell
 from cnn_course.chapters.mnist_cnn import exercises as check, pictures
 from cnn_course.chapters.mnist_cnn.pad import SIZE, DigitPad, example_drawing
 from cnn_course.engine import notebooks
-from cnn_numba import data
+from cnn_numba import data, gather_batch
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.nn import models
+from cnn_numba.nn.layers import ReLU
 from cnn_numba.ops.update import reference
 from cnn_numba.train import loop as training, optim
+from gpuless.profile.devices import device
 
 STEM = "09_mnist_cnn"
 
@@ -26,6 +29,35 @@ def test_the_loss_falls_though_a_gradient_has_the_wrong_sign():
     assert losses == sorted(losses, reverse=True)
     assert losses[0] == 3.42
     assert losses[-1] < 0.4
+
+
+def text_of(cell_id, stem=STEM):
+    """Return the source of a cell."""
+    cells = notebooks.read(CHECKOUT / "notebooks" / f"{stem}.ipynb").cells
+    return next(cell.source for cell in cells if cell.id == cell_id)
+
+
+def test_the_network_begins_as_the_texts_say():
+    mnist, net = data.load("mnist"), models.mnist_cnn(64)
+    logits = net.forward(gather_batch(mnist.train_images, np.arange(64), 0.0, 1.0), training=True)
+    assert np.sqrt((logits**2).mean()) == pytest.approx(1.6, abs=0.05)
+    assert "logits of size 1.6" in text_of("first-loss-after", "06_dense_layers")
+    (relu,) = (layer for layer in net.layers if isinstance(layer, ReLU))
+    assert (relu.output == 0).all(axis=0).sum() == 6
+    assert "6 of the 128 units" in text_of("backward-after")
+
+
+def test_the_gpus_of_the_certificate_are_as_the_text_says():
+    text, (t4, h100) = text_of("predict-slow"), map(device, ("T4", "H100"))
+    assert f"A T4 has {t4.sms}, an H100 {h100.sms}" in text
+    assert "eight times the arithmetic of a T4" in text
+    faster = (h100.sms * h100.clock / h100.fma) / (t4.sms * t4.clock / t4.fma)
+    assert faster == pytest.approx(8, abs=1)
+    record = json.loads((CHECKOUT / "benchmarks" / "epoch-modelled.json").read_text(encoding="utf-8"))
+    assert record["results"][0]["batch_size"] == 64
+    step = record["results"][0]["gpus"]["T4"]["graph"]
+    least, found, most = (f"{step[key] / 1000:.1f}" for key in ("low", "microseconds", "high"))
+    assert f"about {found} ms for the same step on a T4 (modelled, {least} to {most})" in text
 
 
 # --- the updates -------------------------------------------------------------------------------------------

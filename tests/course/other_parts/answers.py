@@ -35,6 +35,23 @@ WRONG = {
             ]
         ],
     },
+    "norm_backward_kernel": {
+        "float64": [("total, product = float32(0), float32(0)", "total, product = 0.0, 0.0")],
+        "reads past the edge": [("count = x.shape[0] * pixels", "count = x.shape[0] * pixels + 1")],
+        "divergent barrier": [
+            (
+                "total, product = block_sum(total), block_sum(product)",
+                "if thread < pixels:\n    total, product = block_sum(total), block_sum(product)",
+            )
+        ],
+        "fixed block": [("cuda.threadIdx.x, cuda.blockDim.x", "cuda.threadIdx.x, 64")],
+        "one thread": [
+            [
+                ("range(thread, count, threads)", "range(count)", 2),
+                ("total, product = block_sum(total), block_sum(product)", ""),
+            ]
+        ],
+    },
 }
 
 RIGHT = {
@@ -94,6 +111,27 @@ RIGHT = {
             if cuda.threadIdx.x == 0:
                 mean[c], variance[c] = centre, squares / count
         """,
+    },
+    "norm_backward_kernel": {
+        "multiplied out": """
+            c = cuda.blockIdx.x
+            share = float32(1) / float32(x.shape[0] * x.shape[2])
+            direct = gamma[c] * inv_std[c]
+            beta_sum, gamma_sum = float32(0), float32(0)
+            for n in range(x.shape[0]):
+                for pixel in range(cuda.threadIdx.x, x.shape[2], cuda.blockDim.x):
+                    beta_sum += grad_output[n, c, pixel]
+                    gamma_sum += grad_output[n, c, pixel] * (x[n, c, pixel] - mean[c])
+            beta_sum, gamma_sum = block_sum(beta_sum), block_sum(gamma_sum) * inv_std[c]
+            slope = gamma_sum * inv_std[c] * share
+            for n in range(x.shape[0]):
+                for pixel in range(cuda.threadIdx.x, x.shape[2], cuda.blockDim.x):
+                    away = beta_sum * share + (x[n, c, pixel] - mean[c]) * slope
+                    grad_input[n, c, pixel] = direct * (grad_output[n, c, pixel] - away)
+            if cuda.threadIdx.x == cuda.blockDim.x - 1:
+                grad_beta[c] = beta_sum
+                grad_gamma[c] = gamma_sum
+        """
     },
 }
 

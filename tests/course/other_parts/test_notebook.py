@@ -1,5 +1,6 @@
 """What notebook 20 shows: what its trainings came to, pictures, and the training that learns nothing."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,13 +8,17 @@ import numpy as np
 import pytest
 
 from cnn_course.chapters.other_parts import exercises as other_parts, pictures, stuck_training
+from cnn_course.chapters.other_parts.exercises.channel_statistics_kernel import channel_statistics
+from cnn_course.chapters.other_parts.exercises.norm_backward_kernel import norm_backward
 from cnn_course.chapters.other_parts.stuck_training import BATCH, BLIND, ENOUGH, LEARNT, as_found
 from cnn_course.engine import notebooks
 from cnn_course.engine.outline import notebook_on
+from cnn_numba.nn.models import mnist_cnn, mnist_cnn_deep
 from cnn_numba.ops.gather.cpu import gather_batch
 from cnn_numba.train.optim import SGD
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "20_other_parts.ipynb"
+ROOT = Path(__file__).parents[3]
+NOTEBOOK = ROOT / "notebooks" / "20_other_parts.ipynb"
 
 
 # --- what the text says of the stored outputs --------------------------------------------------------------
@@ -58,6 +63,39 @@ def test_who_is_in_the_batch_matters_with_its_own_statistics_alone():
     assert in_order_own < mixed_own - 5
 
 
+def test_the_backward_pass_is_right_and_sums_to_nothing(rng):
+    assert "30 gradients, the largest error below 1e-8" in shown("back-gradcheck")
+    grad_output, x = rng.normal(size=(2, 4, 3, 5))
+    mean, inv_std = x.mean(axis=(0, 2)), 1 / x.std(axis=(0, 2))
+    grad_input, _, _ = norm_backward(grad_output, x, np.ones(3), mean, inv_std)
+    x_hat = (x - mean[:, None]) * inv_std[:, None]
+    np.testing.assert_allclose(grad_input.sum(axis=(0, 2)), 0, atol=1e-12)
+    np.testing.assert_allclose((grad_input * x_hat).sum(axis=(0, 2)), 0, atol=1e-12)
+
+
+def test_a_channel_shared_out_is_modelled_to_be_faster():
+    one, shared = re.findall(r"^(?:a block for each|a channel shared).*$", shown("few-blocks"), re.M)[:2]
+    for slow, fast in zip(*(re.findall(r"([\d.]+) us \(", row) for row in (one, shared)), strict=True):
+        assert float(slow) > 1.5 * float(fast)
+
+
+def test_the_deep_network_is_the_articles_and_was_trained_as_it_says():
+    record = json.loads((ROOT / "benchmarks" / "accuracy-mnist_cnn_deep-plain.json").read_text())
+    assert record["recipe"] == {"lr": 0.001, "schedule": "constant", "epochs": 5, "batch_size": 64}
+    assert (mnist_cnn_deep().parameters.size, mnist_cnn().parameters.size) == (93_322, 225_034)
+    ours, theirs = (np.array(record["accuracies"][who]) for who in ("ours", "pytorch"))
+    last, best = ours[:, -1].mean(), ours.max(axis=1).mean()
+    assert 0.0005 < best - last < 0.001
+    assert abs(best - last - (last - theirs[:, -1].mean())) < 0.0002
+    assert shown("deep-best").split("\n")[:2] == [
+        f"after the last epoch: {last:.2%} on average",
+        f"after the epoch that each test likes best: {best:.2%}",
+    ]
+    unseen = [float(share) for share in re.findall(r"unseen ([\d.]+)%", shown("deep-epochs"))]
+    assert len(unseen) == 5
+    assert unseen[-1] > max(85, unseen[0])
+
+
 # --- the exercises' inputs ---------------------------------------------------------------------------------
 
 
@@ -67,7 +105,7 @@ def test_the_squares_of_some_channels_cannot_hold_their_variance():
     ]
     assert len(far) >= 2
     for x in far:
-        _, variance = other_parts.channel_statistics(x)
+        _, variance = channel_statistics(x)
         np.testing.assert_allclose(variance, 1 / 16, rtol=1e-9)
         squares = np.square(x, dtype=np.float32).mean(axis=(0, 2))
         np.testing.assert_array_equal(squares - x.mean(axis=(0, 2)) ** 2, 0)
@@ -101,6 +139,7 @@ def test_the_open_problem_is_no_exercise():
         "sigmoid_backward_kernel",
         "squared_error_backward_kernel",
         "channel_statistics_kernel",
+        "norm_backward_kernel",
     ]
 
 
@@ -177,5 +216,7 @@ def test_pictures_say_what_they_show():
     assert "mine from 2.00 to 1.50" in pictures.curves_picture({"mine": [2.0, 1.0]}, "Two steps.").alt
     alt = pictures.outputs_picture({"images": np.arange(3), "relu1": np.ones(2), "linear1": np.ones(2)}).alt
     assert "images 0 to 2, linear1 1 to 1." in alt
+    runs = {"ours": [[0.5, 0.75]], "pytorch": [[0.5, 0.25]]}
+    assert "this package 75.00%; PyTorch 25.00%" in pictures.epochs_picture(runs).alt
     assert "sigmoid and tanh are bells" in pictures.activation_picture().alt
     assert "Squared error has a bell" in pictures.loss_slopes_picture().alt

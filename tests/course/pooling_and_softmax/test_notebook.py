@@ -28,3 +28,12 @@ def test_the_checks_reach_what_they_are_about():
     largest = [case.args[0].max(axis=1) for case in checks.softmax_kernel.inputs()]
     assert max(map(np.max, largest)) > 89
     assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32
+
+
+def test_exponentials_overflow_where_the_text_says():
+    with np.errstate(over="ignore"):
+        below, above, far = np.exp(np.float32([88.7, 88.75, -1000]))
+    assert np.isfinite(below)
+    assert np.isinf(above)
+    assert far == 0
+    assert round(1000 / np.log(10)) == 434  # e^1000 is about 10^434

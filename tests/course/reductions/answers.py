@@ -2,44 +2,13 @@
 
 import math
 
-import numpy as np
-from numba import cuda, float32
+from numba import cuda, float32, int32
 from wrong_answers import wrong
 
-from cnn_course.chapters.reductions.exercises.repair import FEW
 from cnn_course.chapters.reductions.exercises.sums import THREADS
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP, block_max, block_sum
 
 WRONG = {
-    "block_max_kernel": {
-        "done more than once": [("if t == 0:", "if t < 8:")],
-        "divergent barrier": [
-            [
-                ("cuda.syncthreads()\nstride //= 2", "stride //= 2"),
-                ("= max(best[t], best[t + stride])", "= max(best[t], best[t + stride])\ncuda.syncthreads()"),
-            ],
-            [
-                (
-                    "best[t] = x[i] if i < x.size else float32(-math.inf)",
-                    "if i >= x.size:\n    return\nbest[t] = x[i]",
-                ),
-                ("if t < stride:", "if t < stride and i + stride < x.size:"),
-            ],
-        ],
-        "missing barrier": [
-            ("cuda.syncthreads()", "", 2),
-            ("cuda.syncthreads()\nstride = FEW // 2", "stride = FEW // 2"),
-            ("    cuda.syncthreads()\n    stride //= 2", "    stride //= 2\ncuda.syncthreads()"),
-        ],
-        "uninitialised read": [
-            ("best[t] = x[i] if i < x.size else float32(-math.inf)", "if i < x.size:\n    best[t] = x[i]")
-        ],
-        "reads past the edge": [("x[i] if i < x.size else float32(-math.inf)", "x[i]")],
-        "write-write race": [
-            ("if t == 0:\n    out[cuda.blockIdx.x] = best[0]", "out[cuda.blockIdx.x] = best[t]")
-        ],
-        "numbers": [("float32(-math.inf)", "float32(-999)")],
-    },
     "block_sums_kernel": {
         "missing barrier": [
             ("cuda.syncthreads()\nhalf = THREADS // 2", "half = THREADS // 2"),
@@ -83,57 +52,31 @@ WRONG = {
         "numbers": [("-math.inf", "-999")],
         "not small enough": [("-math.inf", "-1e9")],
     },
-    "histogram_kernel": {
-        "lost update": [
-            ("cuda.atomic.add(own, x[i] // 16, 1)", "own[x[i] // 16] += 1"),
-            ("cuda.atomic.add(counts, t, own[t])", "counts[t] += own[t]"),
-        ],
-        "uninitialised read": [("if t < BINS:\n    own[t] = 0", "")],
+    "scan_kernel": {
         "missing barrier": [
-            ("cuda.syncthreads()\nif i < x.size:", "if i < x.size:"),
-            ("cuda.syncthreads()\nif t < BINS:", "if t < BINS:"),
+            ("    cuda.syncthreads()\n    total = line[t]", "    total = line[t]"),
+            ("    cuda.syncthreads()\n    line[t] = total", "    line[t] = total"),
+            (
+                "if t >= distance:\n    total += line[t - distance]\ncuda.syncthreads()\nline[t] = total",
+                "if t >= distance:\n    line[t] += line[t - distance]",
+            ),
         ],
         "divergent barrier": [
-            (
-                "    cuda.atomic.add(own, x[i] // 16, 1)\ncuda.syncthreads()",
-                "    cuda.atomic.add(own, x[i] // 16, 1)\n    cuda.syncthreads()",
-            )
+            ("line[t] = x[i] if i < x.size else 0", "if i >= x.size:\n    return\nline[t] = x[i]"),
         ],
-        "reads past the edge": [("if i < x.size:", "if True:")],
-        "writes past the edge": [
-            ("if t < BINS:\n    cuda.atomic.add(counts, t, own[t])", "cuda.atomic.add(counts, t, own[t])")
-        ],
+        "uninitialised read": [("line[t] = x[i] if i < x.size else 0", "if i < x.size:\n    line[t] = x[i]")],
+        "negative index": [("if t >= distance:", "if True:")],
+        "reads past the edge": [("x[i] if i < x.size else 0", "x[i]")],
+        "writes past the edge": [("if i < x.size:\n    out[i] = line[t]", "out[i] = line[t]")],
+        "race between blocks": [("out[i] = line[t]", "out[t] = line[t]")],
+        "never written": [("if t == THREADS - 1:", "if t == THREADS - 1 and i < x.size:")],
     },
-    "warp_softmax_kernel": {
-        "divergent warp": [("row < logits.shape[0]", "row < logits.shape[0] and lane < logits.shape[1]")],
-        "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
-        "float64": [[("warp_sum", "1.0 / warp_sum"), ("/ total", "* total")]],
-        "one lane": [
-            [
-                ("row < logits.shape[0]", "row < logits.shape[0] and lane == 0"),
-                ("range(lane, logits.shape[1], 32)", "range(logits.shape[1])", 3),
-                ("largest = warp_max(largest)", ""),
-                ("total = warp_sum(total)", ""),
-            ]
-        ],
-        "every lane reads the row": [
-            [
-                ("(0)\nfor k in range(lane, logits.shape[1], 32):", "(0)\nfor k in range(logits.shape[1]):"),
-                (
-                    "largest = warp_max(largest)\nfor k in range(lane, logits.shape[1], 32):",
-                    "for k in range(logits.shape[1]):",
-                ),
-                ("total = warp_sum(total)", ""),
-            ]
-        ],
-        "not small enough": [("-math.inf", "-1e9")],
+    "compact_kernel": {
+        "reads past the edge": [("if i < x.size and x[i] != 0:", "if x[i] != 0:")],
     },
 }
 
 RIGHT = {
-    "block_max_kernel": {
-        "the last element again": [("x[i] if i < x.size else float32(-math.inf)", "x[min(i, x.size - 1)]")]
-    },
     "block_sums_kernel": {
         "a tail of bare zeros": [("float32(0)", "0.0")],
         "the sum in a register": """
@@ -154,24 +97,53 @@ RIGHT = {
         """,
     },
     "row_max_kernel": {"shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")]},
-    "histogram_kernel": {
-        "shifted, thread 0 adds": [
-            ("x[i] // 16", "x[i] >> 4"),
-            (
-                "if t < BINS:\n    cuda.atomic.add(counts, t, own[t])",
-                "if t == 0:\n    for b in range(BINS):\n        cuda.atomic.add(counts, b, own[b])",
-            ),
-        ]
+    "scan_kernel": {
+        "the total by the last element": [
+            ("if t == THREADS - 1:", "if t == THREADS - 1 or i == x.size - 1:")
+        ],
+        "by shuffles": """
+            sums = cuda.shared.array(32, int32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            value = int32(0)
+            if i < x.size:
+                value = x[i]
+            distance = 1
+            while distance < 32:
+                left = cuda.shfl_up_sync(0xFFFFFFFF, value, distance)
+                if t % 32 >= distance:
+                    value += left
+                distance *= 2
+            if t % 32 == 31:
+                sums[t // 32] = value
+            cuda.syncthreads()
+            for warp in range(t // 32):
+                value += sums[warp]
+            if i < x.size:
+                out[i] = value
+            if t == THREADS - 1:
+                totals[cuda.blockIdx.x] = value
+        """,
+        "two lines that take turns": """
+            lines = cuda.shared.array((2, THREADS), int32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            lines[0, t] = x[i] if i < x.size else 0
+            distance, now = 1, 0
+            while distance < THREADS:
+                cuda.syncthreads()
+                before = lines[now, t - distance] if t >= distance else 0
+                lines[1 - now, t] = lines[now, t] + before
+                distance, now = 2 * distance, 1 - now
+            if i < x.size:
+                out[i] = lines[now, t]
+            if t == THREADS - 1:
+                totals[cuda.blockIdx.x] = lines[now, t]
+        """,
     },
-    "warp_softmax_kernel": {
-        "shifted by the logarithm of the sum": [
-            ("total = warp_sum(total)", "shift = largest + math.log(warp_sum(total))"),
-            ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - shift)"),
+    "compact_kernel": {
+        "by a step of the places": [
+            ("i < x.size and x[i] != 0", "i < x.size and places[i] > (places[i - 1] if i > 0 else 0)")
         ],
-        "by the logarithm of the sum": [
-            ("total = warp_sum(total)", "total = math.log(warp_sum(total))"),
-            ("math.exp(logits[row, k] - largest) / total", "math.exp(logits[row, k] - largest - total)"),
-        ],
+        "one at a time": [("if i < x.size and x[i] != 0:", "if i < x.size and (x[i] < 0 or x[i] > 0):")],
     },
 }
 
@@ -277,44 +249,56 @@ def row_max_without_shuffles(x, out):
         out[row] = largest
 
 
-@wrong("histogram_kernel", "one update a pixel")
+@wrong("scan_kernel", "one after the other")
 @cuda.jit
-def histogram_in_global_memory(x, counts):
+def scan_by_one_thread(x, out, totals):
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    if t == 0:
+        total = 0
+        for k in range(i, min(i + THREADS, x.size)):
+            total += x[k]
+            out[k] = total
+        totals[cuda.blockIdx.x] = total
+
+
+@wrong("scan_kernel", "one after the other")
+@cuda.jit
+def scan_by_everybody(x, out, totals):
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    total = 0
+    for k in range(i - t, min(i + 1, x.size)):
+        total += x[k]
+    if i < x.size:
+        out[i] = total
+    if t == THREADS - 1:
+        totals[cuda.blockIdx.x] = total
+
+
+@wrong("scan_kernel", "race between blocks")
+@cuda.jit
+def scan_with_one_total(x, out, totals):
+    line = cuda.shared.array(THREADS, int32)
+    t, i = cuda.threadIdx.x, cuda.grid(1)
+    line[t] = x[i] if i < x.size else 0
+    distance = 1
+    while distance < THREADS:
+        cuda.syncthreads()
+        total = line[t] + (line[t - distance] if t >= distance else 0)
+        cuda.syncthreads()
+        line[t] = total
+        distance *= 2
+    if i < x.size:
+        out[i] = line[t]
+    if t == THREADS - 1:
+        totals[0] = line[t]
+
+
+@wrong("compact_kernel", "one thread for all")
+@cuda.jit
+def compact_by_one_thread(x, places, out, where):
     i = cuda.grid(1)
-    if i < x.size:
-        cuda.atomic.add(counts, x[i] // 16, 1)
-
-
-@wrong("warp_softmax_kernel", "raises")
-@cuda.jit
-def softmax_by_numpy(logits, out):
-    row = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    if row < logits.shape[0] and cuda.threadIdx.x == 0:
-        exponentials = np.exp(logits[row] - np.max(logits[row]))
-        out[row] = exponentials / np.sum(exponentials)
-
-
-@wrong("block_max_kernel", "shortcut")
-@cuda.jit
-def maximum_by_one_atomic(x, out):
-    best = cuda.shared.array(1, float32)
-    i, t = cuda.grid(1), cuda.threadIdx.x
-    if t == 0:
-        best[0] = float32(-math.inf)
-    cuda.syncthreads()
-    if i < x.size:
-        cuda.atomic.max(best, 0, x[i])
-    cuda.syncthreads()
-    if t == 0:
-        out[cuda.blockIdx.x] = best[0]
-
-
-@wrong("block_max_kernel", "without")
-@cuda.jit
-def maximum_by_one_thread(x, out):
-    if cuda.threadIdx.x == 0:
-        best = float32(-math.inf)
-        start = cuda.blockIdx.x * FEW
-        for i in range(start, min(start + FEW, x.size)):
-            best = max(best, x[i])
-        out[cuda.blockIdx.x] = best
+    if i == 0:
+        for k in range(x.size):
+            if x[k] != 0:
+                out[places[k] - 1] = x[k]
+                where[places[k] - 1] = k

@@ -1,11 +1,15 @@
-"""What notebook 12 draws and counts: trees, shuffles, steps; and what its checks launch."""
+"""What notebook 12 draws and counts: trees, shuffles, scans; what its text says; what its checks launch."""
+
+import inspect
+import re
 
 import numpy as np
 import pytest
+import stored
 from numba import cuda
 from solutions import solution_of
 
-from cnn_course.chapters.reductions import exercises as checks, pictures as reductions
+from cnn_course.chapters.reductions import exercises as checks, ours, pictures as reductions, scans
 from cnn_course.chapters.reductions.exercises import sums
 from cnn_course.chapters.reductions.pictures import (
     Step,
@@ -18,7 +22,7 @@ from cnn_course.engine import plots
 from gpuless import access_map
 from reductions import answers
 
-EXERCISES = ("block_sums_kernel", "row_max_kernel", "histogram_kernel", "warp_softmax_kernel")
+EXERCISES = ("block_sums_kernel", "row_max_kernel", "scan_kernel", "compact_kernel")
 
 
 @cuda.jit
@@ -98,6 +102,96 @@ def test_arrivals_are_counted_in_steps_of_the_last_digit(monkeypatch):
     assert bars == [(0, 2), (1, 1)]
 
 
+def test_conflicts_stand_below_their_banks(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_, **__: drawn.append(fig))
+    step_picture(access_of(answers.tree_in_strides), "in strides", 2)
+    step_picture(access_of(answers.tree_by_remainder), "by remainder", 2)
+    below = [
+        [
+            (round(text.get_position()[0] - 0.45), text.get_text())
+            for text in ax.texts
+            if text.get_color() == plots.RED
+        ]
+        for fig in drawn
+        for ax in fig.axes
+    ]
+    assert below == [[(2 * k, "4") for k in range(16)], [(4 * k, "4") for k in range(8)], [], []]
+
+
+def test_the_scans_drawn_are_right(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig))
+    scans.blocks_picture()
+    texts = {(*text.get_position(),): text.get_text() for text in drawn[0].axes[0].texts}
+    row = {y: [int(text) for (x, at), text in sorted(texts.items()) if at == -y and x < 13] for y in range(5)}
+    assert row[4] == np.cumsum(row[0]).tolist()
+    assert row[1] == np.cumsum(np.reshape(row[0], (3, 4)), axis=1).ravel().tolist()
+    assert row[3] == np.cumsum(row[2]).tolist() == row[4][3::4]
+    assert scans.rows_of_a_scan((3, 1, 4, 1, 5, 9, 2, 6))[-1].tolist() == [3, 4, 8, 9, 14, 23, 25, 31]
+
+
+def test_a_list_without_its_zeros_is_pale_until_there_is_one(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "picture", lambda fig, *_: drawn.append(fig))
+    outputs = np.float32([0, 3, 0, 1])
+    scans.compact_picture(outputs, np.zeros(2, np.float32))
+    scans.compact_picture(outputs, np.float32([3, 1]))
+    heights = [[bar.get_height() for bar in fig.axes[1].patches] for fig in drawn]
+    colours = {fig.axes[1].patches[0].get_facecolor() for fig in drawn}
+    assert heights == [[3, 1], [3, 1]]
+    assert len(colours) == 2
+
+
+def test_a_tree_loses_a_hundredth_of_what_one_after_the_other_does():
+    errors = reductions.errors_of_sums([16, 2**18])
+    one_by_one, tree = errors.values()
+    assert one_by_one[1] > 100 * tree[1]
+    assert max(tree) < 2**-24 < one_by_one[1]
+
+
+@pytest.mark.parametrize("name", ["block_sums_kernel", "scan_kernel"])
+def test_our_kernels_are_the_solutions(name):
+    solution, mine = solution_of("reductions", name), getattr(ours, name)
+    assert inspect.getsource(mine.py_func).strip() == inspect.getsource(solution.py_func).strip()
+    assert ours.yours_or_ours(solution) is solution
+
+
+# --- what the text says of the stored outputs --------------------------------------------------------------
+
+
+def shown(cell_id):
+    return stored.shown("12_reductions.ipynb", cell_id)
+
+
+def test_many_numbers_for_each_thread_are_what_pays():
+    *trees, many = stored.microseconds(shown("sums-modelled")).values()
+    assert len(trees) == 4
+    assert all(many[gpu] < 0.56 * times[gpu] for times in trees for gpu in range(3))
+    assert 125 < many[0] < 150
+    assert "many each     DRAM, line" in shown("sums-modelled")
+    assert shown("sums-modelled").count("Within the model's error on T4") >= 4  # of 6 pairs
+
+
+def test_counting_in_blocks_first_wins_by_more_than_ten_times():
+    at_once, in_blocks = stored.microseconds(shown("histogram-modelled")).values()
+    assert all(slow > 10 * fast for slow, fast in zip(at_once, in_blocks, strict=True))
+
+
+def test_a_t4_scans_as_fast_as_it_reads_and_writes():
+    scanned, added, whole = stored.microseconds(shown("scan-modelled")).values()
+    assert scanned[0] < 1.25 * added[0]
+    assert all(both < one + other + 30 for one, other, both in zip(scanned, added, whole, strict=True))
+    assert "scan in each block     DRAM (T4)" in shown("scan-modelled")
+    assert "instructions (A100, H100)" in shown("scan-modelled")
+
+
+def test_most_hidden_outputs_are_zero():
+    kept, count = (int(number.replace(",", "")) for number in re.findall(r"[\d,]{4,}", shown("kept"))[:2])
+    assert kept < count / 3
+    assert (8 * kept // 1000, 4 * count // 1000) == (312, 512)
+
+
 def test_the_checks_launch_few_threads():
     for name in EXERCISES:
         cases = getattr(checks, name).inputs()
@@ -105,12 +199,13 @@ def test_the_checks_launch_few_threads():
 
 
 def test_the_checks_reach_what_they_are_about():
-    """Rows that are no multiple of a block, logits that overflow."""
+    """Rows that are no multiple of a block; one element, whole blocks, one element more."""
     columns = {case.args[0].shape[1] for case in checks.row_max_kernel.inputs()}
     assert min(columns) < sums.WARP < sums.ROW_THREADS < max(columns)
-    largest = [case.args[0].max(axis=1) for case in checks.warp_softmax_kernel.inputs()]
-    assert max(map(np.max, largest)) > 89
-    assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32
+    sizes = [case.args[0].size for case in checks.scan_kernel.inputs()]
+    assert min(sizes) == 1
+    assert {size % sums.THREADS for size in sizes} >= {0, 1}
+    assert max(sizes) > 2 * sums.THREADS
 
 
 def test_the_tree_of_the_solution_has_the_steps_that_the_text_tells():

@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from cnn_course.chapters.sequences import pictures
+from cnn_course.chapters.sequences import article_sizes, pictures
 from cnn_course.engine import notebooks
+from cnn_numba import device
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOK = ROOT / "notebooks" / "22_sequences.ipynb"
@@ -40,6 +42,39 @@ def test_a_step_is_a_product_and_a_cell():
     assert shown("launches").rstrip().endswith("True")
 
 
+def test_the_sizes_are_the_articles():
+    assert article_sizes.ARTICLE == (64, 100, 512, 256)
+    beforehand, waiting = article_sizes.ARTICLE.beforehand, article_sizes.ARTICLE.waiting
+    assert f"{beforehand:,} multiply-adds beforehand, {waiting:,} step after step" in shown("sizes")
+    assert (round(beforehand / 1e9, 1), round(waiting / 1e9, 1)) == (3.4, 1.7)
+    assert "302 launches; the same as on the CPU: True" in shown("sizes")
+
+
+def test_launches_wait_for_the_host_and_a_graph_does_not():
+    record = article_sizes.recorded()
+    assert record["modelled"]
+    assert record["sizes"] == article_sizes.ARTICLE._asdict()
+    launches, graphs = ([found[way] for found in record["results"].values()] for way in ("launches", "graph"))
+    assert {figures["kernels"] for figures in launches} == {302}
+    assert max(f["microseconds"] for f in launches) < 1.01 * min(f["microseconds"] for f in launches)
+    t4, a100, h100 = (f["microseconds"] for f in graphs)
+    assert t4 > 1.25 * a100 > 1.25**2 * h100
+    parts = graphs[-1]["parts"]
+    assert 0.2 < parts["product of all inputs"] / sum(parts.values()) < 0.3
+
+
+@pytest.mark.exhaustive("test_launches_wait_for_the_host_and_a_graph_does_not: what the command has written")
+@pytest.mark.slow
+def test_the_command_writes_such_a_record(tmp_path):
+    if not device.SELECTION.emulated:
+        pytest.skip("times are modelled on the emulated GPU alone")
+    sizes = article_sizes.Sizes(2, 3, 8, 4)
+    record = article_sizes.measure(tmp_path / "record.json", sizes, gpus=("T4",))
+    assert json.loads((tmp_path / "record.json").read_text()) == record
+    assert record["results"]["T4"]["graph"]["parts"]["cells"] > 0
+    assert "T4, one graph" in pictures.sizes_picture(record).alt
+
+
 def test_mixed_up_axes_mix_the_samples():
     assert re.findall(r": (\d+)[,.]", shown("influence")) == ["6", "36"]
 
@@ -58,8 +93,8 @@ def test_the_record_is_as_good_as_the_text_says():
 def test_what_the_network_thinks_in_between():
     told = shown("certainty")
     for label, row in (("7", 21), ("1", 24), ("8", 18)):
-        assert f"the {label} is held for one from row {row} on" in told
-    assert "the 3 is held for one not even at the end, but 2" in told
+        assert f"the {label} is recognised from row {row} on" in told
+    assert "the 3 is recognised not even at the end, and taken for a 2" in told
 
 
 def test_the_forget_gates_stay_open():
@@ -82,5 +117,5 @@ def test_from_which_row_on_a_digit_is_recognised():
     images, certainty = np.ones((2, 28, 28)), np.zeros((2, 28, 10))
     certainty[0, :5, 1], certainty[0, 5:, 7], certainty[1, :, 4] = 1, 1, 1
     alt = pictures.certainty_picture(images, certainty, np.array([7, 4])).alt
-    assert "the 7 is held for one from row 6 on, the 4 is held for one from row 1 on" in alt
-    assert "but 4" in pictures.certainty_picture(images, certainty, np.array([7, 5])).alt
+    assert "the 7 is recognised from row 6 on, the 4 is recognised from row 1 on" in alt
+    assert "taken for a 4" in pictures.certainty_picture(images, certainty, np.array([7, 5])).alt

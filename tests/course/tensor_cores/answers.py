@@ -6,9 +6,16 @@ from wrong_answers import wrong
 from cnn_numba.ops.shared.tensor_cores import to_tf32
 
 WRONG = {
+    "nearest_tf32": {
+        "bits returned": [("builder.bitcast(bits, ir.FloatType())", "bits")],
+        "other types": [("types.float32(types.float32)", "types.float64(types.float32)")],
+        "no pair": [("return types.float32(types.float32), code", "return code")],
+        "not an intrinsic": [("@intrinsic", "")],
+        "raises": [("cvt.rna.tf32.f32 $0, $1;", "cvt.rna.tf32 $0, $1;")],
+    },
     "warp_product_kernel": {
         "never written": [("out[top + 8, column], out[top + 8, column + 1] = sums[2], sums[3]", "")]
-    }
+    },
 }
 
 

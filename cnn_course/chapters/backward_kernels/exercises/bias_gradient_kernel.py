@@ -64,12 +64,12 @@ bias_gradient_kernel = KernelExercise(
     properties=(_shares_the_channel, _adds_no_other_way),
     mistakes={
         "mean": (
-            "You divide by the number of gradients of the channel; they are added up.",
+            "You divide by the number of gradients of the channel. Add them up instead.",
             lambda grad_output: grad_output.mean(axis=(0, 2), dtype=float),
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0] * positions)"),
         ),
         "mean over the batch": (
-            "You divide by the number of samples. The loss has done so already: here they are added up.",
+            "You divide by the number of samples. The loss has done that already: add them up here.",
             lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
         ),

@@ -90,12 +90,12 @@ conv2d_backward_weight_kernel = KernelExercise(
             ("[oc, ic, kh, kw]", "[oc, ic, grad_weight.shape[2] - 1 - kh, grad_weight.shape[3] - 1 - kw]"),
         ),
         "mean over the batch": (
-            "You divide by the number of images. The loss has done so already: here they are added up.",
+            "You divide by the number of images. The loss has done that already: add them up here.",
             lambda grad_output, *rest: _filter_gradient(grad_output, *rest) / len(grad_output),
             ("[oc, ic, kh, kw] = total", "[oc, ic, kh, kw] = total / float32(x.shape[0])"),
         ),
         "averaged": (
-            "You divide by the number of outputs of an image; their gradients are added up.",
+            "You divide by the number of outputs of an image. Add their gradients up instead.",
             lambda grad_output, *rest: (
                 _filter_gradient(grad_output, *rest) / (grad_output.shape[2] * grad_output.shape[3])
             ),

@@ -68,7 +68,7 @@ cross_entropy_kernel = KernelExercise(
     mistakes={
         "no maximum": (
             "Right, until a score is large: `exp(800)` is infinite, and infinite divided by infinite is NaN; "
-            "far below 0 every exponential is 0. Take the row's largest score away from all of them first.",
+            "far below 0 every exponential is 0. Subtract the row's largest score from all of them first.",
             _shifted_cross_entropy(lambda logits: 0),
             [("[row, k] - largest", "[row, k]", 2), (".log(total) + largest", ".log(total)")],
         ),
@@ -85,7 +85,7 @@ cross_entropy_kernel = KernelExercise(
             ("/ float32(logits.shape[0])", ""),
         ),
         "divided by the classes": (
-            "You divide the gradient by the number of classes; the mean is over the rows.",
+            "You divide the gradient by the number of classes. The mean is over the rows: divide by theirs.",
             _changed(lambda x, y, losses, gradient: (losses, gradient * len(y) / x.shape[1])),
             ("float32(logits.shape[0])", "float32(logits.shape[1])"),
         ),
@@ -98,12 +98,12 @@ cross_entropy_kernel = KernelExercise(
             ),
         ),
         "label left out": (
-            "Your gradient is the softmax of every class. For the right class a 1 is taken away.",
+            "Your gradient is the softmax of every class. Subtract 1 for the right class.",
             _changed(lambda x, y, losses, gradient: (losses, gradient + one_hot(x, y) / len(y))),
             ("(probability - target)", "probability"),
         ),
         "taken from every class": (
-            "You take the 1 away from every class; it belongs to the right one alone.",
+            "You subtract 1 from every class. Subtract it from the right class alone.",
             _changed(lambda x, y, losses, gradient: (losses, gradient - (1 - one_hot(x, y)) / len(y))),
             ("float32(1) if k == labels[row] else float32(0)", "float32(1)"),
         ),

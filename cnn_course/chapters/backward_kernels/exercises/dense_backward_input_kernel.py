@@ -64,7 +64,7 @@ dense_backward_input_kernel = KernelExercise(
             ("range(weight.shape[0])", "range(weight.shape[0] - 1)"),
         ),
         "mean over the outputs": (
-            "You divide by the number of outputs; their gradients are added up.",
+            "You divide by the number of outputs. Add their gradients up instead.",
             lambda grad_output, weight: _input_gradient(grad_output, weight) / len(weight),
             ("grad_input[n, i] = total", "grad_input[n, i] = total / float32(weight.shape[0])"),
         ),

@@ -25,7 +25,7 @@ dense_backward_weight_kernel = KernelExercise(
     once=True,
     mistakes={
         "mean over the batch": (
-            "You divide by the number of samples. The loss has done so already: here they are added up.",
+            "You divide by the number of samples. The loss has done that already: add them up here.",
             lambda grad_output, x: _weight_gradient(grad_output, x) / len(x),
             ("grad_weight[o, i] = total", "grad_weight[o, i] = total / float32(x.shape[0])"),
         ),

@@ -62,7 +62,7 @@ max_pool_backward_kernel = KernelExercise(
     cases=_pooled,
     mistakes={
         "overwrites": (
-            "A pixel that wins several windows gets one of their gradients: add with `cuda.atomic.add`.",
+            "A pixel that wins several windows keeps one of their gradients. Add all: `cuda.atomic.add`.",
             lambda grad_output, argmax, grad_input: _sent(
                 grad_output,
                 np.arange(len(argmax))[:, None, None],
@@ -103,7 +103,7 @@ max_pool_backward_kernel = KernelExercise(
             ("pixel = plane, where", "pixel = 0, where"),
         ),
         "winners counted": (
-            "You add 1 for each window won. What is added is its gradient.",
+            "You add 1 for each window won. Add the window's gradient instead.",
             lambda grad_output, argmax, grad_input: _pool_gradient(
                 np.ones_like(grad_output), argmax, grad_input
             ),

@@ -21,7 +21,7 @@ relu_backward_kernel = KernelExercise(
     float32=True,
     mistakes={
         "open at zero": (
-            "Where the input was cut off, the output is 0, and you let the gradient through: `>`, not `>=`.",
+            "Where the input was cut off, the output is 0, and you let the gradient through: use `>`.",
             lambda grad_output, out: np.where(out >= 0, grad_output, 0),
             ("out[i] > float32(0)", "out[i] >= float32(0)"),
         ),
@@ -41,7 +41,7 @@ relu_backward_kernel = KernelExercise(
             ("grad_output[i] if out[i] > float32(0) else float32(0)", "grad_output[i] * out[i]"),
         ),
         "inverted": (
-            "The other way round: the gradient goes through where the output is positive.",
+            "It is the other way round: the gradient goes through where the output is positive.",
             lambda grad_output, out: np.where(out > 0, 0, grad_output),
             (
                 "grad_output[i] if out[i] > float32(0) else float32(0)",
@@ -49,7 +49,7 @@ relu_backward_kernel = KernelExercise(
             ),
         ),
         "forward again": (
-            "You store the output itself, and no gradient.",
+            "You store the output itself. Store `{grad_output}` where the output is positive, else 0.",
             lambda grad_output, out: out,
             ("grad_output[i] if out[i] > float32(0) else float32(0)", "max(out[i], float32(0))"),
         ),

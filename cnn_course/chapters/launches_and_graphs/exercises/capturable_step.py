@@ -1,15 +1,16 @@
 """A training step that a graph can record and replay."""
 
+import dis
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from cnn_course.chapters.launches_and_graphs.exercises.common import loads
 from cnn_course.chapters.launches_and_graphs.tape import CannotRecord, ToyTraining, arithmetic_refused, record
 from cnn_course.engine.checks.exercise import Exercise, Wrong
 from cnn_course.engine.checks.judges import wrapping
+from cnn_course.engine.checks.uninitialised import code_of
 from cnn_numba import device
 from cnn_numba.ops.gather.gpu import gather_batch, gather_labels
 
@@ -67,14 +68,12 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
     except CannotRecord as error:
         raise Wrong(error.what, _ADVICE[error.what], f"Seen while your step was recorded: {error}.") from None
     if not len(tape):
-        raise Wrong("nothing launched", "Nothing was launched: there is nothing to replay.")
+        raise Wrong("nothing launched", "Your step launches nothing, so there is nothing to replay.")
     for _ in range(len(lrs) - 2):
         tape.replay()
     after = _state(run)
     if all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)):
-        raise Wrong(
-            "nothing changed", "The replays change nothing, neither parameters nor totals nor cursor."
-        )
+        raise Wrong("nothing changed", "The replays change nothing: no parameters, no totals, no cursor.")
     return after
 
 
@@ -88,9 +87,9 @@ def _leaves_the_host_alone(attempt):
         name = changed[0]
         raise Wrong(
             "counts on the host",
-            f"The replays are right, but your step still changes `run.{name}`. That is the host's: it would "
-            "move once, while the step is recorded, and never again. Leave the line out; the cursor and "
-            "`run.totals` count on the device.",
+            f"The replays are right, but your step still changes `run.{name}` on the host. It would change "
+            "once, while the step is recorded, and never again. Delete that line: the device counts with the "
+            "cursor and `run.totals`.",
         )
 
 
@@ -99,24 +98,31 @@ def _host_state(run):
 
 
 _ADVICE = {
-    "reads on the host": "Your step reads numbers on the host. In a graph that cannot be: let the sums pile "
-    "up on the device, with `accumulate_metrics`, and read them once an epoch. And which step it is, the "
-    "kernels read from the cursor.",
-    "copies from the host": "Your step copies from the host. What a step needs has to lie on the device, and "
-    "the cursor there says which part of it: `gather_batch_at` looks the batch up, `advance` moves on.",
-    "computes apart": "Your step computes with a device array as if it were NumPy's. Only kernels compute on "
-    "the device: `advance` moves the cursor.",
-    "allocates": "Your step allocates an array. Give each operation the array to write into, as `run.x` and "
-    "`run.y`.",
-    "waits": "Your step waits for the GPU. Nothing in a step has to: its launches run in order.",
-    "launched apart": "Your step launches a kernel by `kernel[...]`. Let a function of the package launch "
-    "it, or use `device.launch`: it knows where to.",
+    "reads on the host": "Your step copies numbers to the host, and a graph cannot do that. Losses can add "
+    "up on the device, to be read once an epoch. Kernels can read the number of the step from the cursor.",
+    "copies from the host": "Your step copies from the host. All that a step needs must already be on the "
+    "device, and the cursor there says which part is next.",
+    "computes apart": "Your step computes with a device array as if it were a NumPy array. Only kernels "
+    "compute on the device. Which launch moves the cursor?",
+    "allocates": "Your step allocates an array. Give each operation the array to write into: `run.x` and "
+    "`run.y` are there for that.",
+    "waits": "Your step waits for the GPU. It need not: the launches of a stream run in order.",
+    "launched apart": "Your step launches a kernel by `kernel[...]`, on the default stream. Let a function "
+    "of the package launch it, or use `device.launch`.",
 }
 
 
 def _state(run):
     arrays = run.model.parameters, run.totals, run.cursor
     return tuple(device.to_host(array).copy() for array in arrays)
+
+
+def _loads(function):
+    """Return all names and numbers that a function uses, in order; None of what has no code."""
+    code = code_of(function)
+    if code is None:
+        return None
+    return [step.argval for step in dis.get_instructions(code) if step.opname.startswith(("LOAD_", "STORE_"))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,9 +133,9 @@ class GraphExercise(Exercise):
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
     def _verdict(self, attempt):
-        if loads(attempt) == loads(_begun_with):
+        if _loads(attempt) == _loads(_begun_with):
             return self._unsolved(
-                "The step is still the one that no graph can hold: mend it in the cell above."
+                "This is still the step that no graph can hold. Change it in the cell above."
             )
         return super()._verdict(attempt)
 
@@ -153,7 +159,7 @@ def _trainings(rng):
 
 
 def _second(k):
-    """Say which batch or rate a replay uses if the recorded number was that of the second step."""
+    """Return which batch or rate a replay uses if the recorded number was that of the second step."""
     return min(k, 1)
 
 
@@ -176,50 +182,51 @@ capturable_step = GraphExercise(
     properties=(_leaves_the_host_alone,),
     mistakes={
         "batch frozen": (
-            "Every replay uses the recorded batch: let the device's cursor choose it, with "
-            "`gather_batch_at`.",
+            "Every replay uses the batch that was recorded. Its number must come from the device's cursor.",
             partial(_trained, batch=_second),
             [_BATCH_BY_THE_HOST, ("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
         ),
         "rate frozen": (
-            "Every replay uses the recorded rate. `scheduled_step` looks it up on the device.",
+            "Every replay uses the learning rate that was recorded. The update must look its rate up on the "
+            "device.",
             partial(_trained, rate=_second),
             (".sgd.scheduled_step(run.rates, run.cursor)", ".sgd.step(run.lrs[run.number])\nrun.number += 1"),
         ),
         "batch frozen + rate frozen": (
-            "Every replay uses the batch and the learning rate that were recorded: their number came "
-            "from the host. The device's cursor has it: `gather_batch_at`, `scheduled_step`.",
+            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Both "
+            "must be looked up on the device, by the cursor.",
             partial(_trained, batch=_second, rate=_second),
         ),
         "first rate only": (
-            "Every step uses the first learning rate; `scheduled_step` looks up the right one.",
+            "Every step uses the first learning rate. The update must look its rate up on the device.",
             partial(_trained, rate=lambda k: 0),
             ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[0])"),
         ),
         "advanced too early": (
-            "The cursor moves first, so the first batch is never used: call `advance` at the end.",
+            "The cursor moves first, so the first batch is never used. Move it at the end.",
             partial(_trained, batch=lambda k: k + 1, rate=lambda k: k + 1),
             [("advance(run.cursor)", ""), ("where =", "advance(run.cursor)\nwhere =")],
         ),
         "advanced before the update": (
-            "The cursor moves before the update, which takes the next rate: call `advance` at the end.",
+            "The cursor moves before the update, which then takes the rate of the next step. Move it at the "
+            "end.",
             partial(_trained, rate=lambda k: k + 1),
             [("advance(run.cursor)", ""), ("run.sgd.", "advance(run.cursor)\nrun.sgd.")],
         ),
         "cursor stands still": (
-            "The cursor never moves, and every step takes the first batch: `advance` it at the end.",
+            "The cursor never moves, so every step takes the first batch. Which launch moves it?",
             partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0),
             ("advance(run.cursor)", ""),
         ),
         "not trained": (
-            "The parameters never change: a step needs the backward pass and `scheduled_step`.",
+            "The parameters never change. A step needs a backward pass and an update.",
             partial(_trained, trains=False),
             ("run.model.backward(run.loss.backward())", ""),
             ("run.sgd.scheduled_step(run.rates, run.cursor)", ""),
         ),
         "rate frozen + totals left out": (
-            "Every replay uses the recorded learning rate: `scheduled_step` looks it up on the device. And "
-            "`accumulate_metrics` must add up losses and right answers.",
+            "Every replay uses the learning rate that was recorded: look it up on the device. And nothing "
+            "adds up losses and right answers.",
             partial(_trained, rate=_second, totals=False),
             [
                 ("run.sgd.scheduled_step(run.rates, run.cursor)", "run.sgd.step(run.lrs[run.number])"),
@@ -227,14 +234,13 @@ capturable_step = GraphExercise(
             ],
         ),
         "rate frozen + cursor stands still": (
-            "Every replay uses the learning rate that was recorded, where `scheduled_step` looks it up "
-            "on the device. And the cursor never moves: `advance` it at the end.",
+            "Every replay uses the learning rate that was recorded: look it up on the device. And the cursor "
+            "never moves.",
             partial(_trained, batch=lambda k: 0, rate=_second, cursor=0),
         ),
         "batch frozen + rate frozen + cursor stands still": (
-            "Every replay uses the batch and the learning rate that were recorded: their number came "
-            "from the host. The device's cursor has it, for `gather_batch_at` and `scheduled_step`; and "
-            "`advance` moves it at the end.",
+            "Every replay uses the batch and the learning rate that were recorded: the host chose them. Look "
+            "both up on the device, by the cursor. And the cursor never moves.",
             partial(_trained, batch=_second, rate=_second, cursor=0),
             [
                 _BATCH_BY_THE_HOST,
@@ -243,11 +249,11 @@ capturable_step = GraphExercise(
             ],
         ),
         "cursor stands still + totals left out": (
-            "Nothing moves the cursor, or adds up the metrics: `advance` and `accumulate_metrics` do.",
+            "Nothing moves the cursor, and nothing adds up losses and right answers.",
             partial(_trained, batch=lambda k: 0, rate=lambda k: 0, cursor=0, totals=False),
         ),
         "totals left out": (
-            "The step trains, but does not add up losses and right answers: `accumulate_metrics`.",
+            "The step trains, but adds up neither losses nor right answers.",
             partial(_trained, totals=False),
             ("run.loss.ops.accumulate_metrics(losses, logits, y, run.totals)", ""),
         ),

@@ -83,7 +83,7 @@ block_sums_kernel = KernelExercise(
     properties=(avoids("atomic", "block_sum", "warp_sum"), uses("shared", "syncthreads"), _adds_in_a_tree),
     mistakes={
         "last step missing": (
-            "Half of the elements are missing: the tree's last step has `half = 1`. Go on while `half > 0`.",
+            "Half of the elements are missing. The tree's last step adds neighbours: `half` is 1.",
             lambda x: _in_blocks(x)[:, ::2].sum(axis=1),
             ("half > 0", "half > 1"),
         ),
@@ -93,7 +93,7 @@ block_sums_kernel = KernelExercise(
             [("while half > 0:", "if True:"), ("half //= 2", "")],
         ),
         "first quarter": (
-            "You start with `half` a quarter of the block: the elements behind `2 * half` are never added.",
+            "The second half of each block is never added. In the first step `half` is half of the block.",
             lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
             ("THREADS // 2", "THREADS // 4"),
         ),
@@ -103,12 +103,12 @@ block_sums_kernel = KernelExercise(
             ("partial[0]", "partial[0] / float32(THREADS)"),
         ),
         "first element": (
-            "Each block gives its first element, to which nothing has been added.",
+            "Each block returns its first element: nothing has been added to it.",
             lambda x: _in_blocks(x)[:, 0],
             ("half = THREADS // 2", "half = 0"),
         ),
         "maximum": (
-            "You keep the larger of two; here they are added.",
+            "You keep the larger of two numbers. Add them.",
             lambda x: np.array([x[i : i + THREADS].max() for i in range(0, x.size, THREADS)]),
             [("(0)", "(-math.inf)"), ("+= partial[t + half]", "= max(partial[t], partial[t + half])")],
         ),
@@ -146,8 +146,8 @@ def _uses_a_shuffle(attempt):
     if not any(name.startswith("shfl_") for name in names):
         raise Wrong(
             "without",
-            "The numbers are right, but shuffles are what this exercise is about.",
-            "None occurs in your kernel: compare within a warp with `cuda.shfl_xor_sync`.",
+            "The numbers are right, but this exercise is about shuffles, and your kernel has none.",
+            "Compare within a warp with `cuda.shfl_xor_sync`.",
         )
 
 
@@ -167,9 +167,8 @@ row_max_kernel = KernelExercise(
             ("float32(-math.inf)", "float32(0)"),
         ),
         "first warp only": (
-            "Your maximum is that of the first warp's columns. The shuffles end at the warp's edge: each "
-            "warp has to leave its maximum in shared memory, for a thread that reads them all. Are they "
-            "left there, and is there a barrier before they are read?",
+            "Your maximum is that of the first warp's columns. Shuffles end at the warp's edge. Does every "
+            "warp leave its maximum in shared memory, and is there a barrier before a thread reads them?",
             _first_warp,
             ("cuda.syncthreads()", ""),
             ("range(cuda.blockDim.x // 32)", "range(1)"),

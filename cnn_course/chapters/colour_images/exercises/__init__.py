@@ -1,0 +1,10 @@
+"""The checks of notebook 21, ``21_colour_images``: a file for each exercise."""
+
+from cnn_course.chapters.colour_images.exercises.crop_and_flip_kernel import crop_and_flip_kernel
+from cnn_course.chapters.colour_images.exercises.decayed_step_kernel import decayed_step_kernel
+from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel import (
+    folded_convolution,
+    folded_convolution_kernel,
+)
+
+__all__ = ["crop_and_flip_kernel", "decayed_step_kernel", "folded_convolution", "folded_convolution_kernel"]

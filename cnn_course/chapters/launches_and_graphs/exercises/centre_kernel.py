@@ -1,0 +1,86 @@
+"""A mean and what needs it, in one cooperative launch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
+from cnn_course.engine.checks.uninitialised import code_of, names_in
+
+THREADS = 8
+
+
+def _centred(x, total, subtracted=lambda x: x.mean(dtype=np.float64)):
+    return x - subtracted(x), np.array([x.sum(dtype=np.float64)])
+
+
+def _first_elements_only(x, total):
+    """Sum and centre as many elements as there are threads."""
+    first = np.arange(x.size) < THREADS
+    return np.where(first, x - x[first].sum() / x.size, x), np.array([x[first].sum()])
+
+
+def _numbers(rng, size, blocks, threads):
+    """Return a launch on numbers whose mean is far from zero."""
+    x = normal(rng, size) + np.float32(3)
+    return launch(blocks, threads, inout(x), inout(np.zeros(1, np.float32)))
+
+
+def _blocks_wait(attempt):
+    """Demand a barrier of the grid."""
+    if "sync" not in names_in(code_of(attempt)):
+        raise Wrong(
+            "blocks do not wait",
+            "Right with one block, wrong with several: a block may subtract before the others have added. "
+            "`cuda.syncthreads` makes only the threads of one block wait.",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CooperativeExercise(KernelExercise):
+    """An exercise in which blocks wait for each other.
+
+    The simulator has one block only that could; launches of several are in `large`.
+    """
+
+    def finding(self, evidence):
+        """Return what the first judge finds; of several blocks, whether they wait at all."""
+        found = super().finding(evidence)
+        if found and found.mistake == "wrong when large":
+            _blocks_wait(evidence.attempt)
+        return found
+
+
+centre_kernel = CooperativeExercise(
+    "centre_kernel",
+    reference=_centred,
+    cases=lambda rng: [_numbers(rng, size, 1, THREADS) for size in (3, 8, 21, 40, 75)],
+    large=lambda rng: [_numbers(rng, size, 6, 64) for size in (200, 4001)],
+    float32=True,
+    other_blocks=lambda rng: [_numbers(rng, 30, 1, 16)],
+    properties=(_blocks_wait,),
+    mistakes={
+        "sum subtracted": (
+            "You subtract the sum. Divide it by the number of elements first.",
+            lambda x, total: _centred(x, total, np.sum),
+            (" / float32(x.size)", ""),
+        ),
+        "mean added": (
+            "You add the mean. Subtract it.",
+            lambda x, total: _centred(x, total, lambda x: -x.mean()),
+            ("x[i] -= mean", "x[i] += mean"),
+        ),
+        "first elements only": (
+            "Each thread takes one element only, and there may be more elements than threads. Go on in steps "
+            "of the whole grid.",
+            _first_elements_only,
+            ("(cuda.grid(1), x.size, cuda", "(cuda.grid(1), min(x.size, cuda.grid(1) + 1), cuda", 2),
+        ),
+        "mean in total": (
+            "`{total}` must hold the sum at the end. You store the mean there.",
+            lambda x, total: (_centred(x, total)[0], np.array([x.mean(dtype=np.float64)])),
+            [("total[0] / float32(x.size)", "total[0]"), ("mine += x[i]", "mine += x[i] / float32(x.size)")],
+        ),
+    },
+)

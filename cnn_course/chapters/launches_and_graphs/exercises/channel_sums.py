@@ -1,0 +1,81 @@
+"""An open exercise: the sums of channels again, with as many kernels as the reader likes, and faster."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cnn_course.chapters.launches_and_graphs.slow import GPU, feature_maps, given_time, modelled_time
+from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
+from cnn_course.engine.checks.kernels import normal
+from cnn_numba import device
+
+#: How many times faster an answer has to be, by modelled times.
+FACTOR = 4
+
+
+def _filled(attempt, x):
+    """Let the attempt fill an array that holds NaN; return it."""
+    out = device.to_device(np.full(x.shape[1], np.nan, np.float32))
+    attempt(device.to_device(x), out)
+    device.synchronize()
+    return device.to_host(out)
+
+
+def _is_faster(attempt):
+    """Demand that the kernels take a quarter of the modelled time of the given one, at most."""
+    if not device.SELECTION.emulated:
+        return
+    yours = modelled_time(lambda: attempt(*feature_maps()))
+    if yours == 0:
+        raise Wrong("no kernel", "The sums are right, but you launch no kernel: the work is done elsewhere.")
+    if yours * FACTOR > given_time():
+        raise Wrong(
+            "not faster",
+            f"The sums are right. On a {GPU}, your kernels take {yours:.0f} us (modelled), and the given one "
+            f"{given_time():.0f} us. The goal is a quarter of that. Profile your kernel: what limits it now?",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class FasterExercise(Exercise):
+    """An exercise whose attempt launches kernels that have to be fast, by their modelled time."""
+
+    rtol: float = 1e-5
+
+    def _praise(self, trials):
+        fast = ", and fast enough." if device.SELECTION.emulated else ". No time was modelled."
+        return f"Right on all {len(trials)} test cases{fast}"
+
+
+channel_sums = FasterExercise(
+    "channel_sums",
+    reference=lambda x: x.sum(axis=(0, 2), dtype=np.float64).astype(np.float32),
+    cases=lambda rng: [
+        (normal(rng, shape),)
+        for shape in [(1, 1, 3), (2, 3, 5), (3, 2, 40), (5, 7, 300), (1, 4, 2000), (70, 3, 9)]
+    ],
+    run=_filled,
+    properties=(avoids("copy_to_host"), _is_faster),
+    mistakes={
+        "added to what is there": (
+            "You add to what `out` holds, and here it holds NaN. Set it to zero first.",
+            lambda x: np.full(x.shape[1], np.nan, np.float32),
+            ("out.copy_to_device(np.zeros(out.size, np.float32))", ""),
+        ),
+        "first image only": (
+            "You add up the first image only.",
+            lambda x: x[0].sum(axis=1),
+            ("(x.shape[1], x.shape[0])", "(x.shape[1], 1)"),
+        ),
+        "last image only": (
+            "Each image overwrites the sums of the one before. Several blocks add to one channel: that takes "
+            "an atomic operation, or a second kernel.",
+            lambda x: x[-1].sum(axis=1),
+        ),
+        "one thread of a block": (
+            "Only the first thread's numbers are added. Sum up the threads of a block first.",
+            lambda x: x[..., ::128].sum(axis=(0, 2)),
+            ("total = block_sum(total)", "pass"),
+        ),
+    },
+)

@@ -1,0 +1,100 @@
+"""Rounding by chance: an exercise of notebook 16."""
+
+import numpy as np
+
+from cnn_course.engine.checks.kernels import KernelExercise, launch, output
+from cnn_numba import device
+
+THREADS = 16  # of a block
+
+
+def _bits(rng):
+    """Draw the bits of floats, and as many random ones."""
+    for size in (4, 23, THREADS, 47):
+        x = (rng.normal(size=size) * 10.0 ** rng.integers(-3, 4, size)).astype(np.float32)
+        noise = rng.integers(0, 2**32, size, dtype=np.uint32)
+        grid = device.blocks(size + 1, THREADS)
+        yield launch(grid, THREADS, x.view(np.uint32), noise, output(size, np.uint32))
+    exact = np.array([1, -2, 0.5, 0, 3], np.float32)  # numbers of bfloat16 stay what they are
+    noise = np.array([2**32 - 1, 0, 2**16 - 1, 2**15, 2**31], np.uint32)
+    yield launch(1, THREADS, exact.view(np.uint32), noise, output(5, np.uint32))
+
+
+def _upper(values):
+    return (np.asarray(values, np.uint64) & 0xFFFF0000).astype(np.uint32)
+
+
+def _with_noise(noise):
+    """Return a function that adds something made of the random bits, and cuts off the lower half."""
+    return lambda x, random: _upper(x.astype(np.uint64) + noise(random.astype(np.uint64)))
+
+
+stochastic_kernel = KernelExercise(
+    "stochastic_kernel",
+    reference=_with_noise(lambda random: random & 0xFFFF),
+    cases=_bits,
+    once=True,
+    mistakes={
+        "cut off": (
+            "You only cut off the lower half, which rounds towards 0. Add the random bits before you cut.",
+            lambda x, random: _upper(x),
+            ("x[i] + noise", "x[i]"),
+            ("x[i] + noise", "x[i] | noise"),
+        ),
+        "nearest": (
+            "You round to the nearest. What is added must be random: the lower 16 bits of `{random}[i]`.",
+            _with_noise(lambda random: 0x8000 + 0 * random),
+            _with_noise(lambda random: 0x7FFF + 0 * random),
+            ("random[i] & uint32(0xFFFF)", "uint32(0x8000)"),
+            ("random[i] & uint32(0xFFFF)", "uint32(0x7FFF)"),
+        ),
+        "all random bits": (
+            "You add all 32 random bits. Add only the lower 16.",
+            _with_noise(lambda random: random),
+            lambda x, random: _upper(x + random),
+            ("random[i] & uint32(0xFFFF)", "random[i]"),
+        ),
+        "upper random bits": (
+            "You add random bits to the upper half. Add the lower 16: they decide whether the cut carries.",
+            _with_noise(lambda random: random & 0xFFFF0000),
+            lambda x, random: _upper(x + (random & np.uint32(0xFFFF0000))),
+            ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
+        ),
+        "half of the noise": (
+            "Fifteen random bits reach only half of the way, so you round up too seldom. Take 16.",
+            _with_noise(lambda random: random & 0x7FFF),
+            ("uint32(0xFFFF)", "uint32(0x7FFF)"),
+        ),
+        "not cut off": (
+            "You add the noise and leave it there. Cut off the lower half after that.",
+            lambda x, random: (x.astype(np.uint64) + (random & 0xFFFF)).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + noise"),
+        ),
+        "or instead of plus": (
+            "`|` and `^` never carry into the upper half. Add the random bits, then cut off the lower half.",
+            lambda x, random: (x | (random & 0xFFFF)).astype(np.uint32),
+            lambda x, random: (x ^ (random & 0xFFFF)).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] ^ noise"),
+        ),
+        "the other random bits": (
+            "You take the upper 16 random bits. Take the lower ones here.",
+            _with_noise(lambda random: random >> 16),
+            ("random[i] & uint32(0xFFFF)", "random[i] >> uint32(16)"),
+        ),
+        "noise added after the cut": (
+            "You cut first and then add, so the lower half of the result is not 0. Add, then cut.",
+            lambda x, random: (_upper(x) + (random & np.uint32(0xFFFF))).astype(np.uint32),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] & uint32(0xFFFF0000)) + noise"),
+        ),
+        "wrong half": (
+            "You keep the lower half, and throw sign, exponent and the mantissa's upper bits away.",
+            lambda x, random: ((x.astype(np.uint64) + (random & 0xFFFF)) & 0xFFFF).astype(np.uint32),
+            ("uint32(0xFFFF0000)", "uint32(0xFFFF)"),
+        ),
+        "taken away": (
+            "You subtract the noise, which rounds down by chance. Add it.",
+            lambda x, random: _upper(x.astype(np.int64) - (random & 0xFFFF).astype(np.int64) & 0xFFFFFFFF),
+            ("x[i] + noise", "x[i] - noise"),
+        ),
+    },
+)

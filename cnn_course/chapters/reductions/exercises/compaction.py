@@ -1,0 +1,97 @@
+"""What prefix sums are good for, a list without its zeros: an exercise of notebook 12."""
+
+import numpy as np
+
+from cnn_course.engine.checks.kernels import KernelExercise, launch, output
+from gpuless.simulator import poisoned
+
+THREADS = 32  # of a block
+
+
+def _sparse(rng):
+    """Draw numbers of which some are 0, negative ones among the others: one element, none 0, few left."""
+    for n, share in [(1, 1), (50, 0.4), (64, 1), (70, 0.6), (131, 0.1), (200, 0.5)]:
+        x = rng.normal(size=n).astype(np.float32)
+        x[rng.random(n) >= share] = 0
+        x[-1] = 1.5
+        if n > 1:
+            x[2] = -0.5
+        places = np.cumsum(x != 0).astype(np.int32)
+        kept = int(places[-1])
+        blocks = n // THREADS + 1  # a thread to spare, at least
+        yield launch(blocks, THREADS, x, places, output(kept), output(kept, np.int32))
+
+
+def _compacted(x, places, stays=lambda x: x != 0, values=None, where=None, shift=1):
+    """Return what a kernel writes that is right but for one point; what falls outside is not written."""
+    chosen = np.flatnonzero(stays(x))
+    slots = places[chosen] - shift
+    inside = slots < places[-1]
+    out, found = poisoned(places[-1], np.float32), poisoned(places[-1], np.int32)
+    out[slots[inside]] = (x if values is None else values)[chosen][inside]
+    found[slots[inside]] = (np.arange(x.size) if where is None else where)[chosen][inside]
+    return out, found
+
+
+def _zeros_too(x, places):
+    """Let every number write, one after the other: a zero overwrites the last one that stays."""
+    out, found = poisoned(places[-1], np.float32), poisoned(places[-1], np.int32)
+    for i, place in enumerate(places):
+        out[place - 1], found[place - 1] = x[i], i
+    return out, found
+
+
+compact_kernel = KernelExercise(
+    "compact_kernel",
+    reference=_compacted,
+    cases=_sparse,
+    once=True,
+    large=lambda rng: [
+        launch(
+            *(2200, THREADS, np.ones(70_001, np.float32), np.arange(1, 70_002, dtype=np.int32)),
+            *(output(70_001), output(70_001, np.int32)),
+        )
+    ],
+    mistakes={
+        "one place late": (
+            "Everything is one place too late. At the first number that stays, `{places}` is 1 already.",
+            lambda x, places: _compacted(x, places, shift=0),
+            ("places[i] - 1", "places[i]", 2),
+        ),
+        "zeros too": (
+            "Zeros are written too, and overwrite what belongs there: `{places}` does not grow at a zero.",
+            _zeros_too,
+            ("if i < x.size and x[i] != 0:", "if i < x.size:"),
+        ),
+        "positive ones only": (
+            "Negative numbers are missing. Only zeros are to go.",
+            lambda x, places: _compacted(x, places, stays=lambda x: x > 0),
+            ("x[i] != 0", "x[i] > 0"),
+        ),
+        "places instead of indices": (
+            "`where` holds the new places. It is to hold where each number stood in `{x}`.",
+            lambda x, places: _compacted(x, places, where=places - 1),
+            lambda x, places: _compacted(x, places, where=places),
+            ("where[places[i] - 1] = i", "where[places[i] - 1] = places[i] - 1"),
+            ("where[places[i] - 1] = i", "where[places[i] - 1] = places[i]"),
+        ),
+        "indices counted from one": (
+            "Your indices count from 1. The first element of `{x}` has index 0.",
+            lambda x, places: _compacted(x, places, where=np.arange(1, x.size + 1)),
+            ("where[places[i] - 1] = i", "where[places[i] - 1] = i + 1"),
+        ),
+        "place in the block": (
+            "`where` holds the number of the thread in its block. It is to hold the index in all of `{x}`.",
+            lambda x, places: _compacted(x, places, where=np.arange(x.size) % THREADS),
+            ("where[places[i] - 1] = i", "where[places[i] - 1] = cuda.threadIdx.x"),
+        ),
+        "fetched instead of sent": (
+            "You read at the place that `{places}` names. Write there: thread `i` sends *its* number.",
+            lambda x, places: (
+                x[places - 1][x != 0][: places[-1]],
+                np.flatnonzero(x).astype(np.int32),
+            ),
+            ("out[places[i] - 1] = x[i]", "out[places[i] - 1] = x[places[i] - 1]"),
+        ),
+    },
+)

@@ -1,0 +1,145 @@
+"""Prefix sums, a block for each piece: an exercise of notebook 12."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, output
+from gpuless.access import READ
+
+THREADS = 128  # of a block, as in the notebook
+
+
+def _blocks_of(n):
+    return -(-n // THREADS)
+
+
+def _counts(rng):
+    """Draw whole numbers: one, less than a block, a block, one more, several blocks with a short last one."""
+    for n in (1, 90, THREADS, THREADS + 1, 300, 3 * THREADS):
+        x = rng.integers(1, 50, n).astype(np.int32)
+        yield launch(_blocks_of(n), THREADS, x, output(n, np.int32), output(_blocks_of(n), np.int32))
+
+
+def _in_blocks(x):
+    """Return the elements of each block as a row, zeros behind the last."""
+    return np.pad(x, (0, _blocks_of(x.size) * THREADS - x.size)).reshape(-1, THREADS)
+
+
+def _scanned(scan=lambda rows: rows.cumsum(axis=1), total=lambda rows, sums: rows.sum(axis=1)):
+    """Return a function that does what the kernel is to do, in one point not so."""
+
+    def function(x):
+        rows = _in_blocks(x)
+        sums = scan(rows)
+        out, totals = sums.ravel()[: x.size], total(rows, sums)
+        return out.astype(np.int32), totals.astype(np.int32)
+
+    return function
+
+
+def _shifted(rows, distance):
+    """Return each row moved to the right, zeros coming in."""
+    return np.pad(rows, ((0, 0), (distance, 0)))[:, :THREADS]
+
+
+def _rounds(*distances):
+    """Return a scan that adds at these distances only."""
+
+    def scan(rows):
+        for distance in distances:
+            rows = rows + _shifted(rows, distance)
+        return rows
+
+    return scan
+
+
+def _exclusive(rows):
+    return _shifted(rows.cumsum(axis=1), 1)
+
+
+def _last(rows, sums):
+    return sums[:, -1]
+
+
+def _in_few_rounds(attempt):
+    """Demand rounds that grow with the logarithm of the block."""
+    x = np.ones(THREADS, np.int32)
+    case = launch(1, THREADS, x, output(THREADS, np.int32), output(1, np.int32))
+    trace = examine(attempt, case).report.trace
+    busiest = np.bincount(trace.thread[trace.kind == READ]).max()
+    if busiest > 4 * THREADS.bit_length():
+        raise Wrong(
+            "one after the other",
+            f"The numbers are right, but one thread reads {busiest} elements. In a scan of {THREADS} "
+            "elements every thread adds one number in each of 7 rounds.",
+        )
+
+
+scan_kernel = KernelExercise(
+    "scan_kernel",
+    reference=_scanned(),
+    cases=_counts,
+    large=lambda rng: [
+        launch(547, THREADS, np.ones(70_001, np.int32), output(70_001, np.int32), output(547, np.int32))
+    ],
+    other_blocks=False,
+    properties=(_in_few_rounds,),
+    mistakes={
+        "exclusive": (
+            "Each sum lacks its own element: you add up the elements *before* `i`. Include `x[i]`.",
+            _scanned(_exclusive),
+            _scanned(_exclusive, _last),
+            ("out[i] = line[t]", "out[i] = line[t] - x[i]"),
+        ),
+        "one round only": (
+            "Each element is added to its neighbour once. Six rounds are missing: double the distance.",
+            _scanned(_rounds(1)),
+            _scanned(_rounds(1), _last),
+            ("while distance < THREADS:", "if True:"),
+        ),
+        "last round missing": (
+            "The sums of the upper half are too small: the last round has a distance of half a block.",
+            _scanned(_rounds(*(2**k for k in range(6)))),
+            _scanned(_rounds(*(2**k for k in range(6))), _last),
+            ("while distance < THREADS:", "while distance < THREADS // 2:"),
+        ),
+        "distance grows by one": (
+            "Your distances are 1, 2, 3, and so on: elements are added several times. Double the distance.",
+            _scanned(_rounds(*range(1, THREADS)), _last),
+            ("distance *= 2", "distance += 1"),
+        ),
+        "first round missing": (
+            "Your first distance is 2, so every second element is left out. Start with the neighbour.",
+            _scanned(_rounds(*(2**k for k in range(1, 7)))),
+            _scanned(_rounds(*(2**k for k in range(1, 7))), _last),
+            ("distance = 1", "distance = 2"),
+        ),
+        "backwards": (
+            "You add what comes *after* an element. Add what comes before it, from the left.",
+            _scanned(lambda rows: rows[:, ::-1].cumsum(axis=1)[:, ::-1]),
+            _scanned(
+                lambda rows: rows[:, ::-1].cumsum(axis=1)[:, ::-1],
+                lambda rows, sums: rows[:, -1],
+            ),
+            [
+                ("if t >= distance:", "if t + distance < THREADS:"),
+                ("line[t - distance]", "line[t + distance]"),
+            ],
+        ),
+        "total of the elements": (
+            "Your total is the block's last *element*. Store the last *sum*.",
+            _scanned(total=lambda rows, sums: rows[:, -1]),
+            [("totals[cuda.blockIdx.x] = line[t]", "totals[cuda.blockIdx.x] = x[i] if i < x.size else 0")],
+        ),
+        "total of the first thread": (
+            "Your total is the sum of one element. The total of a block is the last of its sums.",
+            _scanned(total=lambda rows, sums: sums[:, 0]),
+            ("if t == THREADS - 1:", "if t == 0:"),
+        ),
+        "total without the last": (
+            "Your total lacks the last element of the block: the threads of a block end at `THREADS - 1`.",
+            _scanned(total=lambda rows, sums: sums[:, -2]),
+            ("if t == THREADS - 1:", "if t == THREADS - 2:"),
+        ),
+    },
+)

@@ -1,0 +1,8 @@
+"""The checks of notebook 19, ``19_repairing_a_program``: a file for each exercise."""
+
+from cnn_course.chapters.repairing_a_program.exercises.edge_maps import edge_maps
+from cnn_course.chapters.repairing_a_program.exercises.is_softmax import is_softmax
+from cnn_course.chapters.repairing_a_program.exercises.pool_maps_kernel import pool_maps_kernel
+from cnn_course.chapters.repairing_a_program.exercises.softmax_kernel import softmax_kernel
+
+__all__ = ["edge_maps", "is_softmax", "pool_maps_kernel", "softmax_kernel"]

@@ -1,0 +1,81 @@
+"""`edge_maps`: the host's part of a program."""
+
+import numpy as np
+
+from cnn_course.engine.checks.exercise import Exercise, Wrong
+from cnn_course.engine.checks.kernels import normal
+from cnn_numba import device
+from cnn_numba.ops.conv.reference import conv_cpu
+
+TILE = 16
+
+
+def _edge_maps(image, weight):
+    return np.array([conv_cpu(image, w) for w in weight], np.float32)
+
+
+def _written_only(rows, columns):
+    """Return a wrong `edge_maps` of which only so many rows and columns are written; the rest is empty."""
+
+    def wrong(image, weight, empty=np.nan):
+        maps = _edge_maps(image, weight)
+        height, width = maps.shape[1:]
+        maps[:, rows(height, width) :] = empty
+        maps[:, :, columns(height, width) :] = empty
+        return maps
+
+    return wrong, lambda image, weight: wrong(image, weight, 0)
+
+
+def _up(n):
+    return device.blocks(n, TILE) * TILE
+
+
+def _returned(attempt, image, weight):
+    maps = attempt(image, weight)
+    if device.is_device_array(maps):
+        raise Wrong(
+            "still on the device",
+            "Your result is on the device. Callers of `edge_maps` use NumPy arrays: `copy_to_host()`.",
+        )
+    return maps
+
+
+edge_maps = Exercise(
+    "edge_maps",
+    reference=_edge_maps,
+    cases=lambda rng: [
+        (normal(rng, (h, w)), normal(rng, (filters, 3, 3)))
+        for h, w, filters in [(18, 19, 1), (28, 28, 4), (21, 45, 2), (50, 23, 3), (36, 70, 2)]
+    ],
+    starts_as=lambda image, weight: np.zeros(_edge_maps(image, weight).shape, np.float32),
+    run=_returned,
+    rtol=1e-5,
+    mistakes={
+        "rounded down": (
+            "The right and lower edges of the maps are never written, because you round the number of "
+            "blocks down. `device.blocks(n, 16)` rounds up, and the kernel's guard stops the extra "
+            "threads.",
+            *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
+            ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
+        ),
+        "grid exchanged": (
+            "Where the maps are not square, a part of them is never written: your grid is (rows, columns). "
+            "In CUDA x comes first, and x runs along a row. First give the blocks of the width, then those "
+            "of the height.",
+            *_written_only(lambda h, w: _up(w), lambda h, w: _up(h)),
+            ("blocks(width, 16), device.blocks(height, 16)", "blocks(height, 16), device.blocks(width, 16)"),
+        ),
+        "input lost": (
+            "The kernel gets a new, empty array instead of your image. `cuda.to_device({image})` allocates "
+            "and copies.",
+            lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
+            ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
+        ),
+        "first filter only": (
+            "Every map is the first filter's. Give the kernel all filters.",
+            lambda image, weight: np.repeat(_edge_maps(image, weight[:1]), len(weight), axis=0),
+            ("cuda.to_device(weight)", "cuda.to_device(np.stack([weight[0]] * len(weight)))"),
+        ),
+    },
+)

@@ -1,0 +1,6 @@
+"""The checks of notebook 17, ``17_tensor_cores``."""
+
+from cnn_course.chapters.tensor_cores.exercises.nearest_tf32 import nearest_tf32
+from cnn_course.chapters.tensor_cores.exercises.products import held_by, split_tf32, warp_product_kernel
+
+__all__ = ["held_by", "nearest_tf32", "split_tf32", "warp_product_kernel"]
