@@ -146,8 +146,8 @@ def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> Modell
     ----------
     rungs : dict of str to callable or tuple
         By name: one launch as kernel, grid, block, a tuple of arguments, and perhaps the bytes of dynamic
-        shared memory; or a function without arguments that launches kernels. Each is run once. On a real GPU,
-        such a function has to launch by `device.launch`, as those of the package do.
+        shared memory, which does not take place; or a function without arguments that launches kernels, which
+        is run once. On a real GPU it has to launch by `device.launch`, as those of the package do.
     gpus : sequence of str
         Names that `gpuless.profile` knows.
     title : str
@@ -169,7 +169,7 @@ def modelled(rungs: dict, gpus: Sequence[str] = GPUS, title: str = "") -> Modell
     """
     if device.simulated():
         return ModelledLadder(title, {})
-    return ModelledLadder(title, {name: _times(name, work_of(rung), gpus) for name, rung in rungs.items()})
+    return ModelledLadder(title, {name: _times(name, rung, gpus) for name, rung in rungs.items()})
 
 
 def work_of(rung: Any):
@@ -180,8 +180,12 @@ def work_of(rung: Any):
     return lambda: device.launch(kernel, grid, block, *arguments, shared=sum(shared))
 
 
-def _times(name, work, gpus):
-    reports = _reports(work, gpus)
+def _times(name, rung, gpus):
+    reports = (
+        _reports(rung, gpus)
+        if callable(rung)
+        else [[report] for report in _profiled(device.Launch(*rung), gpus)]
+    )
     if not all(reports):
         raise ValueError(f"the rung {name!r} launches no kernel that can be modelled")
     return {gpu: _time(own) for gpu, own in zip(gpus, reports, strict=True)}
@@ -201,11 +205,13 @@ def _reports(work, gpus):
 
     with device.observe_launches(run):
         work()
-    found = [
-        gpuless.profile(each.kernel[each.grid, each.block, 0, each.shared], list(gpus))(*each.arguments)
-        for each in launches
-    ]
-    return list(zip(*found, strict=True)) or [[]]
+    return list(zip(*(_profiled(each, gpus) for each in launches), strict=True)) or [[]]
+
+
+def _profiled(launch, gpus):
+    """Return the report of a launch for each GPU."""
+    configured = launch.kernel[launch.grid, launch.block, 0, launch.shared]
+    return gpuless.profile(configured, list(gpus))(*launch.arguments)
 
 
 def _time(reports):

@@ -11,12 +11,15 @@ from cnn_course.chapters.backward_kernels import films as backward
 from cnn_course.chapters.convolution_as_matmul import films as convolution_films
 from cnn_course.chapters.reductions import pictures as reductions
 from cnn_course.chapters.shared_memory_and_tiling import films
+from cnn_course.chapters.the_machine import films as machine
 from cnn_course.engine import plots
 
 FILMS = {
     "halo": (films.halo_film, 6),
     "barrier": (films.barrier_film, 6),
     "tree": (reductions.tree_film, 4),
+    "coalescing": (machine.coalescing_film, 4),
+    "divergence": (machine.divergence_film, 4),
     "buffers": (convolution_films.buffers_film, 12),
     "scatter": (backward.scatter_film, 7),
     "window": (backward.window_film, 10),
@@ -43,7 +46,13 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
     assert len(film.png) + len(film.still.png) < 120_000
 
 
-RESULTS = (films.barrier_film, reductions.tree_film, convolution_films.buffers_film, backward.scatter_film)
+RESULTS = (
+    films.barrier_film,
+    reductions.tree_film,
+    convolution_films.buffers_film,
+    backward.scatter_film,
+    machine.divergence_film,
+)
 
 
 @pytest.mark.parametrize("draw", RESULTS)

@@ -48,7 +48,7 @@ def arrays():
 
 
 def both(x, out):
-    """Return a rung of each kind."""
+    """Return a rung of each kind, the second a function."""
     return {
         "neighbours": (neighbours, 1 << 10, 1 << 8, (x, out)),
         "strides": lambda: device.launch(strides, 1 << 10, 1 << 8, x, out),
@@ -67,7 +67,7 @@ def check_as_profiled(ladder, x, out):
 
 
 @compiled
-def test_times_are_those_of_a_profile_and_the_launches_take_place(arrays):
+def test_times_are_those_of_a_profile_and_what_a_function_launches_takes_place(arrays):
     x, out = arrays
     ladder = modelled(both(x, out), ["T4"])
     np.testing.assert_array_equal(out.copy_to_host(), 8 * np.arange(1 << 18))

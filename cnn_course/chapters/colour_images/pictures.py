@@ -92,8 +92,8 @@ def overfitting_picture() -> plots.Picture:
     axes[1].legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
     return plots.picture(
         fig,
-        "Accuracy on the training images, as the network gets to see them, and on those of the test; from "
-        "the same record.",
+        "Accuracy on the training images, as the network sees them, and on the test images; from the same "
+        "record.",
         f"Two panels with rising curves: {'; '.join(said)}.",
     )
 
@@ -163,7 +163,7 @@ def filters_picture(before, after, image, count=8) -> plots.Picture:
     return plots.picture(
         fig,
         f"The {count} of {len(before)} filters that training has turned furthest: before and after, each "
-        "above the map that it makes of one image. Grey and white are 0.",
+        "above its map of one image. Grey and white are 0.",
         f"An image, and {count} columns. In each a filter of 3 x 3 pixels in random colours, and a map in "
         "which the ground is as strong as the shape; then the filter after training, with smoother colours, "
         "and a map in which the ground is pale and outlines in one direction stand out. The cosines between "

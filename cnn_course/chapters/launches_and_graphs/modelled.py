@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import NullLocator
 
+import benchmarks
 import gpuless
 from cnn_course.chapters.launches_and_graphs import pictures
 from cnn_course.chapters.launches_and_graphs.streams import one_stream, taken
@@ -18,7 +19,7 @@ from cnn_course.engine import plots
 from cnn_course.engine.modelled_ladders import GPUS
 from cnn_numba import device
 
-RECORD = "epoch-modelled.json"
+RECORD = Path(benchmarks.__file__).with_name("epoch-modelled.json")
 _WAYS = {"launches": "launch by launch", "graph": "as one graph"}
 
 
@@ -83,9 +84,9 @@ def _range(way):
     return f"{way.microseconds:.0f} us ({way.low:.0f} to {way.high:.0f})"
 
 
-def recorded_steps(folder) -> Steps:
-    """Return the modelled steps of `mnist_cnn` with 64 images, from the record in a folder."""
-    record = json.loads((Path(folder) / RECORD).read_text(encoding="utf-8"))
+def recorded_steps() -> Steps:
+    """Return the modelled steps of `mnist_cnn` with 64 images, from the record beside the benchmarks."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
     (result,) = (each for each in record["results"] if each["batch_size"] == 64)
     return Steps(
         Step(

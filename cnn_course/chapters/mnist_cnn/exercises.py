@@ -149,12 +149,12 @@ adam_step = Exercise(
     starts_as=_adam_with(hats=lambda m, v, *_: (m, v)),
     mistakes={
         "v not corrected": (
-            "`{m}` is corrected and `{v}` is not. It starts at 0 too, and creeps up even more slowly.",
+            "`{m}` is corrected and `{v}` is not. It starts at 0 too, and grows more slowly: correct both.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b1**step), v)),
             ("np.sqrt(v_hat)", "np.sqrt(v)"),
         ),
         "m not corrected": (
-            "`{v}` is corrected and `{m}` is not. It starts at 0 too.",
+            "`{v}` is corrected and `{m}` is not. It starts at 0 too: correct both.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m, v / (1 - b2**step))),
             ("lr * m_hat", "lr * m"),
         ),
@@ -164,7 +164,7 @@ adam_step = Exercise(
             [("beta1**step", "beta1"), ("beta2**step", "beta2")],
         ),
         "betas exchanged": (
-            "You correct `{m}` by `{beta2}` and `{v}` by `{beta1}`.",
+            "You correct `{m}` by `{beta2}` and `{v}` by `{beta1}`: exchange them.",
             _adam_with(hats=lambda m, v, step, b1, b2: (m / (1 - b2**step), v / (1 - b1**step))),
             [("(1 - beta1**step)", "(1 - beta2**step)"), ("v / (1 - beta2**step)", "v / (1 - beta1**step)")],
         ),
@@ -184,7 +184,7 @@ adam_step = Exercise(
             [("beta1**step", "beta1 * step"), ("beta2**step", "beta2 * step")],
         ),
         "counted from 0": (
-            "Your correction is that of the step before: the first step has number 1, and `{step}` says so.",
+            "Your correction is that of the step before. The first step has number 1: use `{step}` as it is.",
             _adam_with(
                 hats=lambda m, v, step, b1, b2: (
                     m / np.float64(1 - b1 ** (step - 1)),
@@ -199,7 +199,7 @@ adam_step = Exercise(
             [("v / (1 - beta2**step)", "np.sqrt(v) / (1 - beta2**step)"), ("np.sqrt(v_hat)", "v_hat")],
         ),
         "eps under the root": (
-            "You add `{eps}` under the root; it is added to the root.",
+            "You add `{eps}` under the root. Take the root first, then add it.",
             _adam_with(denominator=lambda v_hat, eps: np.sqrt(v_hat + eps)),
             ("(np.sqrt(v_hat) + eps)", "np.sqrt(v_hat + eps)"),
         ),
@@ -313,7 +313,7 @@ adam_kernel = KernelExercise(
             ],
         ),
         "eps under the root": (
-            "You add `{eps}` under the root; it is added to the root.",
+            "You add `{eps}` under the root. Take the root first, then add it.",
             partial(_adam_launched, root=lambda v_hat, eps: np.sqrt(v_hat + eps)),
             ("correction2) + eps", "correction2 + eps)"),
         ),
@@ -323,7 +323,7 @@ adam_kernel = KernelExercise(
             ("math.sqrt(new_v / correction2)", "new_v / correction2"),
         ),
         "gradient not squared": (
-            "`{v}` is the mean of the *squares* of the gradients.",
+            "`{v}` is the mean of the *squares* of the gradients: multiply `g` by itself.",
             partial(_adam_launched, power=1),
             ("* g * g", "* g"),
         ),

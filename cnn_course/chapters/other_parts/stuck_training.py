@@ -221,7 +221,7 @@ class StuckTraining:
         """Return the name of the first thing that is to be seen, and what to say; None if it learns."""
         if np.array_equal(run.net.parameters, parts.build(0).parameters):
             return "nothing moves", (
-                "What is still wrong: not one of the network's parameters has moved, in all these steps."
+                "What is still wrong: in all these steps, none of the network's parameters has moved."
             )
         if gradient_ratio(parts) < 0:
             return "uphill", (
@@ -229,23 +229,23 @@ class StuckTraining:
             )
         if not np.isfinite(run.losses).all():
             return "not finite", (
-                "What is still wrong: its loss has become infinite, or no number; steps too large do that."
+                "What is still wrong: its loss has become infinite or NaN. Steps that are too large do that."
             )
         logits = list(outputs(parts).values())[-1]
         if logits.std(axis=0).mean() < BLIND:
             return "blind", (
                 "What is still wrong: to a new network, all digits look the same. Its answers to 64 of them "
-                f"differ by {logits.std(axis=0).mean():.2g} and no more."
+                f"differ by only {logits.std(axis=0).mean():.2g}."
             )
         alone = by_heart(parts)
         if alone.losses[-1] > LEARNT:
             return "cannot learn by heart", (
                 "What is still wrong: it cannot even learn 64 digits by heart. On one batch, again and "
-                f"again, its loss goes from {alone.losses[0]:.2f} to {alone.losses[-1]:.2f} and no further."
+                f"again, its loss goes from {alone.losses[0]:.2f} to {alone.losses[-1]:.2f} and stays there."
             )
         if run.accuracy < ENOUGH:
             return "by heart only", (
-                "What is still wrong: it learns 64 digits by heart without trouble, and from thousands it "
-                "learns nothing that helps with others."
+                "What is still wrong: it learns 64 digits by heart without trouble. But what it learns from "
+                "thousands does not help with others."
             )
         return None

@@ -187,22 +187,22 @@ def certainty_picture(images, probabilities, labels) -> plots.Picture:
         right.set(xticks=range(10), yticks=[])
         right.tick_params(labelsize=8, length=0)
         right.spines[:].set_visible(True)
-    told = []
+    said = []
     for label, certainty in zip(labels, probabilities, strict=True):
         wrong = np.flatnonzero(certainty.argmax(axis=1) != label)
         sure = wrong[-1] + 2 if wrong.size else 1
         ending = (
             f"from row {sure} on"
             if sure <= len(certainty)
-            else f"not even at the end, but {certainty[-1].argmax()}"
+            else f"not even at the end, and taken for a {certainty[-1].argmax()}"
         )
-        told.append(f"the {label} is held for one {ending}")
+        said.append(f"the {label} is recognised {ending}")
     return plots.picture(
         fig,
-        "Digits, and beside each row what the network holds the digit for once it has read that far: the "
-        "ten classes side by side, dark where it is sure.",
+        "Digits, and beside each row what the network takes the digit for when it has read so far: the ten "
+        "classes side by side, dark where it is sure.",
         "Beside each digit a field of 28 rows and ten columns, pale at the top and with one dark column "
-        f"at the end: {', '.join(told)}.",
+        f"at the end: {', '.join(said)}.",
     )
 
 

@@ -26,7 +26,7 @@ def halo_film(tile=(16, 4), kernel_size=3) -> plots.Film:
         loaded = min(threads, pixels - (number - 1) * threads)
         idle = f", {threads - loaded} threads have none" if loaded < threads else ""
         steps.append((f"round {number}: {loaded} threads load a pixel each{idle}", number, None))
-    steps.append(("the barrier: every thread has come", rounds, "all"))
+    steps.append(("the barrier: every thread has arrived", rounds, "all"))
     steps += [
         (f"thread {thread} sums its {kernel_size**2} pixels", rounds, thread) for thread in (0, threads - 1)
     ]
@@ -99,7 +99,7 @@ def barrier_film(loading=(2, 3, 1, 5), summing=2) -> plots.Film:
         "all of them sum loaded pixels.",
         "Two charts of four warps each, with a bar for loading and a bar for summing. In the upper one the "
         "sums of three warps begin before the slowest warp has loaded. In the lower one every warp waits at "
-        "a dashed line until the slowest has come, and then all sum at once.",
+        "a dashed line until the slowest has arrived, and then all sum at once.",
         seconds=1.4,
     )
 

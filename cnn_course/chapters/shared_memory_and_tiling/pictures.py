@@ -1,13 +1,10 @@
 """What notebook 11 draws: reads, races, tiles with their halo, banks, the roofline; and `in_order`."""
 
-import json
 import textwrap
-from pathlib import Path
 
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from benchmarks.plots import plot_roofline
 from cnn_course.engine import plots
 from gpuless.access import BANKS
 from gpuless.simulator import Launch
@@ -176,14 +173,18 @@ def seams_picture(image, blurred) -> plots.Picture:
 
 
 def turned_picture(image, turned) -> plots.Picture:
-    """Draw an image, and what the reader's kernel of exercise 4 makes of it."""
-    return plots.images(
-        {"the image": image, "your kernel": turned},
-        "A digit before and after your kernel, which leaves it black until the exercise is solved.",
-        "On the left a handwritten seven. On the right what the exercise's kernel makes of it: nothing until "
-        "it is solved, then the seven lying on its side.",
-        size=(4.4, 2.3),
-        limits=(0, 255),
+    """Draw an image, and what the reader's kernel of exercise 5 makes of it; until then, what it should."""
+    solved = np.any(turned)
+    fig, axes = plots.figure(1, 2, size=(4.4, 2.3))
+    plots.show_image(axes[0], image, "the image", limits=(0, 255))
+    plots.show_image(axes[1], turned if solved else np.rot90(image), "your kernel", limits=(0, 255))
+    if not solved:
+        axes[1].images[0].set_alpha(0.25)
+    return plots.picture(
+        fig,
+        "A digit, and what your kernel makes of it: pale until exercise 5 is solved, as it should be.",
+        "On the left a handwritten seven. On the right what the exercise's kernel makes of it, and the seven "
+        "lying on its side in pale grey as long as that is nothing.",
     )
 
 
@@ -211,7 +212,7 @@ def bank_picture(widths, rows=6, column=5) -> plots.Picture:
         ax.set_xlim(-0.5, max(widths) - 0.5)
         for (i, j), bank in np.ndenumerate(number):
             weight = "bold" if j == column else "normal"
-            pale = plots.FAINT if j >= BANKS else plots.INK
+            pale = "#8f8d86" if j >= BANKS else plots.INK
             ax.text(j, i, str(bank), ha="center", va="center", fontsize=6.5, color=pale, fontweight=weight)
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
@@ -293,26 +294,3 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
         f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
         f"operations a byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
     )
-
-
-def measured_picture(folder) -> plots.Picture | None:
-    """Draw the package's kernels under the roof of the GPU on which they were measured.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Of the records that ``cnn-numba bench ops`` writes; of several, the last by name is drawn. None comes
-        back where there is none.
-    """
-    picture = None
-    for path in sorted(Path(folder).glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["benchmark"] == "ops":
-            gpu = record["machine"]["gpu"]["name"]
-            picture = plots.picture(
-                plot_roofline(record),
-                f"The package's kernels, measured on {gpu} on {record['date']}.",
-                "A roofline, measured, with a mark for each kernel and layer: operations a second over "
-                "operations for each byte that has to be moved at least.",
-            )
-    return picture

@@ -3,11 +3,12 @@
 All figures are published ones, and `SOURCES` names them. What no source at hand states is left out.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import ListedColormap
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from cnn_course.engine import plots
 
@@ -28,6 +29,8 @@ class Gpu(NamedTuple):
     sms: int
     lanes: int
     """Float32 multiply-adds that an SM does in a cycle."""
+    tensor_cores: int
+    """Of an SM."""
     warps: int
     blocks: int
     on_chip: int
@@ -48,18 +51,19 @@ class Gpu(NamedTuple):
 KB, MB = 1024, 1024 * 1024
 
 T4 = Gpu(
-    *("T4", 40, 64, 32, 16, 96 * KB, 64 * KB, 64 * KB, 4 * MB, "16 GB of GDDR6"),
+    *("T4", 40, 64, 8, 32, 16, 96 * KB, 64 * KB, 64 * KB, 4 * MB, "16 GB of GDDR6"),
     *(320e9, 1.590e9, 8.1e12, {"L1 cache": 32, "L2 cache": 188, "global memory": 296}),
 )
 H100 = Gpu(
-    *("H100 PCIe", 114, 128, 64, 32, 256 * KB, 228 * KB, 227 * KB, 50 * MB, "80 GB of HBM2e"),
+    *("H100 PCIe", 114, 128, 4, 64, 32, 256 * KB, 228 * KB, 227 * KB, 50 * MB, "80 GB of HBM2e"),
     *(2.0e12, 1.755e9, 51e12),
     {"shared memory": 29, "L1 cache": 41, "L2 cache": 263, "global memory": 479},
 )
 GPUS = (T4, H100)
 SCHEDULERS = 4
 
-PARTS = ("scheduler", "registers", "shared memory", "L1 cache", "L2 cache", "global memory")
+_OF_A_QUARTER = ("scheduler", "registers", "float32 lanes", "Tensor Cores")
+PARTS = (*_OF_A_QUARTER, "shared memory", "L1 cache", "L2 cache", "global memory")
 
 
 def figures_table() -> str:
@@ -72,6 +76,7 @@ def figures_table() -> str:
         ("multiprocessors (SMs)", *(gpu.sms for gpu in GPUS), "N"),
         ("  schedulers", SCHEDULERS, SCHEDULERS, "G"),
         ("  float32 lanes", *(gpu.lanes for gpu in GPUS), "N"),
+        ("  Tensor Cores", *(gpu.tensor_cores for gpu in GPUS), "N"),
         ("  warps at most", *(gpu.warps for gpu in GPUS), "G"),
         ("  blocks at most", *(gpu.blocks for gpu in GPUS), "G"),
         ("  registers", *("256 KB" for _ in GPUS), "G"),
@@ -84,7 +89,7 @@ def figures_table() -> str:
         ("  bandwidth", *(f"{gpu.bandwidth / 1e9:.0f} GB/s" for gpu in GPUS), "N"),
         ("float32 arithmetic", *(f"{gpu.flops / 1e12:g} TFLOP/s" for gpu in GPUS), "N"),
         ("clock, at most", *(f"{gpu.clock / 1e6:.0f} MHz" for gpu in GPUS), "N, C"),
-        *((f"cycles to the {part}", *latency(part), "J, L") for part in PARTS[2:]),
+        *((f"cycles to the {part}", *latency(part), "J, L") for part in PARTS[len(_OF_A_QUARTER) :]),
     ]
     lines = [f"{'':28}{T4.name:>16}{H100.name:>16}   source"]
     lines += [f"{name:28}{one!s:>16}{two!s:>16}   {source}" for name, one, two, source in rows]
@@ -117,22 +122,24 @@ def machine_picture(highlight: str | None = None, caption: str | None = None) ->
     """
     if highlight is not None and highlight not in PARTS:
         raise ValueError(f"highlight is one of {', '.join(PARTS)}, not {highlight!r}")
-    fig, ax = plots.figure(size=(7.2, 5.4))
+    fig, ax = plots.figure(size=(7.2, 6.6))
     ax.axis("off")
-    ax.set(xlim=(0, 100), ylim=(0, 100))
+    ax.set(xlim=(0, 100), ylim=(0, 122))
     for behind in (4, 2):  # the other multiprocessors
-        _box(ax, (3 + behind, 40 + behind / 1.5), (90, 55), _BACK)
-    _box(ax, (3, 40), (90, 55), "#f7f5f0")
+        _box(ax, (3 + behind, 40 + behind / 1.5), (90, 77), _BACK)
+    _box(ax, (3, 40), (90, 77), "#f7f5f0")
     ax.text(
-        5, 91.5, f"a multiprocessor (SM): one of {T4.sms} in a T4, of {H100.sms} in an H100 PCIe", fontsize=9
+        5, 113.5, f"a multiprocessor (SM): one of {T4.sms} in a T4, of {H100.sms} in an H100 PCIe", fontsize=9
     )
     for quarter in range(SCHEDULERS):
         left = 5 + 21.8 * quarter
-        _part(ax, (left, 79), (20.6, 9.5), "scheduler", "an instruction a cycle", highlight)
-        _part(ax, (left, 64), (20.6, 13), "registers", "64 KB", highlight)
+        _part(ax, (left, 101), (20.6, 9.5), "scheduler", "an instruction a cycle", highlight)
+        _part(ax, (left, 89), (20.6, 10.5), "registers", "64 KB", highlight)
+        _part(ax, (left, 76), (20.6, 11.5), "float32 lanes", _a_quarter("lanes"), highlight)
+        _part(ax, (left, 63), (20.6, 11.5), "Tensor Cores", _a_quarter("tensor_cores"), highlight)
     both = [[f"{gpu.name}: {text}" for gpu, text in zip(GPUS, texts, strict=True)] for texts in _texts()]
-    _part(ax, (5, 43), (42.5, 18.5), "shared memory", "\n".join(both[0]), highlight)
-    _part(ax, (48.6, 43), (42.5, 18.5), "L1 cache", "\n".join(both[1]), highlight)
+    _part(ax, (5, 43), (42.5, 18), "shared memory", "\n".join(both[0]), highlight)
+    _part(ax, (48.6, 43), (42.5, 18), "L1 cache", "\n".join(both[1]), highlight)
     _part(ax, (3, 21), (94, 15), "L2 cache", "\n".join(both[2]), highlight)
     _part(ax, (3, 2), (94, 15), "global memory", "\n".join(both[3]), highlight)
     for x in (30, 50, 70):
@@ -143,15 +150,20 @@ def machine_picture(highlight: str | None = None, caption: str | None = None) ->
     return plots.picture(
         fig,
         caption or f"The machine{marked}. Top to bottom: from near and small to far and large.",
-        "Boxes from top to bottom. A multiprocessor with four schedulers, a quarter of the registers under "
-        "each, and shared memory beside the L1 cache; other multiprocessors behind it; below, for all of "
-        "them together, the L2 cache, and the global memory. Each box says its size and the cycles to it on "
-        f"a T4 and on an H100{frame}.",
+        "Boxes from top to bottom. A multiprocessor with four schedulers, and under each a quarter of the "
+        "registers, of the float32 lanes and of the Tensor Cores; then shared memory beside the L1 cache. "
+        "Other multiprocessors are behind it. Below, for all of them together, the L2 cache and the global "
+        f"memory. The boxes give sizes, and the cycles to each memory, on a T4 and on an H100{frame}.",
     )
 
 
 def _the(part):
-    return {"scheduler": "the schedulers", "registers": "the registers"}.get(part, part)
+    return ("the schedulers" if part == "scheduler" else f"the {part}") if part in _OF_A_QUARTER else part
+
+
+def _a_quarter(field):
+    """Return how many of something each quarter of an SM has on either GPU."""
+    return ", ".join(f"{gpu.name.split()[0]}: {getattr(gpu, field) // SCHEDULERS}" for gpu in GPUS)
 
 
 def _texts():
@@ -206,18 +218,21 @@ def waves_picture(blocks: int, per_sm: int, sms: int = T4.sms) -> plots.Picture:
     """
     places = sms * per_sm
     waves = -(-blocks // places)
-    # Filled from left to right; within a wave one block for each multiprocessor, and then the next for each.
-    taken = (np.arange(waves * places) < blocks).reshape(waves, per_sm, sms).transpose(2, 1, 0)
-    fig, ax = plots.figure(size=(7.2, 3.4))
-    shade = np.where(taken, 1 + np.arange(waves) % 2, 0).reshape(sms * per_sm, waves)
-    colours = ListedColormap([_BACK, "#8cc2e6", "#f2c773"])
-    ax.imshow(
-        shade, cmap=colours, vmin=0, vmax=2, aspect="auto", interpolation="nearest", extent=(0, waves, sms, 0)
-    )
-    ax.hlines(range(1, sms), 0, waves, color=plots.PAPER, linewidth=0.8)
-    ax.vlines(range(1, waves), 0, sms, color=plots.INK, linewidth=1)
-    ax.set(xlabel="time, in durations of a block", ylabel=f"multiprocessor, {per_sm} rows each")
-    ax.set_xticks(range(waves + 1))
+    # Within a wave one block for each multiprocessor, and then the next for each.
+    taken = (np.arange(waves * places) < blocks).reshape(waves * per_sm, sms)
+    fig, ax = plots.figure(size=(7.2, 0.8 + 0.14 * waves * per_sm + 0.12 * waves))
+    colours = ("#8cc2e6", "#f2c773")
+    for row, line in enumerate(taken):
+        wave, top = row // per_sm, row + 0.6 * (row // per_sm)
+        for sm, is_taken in enumerate(line):
+            face = colours[wave % 2] if is_taken else _BACK
+            edge = plots.PAPER if is_taken else "#d9d5cd"
+            ax.add_patch(Rectangle((sm, top), 1, 1, facecolor=face, edgecolor=edge, linewidth=0.8))
+    middles = [wave * (per_sm + 0.6) + per_sm / 2 for wave in range(waves)]
+    ax.set(xlim=(-0.2, sms + 0.2), ylim=(waves * (per_sm + 0.6), -0.4), xlabel="multiprocessor")
+    ax.set_xticks([0.5, *range(10, sms, 10), sms - 0.5], labels=[0, *range(10, sms, 10), sms - 1])
+    ax.set_yticks(middles, labels=[f"wave {wave + 1}" for wave in range(waves)])
+    ax.spines[:].set_visible(False)
     last = blocks - (waves - 1) * places
     share = blocks / (waves * places)
     verb = "is" if last == 1 else "are"
@@ -225,8 +240,9 @@ def waves_picture(blocks: int, per_sm: int, sms: int = T4.sms) -> plots.Picture:
         fig,
         f"{plots.counted(blocks, 'block')}, places for {places}: {plots.counted(waves, 'wave')}. In the last "
         f"one {plots.counted(last, 'place')} {verb} taken; over all, {share:.0%} of the places are.",
-        f"A row for each of {places} places on {sms} multiprocessors, a column for each of {waves} "
-        f"waves, in turning colours. The last one fills {last} of the places; the pale ones are empty.",
+        f"Time goes down, with a band for each of {plots.counted(waves, 'wave')}, in turning colours. A "
+        f"column is one of {sms} multiprocessors, with {plots.counted(per_sm, 'place')} in a band. The last "
+        f"wave fills {plots.counted(last, 'place')}; the pale ones are empty.",
     )
 
 
@@ -273,40 +289,68 @@ def waiting_picture(warps: int, wait: int = 12, cycles: int = 48) -> plots.Pictu
     )
 
 
-def roofline_picture(flops, compulsory) -> plots.Picture:
-    """Draw the roofline of an H100 PCIe's memory and arithmetic, and a computation's place under it.
+def roofline_picture(reports: dict, place: Callable) -> plots.Picture | None:
+    """Draw modelled kernels under the roofline of a T4, placed by the reader's function.
 
     Parameters
     ----------
-    flops : float
-        Floating-point operations of the computation.
-    compulsory : float
-        Bytes that it has to move to or from memory, each array once.
+    reports : dict of str to gpuless.profile.report.Report
+        By the kernel's name, on a T4; those without a floating-point operation are left out.
+    place : callable
+        The reader's: ``place(flops, bytes_moved, microseconds, peak, bandwidth)``. Where it returns no three
+        numbers, the kernels are drawn pale, where they belong.
 
-    Examples
-    --------
-    >>> roofline_picture(830.0, 10.0).caption[-32:]
-    'memory: arithmetic is the limit.'
+    Returns
+    -------
+    Picture, or None where there are no reports.
     """
-    intensity, bend = flops / compulsory, H100.flops / H100.bandwidth
-    limit = min(H100.flops, H100.bandwidth * intensity)
-    fig, ax = plots.figure(size=(7.2, 3.0))
-    ax.set(xscale="log", yscale="log", xlim=(1, 1000), ylim=(1, 150))
-    ax.set(xlabel="operations for each byte from memory", ylabel="TFLOP/s, at most")
-    xs = np.array([1, bend, 1000])
-    roof = np.minimum(H100.flops, H100.bandwidth * xs)
-    ax.plot(xs, roof / 1e12, color=plots.BLUE, linewidth=2)
-    ax.text(2.6, 2.6, f"memory: {H100.bandwidth / 1e12:.1f} TB/s", fontsize=9, color=plots.INK)
-    ax.text(130, 60, f"arithmetic: {H100.flops / 1e12:.0f} TFLOP/s", fontsize=9, color=plots.INK)
-    ax.vlines(intensity, 1, limit / 1e12, color=plots.ORANGE, linewidth=2, linestyle=":")
-    ax.plot(intensity, limit / 1e12, "o", markersize=8, color=plots.ORANGE)
-    ax.text(intensity * 1.08, 1.3, f"the convolution:\n{intensity:.3g}", fontsize=9, color=plots.INK)
-    what = "memory" if intensity < bend else "arithmetic"
+    shown = {name: report for name, report in reports.items() if sum(report.flops.values())}
+    if not shown:
+        return None
+    peak, bandwidth = T4.flops / 1e9, T4.bandwidth / 1e9
+    fig, ax = plots.figure(size=(7.2, 3.4))
+    ax.set(xscale="log", yscale="log", xlim=(3e-3, 1e3), ylim=(0.5, 3e4))
+    ax.set(xlabel="operations for each byte to and from DRAM", ylabel="GFLOP/s")
+    ax.plot([3e-3, peak / bandwidth, 1e3], [3e-3 * bandwidth, peak, peak], color=plots.INK, linewidth=2)
+    ax.text(4e-3, 25, f"memory: {bandwidth:.0f} GB/s", fontsize=9, color=plots.INK)
+    ax.text(900, peak * 1.25, f"arithmetic: {peak:,.0f} GFLOP/s", ha="right", fontsize=9, color=plots.INK)
+    said, solved = [], True
+    for number, (name, report) in enumerate(shown.items()):
+        flops = sum(report.flops.values())
+        given = flops, report.dram_bytes, report.microseconds, peak, bandwidth
+        found = _three_numbers(place, given)
+        solved = solved and found is not None
+        at, roof, part = found or placed(*given)
+        look = {"color": plots.COLOURS[number], "alpha": 1.0 if found else 0.3}
+        ends = [part * roof * report.microseconds / end for end in (report.high, report.low)]
+        ax.plot([at, at], ends, linewidth=6, solid_capstyle="butt", **(look | {"alpha": 0.3}))
+        ax.plot([at, at], [part * roof, roof], linewidth=1.2, linestyle=":", **look)
+        ax.plot(at, part * roof, "o^sD"[number % 4], markersize=8, **look)
+        text = f"{name}\n{at:.3g} a byte, {part:.0%} of the roof"
+        note = {"va": "top", "fontsize": 8.5, "color": plots.INK, "alpha": 1.0 if found else 0.6}
+        note |= {"ha": "right", "xytext": (-8, -4)} if at > peak / bandwidth else {"xytext": (8, -4)}
+        ax.annotate(text, (at, part * roof), textcoords="offset points", **note)
+        said.append(f"{name} at {at:.3g}, with {part * roof:,.3g} GFLOP/s, {part:.0%} of the roof")
+    how = "as your function places them" if solved else "pale until `under_the_roof` is solved"
     return plots.picture(
         fig,
-        f"The roofline of an H100 PCIe, and the convolution under it. It has {intensity:.3g} operations for "
-        f"each byte from memory: {what} is the limit.",
+        f"The roofline of a T4, as published, and kernels at their modelled times with their ranges, {how}.",
         "Logarithmic axes. A line rises to the right as far as memory allows, and bends where arithmetic "
-        f"stops it, at {bend:.3g} operations for each byte. The convolution stands to the "
-        f"{'left' if intensity < bend else 'right'} of the bend.",
+        f"stops it, at {peak / bandwidth:.3g} operations for each byte. Under it: {'; '.join(said)}.",
     )
+
+
+def _three_numbers(place, given):
+    """Return what a function makes of a kernel, None if it is not three positive numbers."""
+    try:
+        found = tuple(float(number) for number in place(*given))
+    except Exception:
+        return None
+    return found if len(found) == 3 and all(0 < number < float("inf") for number in found) else None
+
+
+def placed(flops, bytes_moved, microseconds, peak, bandwidth, bound=min, scale=1e3):
+    """Return operations a byte, the GFLOP/s that the roof allows, and the part of these that is reached."""
+    intensity = flops / bytes_moved
+    roof = bound(peak, intensity * bandwidth)
+    return intensity, roof, flops / microseconds / scale / roof

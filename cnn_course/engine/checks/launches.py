@@ -52,11 +52,14 @@ class LaunchCase:
     grid, block : int or tuple of int
     arguments : tuple
         In the kernel's order, outputs marked.
+    shared : int
+        Bytes of dynamic shared memory.
     """
 
     grid: object
     block: object
     arguments: tuple
+    shared: int = 0
     kwargs: ClassVar = {}
 
     @property
@@ -68,7 +71,8 @@ class LaunchCase:
     @property
     def circumstances(self):
         """Grid and block, in words."""
-        return f", launched as `[{self.grid}, {self.block}]`"
+        dynamic = f", 0, {self.shared}" if self.shared else ""
+        return f", launched as `[{self.grid}, {self.block}{dynamic}]`"
 
     def named(self, function):
         """Return what the reference gets as a dict, by the names that `function` gives them."""
@@ -112,7 +116,7 @@ def _fresh(value):
     return copy.deepcopy(value.array if isinstance(value, InOut) else value)
 
 
-def launch(grid, block, *arguments) -> LaunchCase:
+def launch(grid, block, *arguments, shared=0) -> LaunchCase:
     """Return a case: ``kernel[grid, block](*arguments)``.
 
     Parameters
@@ -121,6 +125,8 @@ def launch(grid, block, *arguments) -> LaunchCase:
         As in the launch, x first.
     *arguments
         Arrays and numbers, `output` and `inout`, in the kernel's order.
+    shared : int
+        Bytes of dynamic shared memory.
 
     Examples
     --------
@@ -130,7 +136,7 @@ def launch(grid, block, *arguments) -> LaunchCase:
     """
     if not any(map(is_result, arguments)):
         raise ValueError("a launch needs an `output` or an `inout` among its arguments")
-    return LaunchCase(grid, block, arguments)
+    return LaunchCase(grid, block, arguments, shared)
 
 
 class Examination(NamedTuple):
@@ -184,7 +190,7 @@ def run(kernel, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about host arrays, which have to be copied, and small grids
         try:
-            report = kernel[case.grid, case.block](*arrays)
+            report = kernel[case.grid, case.block, 0, case.shared](*arrays)
         except Exception as raised:
             error = raised
     if stop := getattr(report, "stop", None):  # that it does not end comes first: of the rest little is known

@@ -14,7 +14,7 @@ from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel impor
 from cnn_course.engine import notebooks
 from cnn_numba.beyond.models import cifar_convnet_bn
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
-from cnn_numba.data import image_shape, load
+from cnn_numba.data import cifar, image_shape, load
 from cnn_numba.nn.models import cifar_convnet
 from cnn_numba.ops.conv.reference import conv2d_forward
 from cnn_numba.ops.gather.reference import _places, gather_augmented
@@ -92,6 +92,22 @@ def test_the_network_that_comes_with_it_is_trained():
 def test_the_one_cell_that_differs_is_marked():
     assert said("data").startswith("FOLDER = None")
     assert 'load("cifar10", data_dir=FOLDER) if FOLDER else load("made-pictures")' in said("data")
+
+
+@pytest.mark.exhaustive("tests/data/test_data.py: the files are read; each cell with the made pictures")
+@pytest.mark.slow
+def test_every_cell_runs_on_files_as_those_of_cifar10(tmp_path):
+    """Files of the binary version, of the right names and sizes, with made pictures in them."""
+    pictured = load("made-pictures")
+    rows = np.concatenate([pictured.train_labels[:, None], pictured.train_images.reshape(10_000, -1)], axis=1)
+    for name in cifar.BATCHES:
+        (tmp_path / f"{name}.bin").write_bytes(rows.astype(np.uint8).tobytes())
+    notebook = notebooks.read(NOTEBOOK)
+    (cell,) = (cell for cell in notebook.cells if cell.id == "data")
+    cell.source = cell.source.replace("FOLDER = None", f"FOLDER = {str(tmp_path)!r}")
+    notebooks.execute(notebook, NOTEBOOK.parent)
+    assert "(50000, 3, 32, 32) uint8 to train with" in cell.outputs[0].text
+    assert "airplane" in cell.outputs[0].text or "aeroplane" in cell.outputs[0].text
 
 
 def test_the_filters_that_changed_most_are_shown():

@@ -39,10 +39,9 @@ from cnn_numba.train.optim import SGD
 from cnn_numba.train.step import steps_of
 from gpuless.profile import costs
 
-CELLS = {
-    cell.id: cell.source
-    for cell in notebooks.read(CHECKOUT / "notebooks" / "15_launches_and_graphs.ipynb").cells
-}
+NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "15_launches_and_graphs.ipynb")
+CELLS = {cell.id: cell.source for cell in NOTEBOOK.cells}
+OUTPUTS = {cell.id: cell.outputs for cell in NOTEBOOK.cells if cell.cell_type == "code"}
 
 
 def text_of(cell):
@@ -331,7 +330,7 @@ def test_a_window_makes_the_kernel_average():
 
 # --- Modelled times ----------------------------------------------------------------------------------------
 
-STEPS = modelled.recorded_steps(CHECKOUT / "benchmarks")
+STEPS = modelled.recorded_steps()
 
 
 def test_the_text_has_the_times_of_the_record():
@@ -428,6 +427,18 @@ def test_roofs_picture_tells_both_intensities_and_the_speed():
 
 
 # --- The text -----------------------------------------------------------------------------------------------
+
+
+def test_what_the_text_says_of_short_launches_is_what_was_counted():
+    counted = OUTPUTS["list-real"][1].data["text/plain"]
+    rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
+    short = [(int(launches), int(count.replace(",", ""))) for _, launches, count, _ in rows]
+    short = [row for row in short if row[1] < 10_000]
+    assert sum(launches for launches, _ in short) == 5
+    instructions = f"{round(sum(count for _, count in short), -3):,}".replace(",", " ")
+    assert f"Five others execute {instructions} instructions of warps" in text_of("real-after")
+    millions = {name: float(flops.replace(",", "")) for name, _, _, flops in rows}
+    assert 2 * millions["conv2d_implicit_kernel"] > sum(millions.values())
 
 
 def test_what_the_host_takes_for_a_launch_has_its_source():

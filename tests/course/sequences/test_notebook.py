@@ -93,8 +93,8 @@ def test_the_record_is_as_good_as_the_text_says():
 def test_what_the_network_thinks_in_between():
     told = shown("certainty")
     for label, row in (("7", 21), ("1", 24), ("8", 18)):
-        assert f"the {label} is held for one from row {row} on" in told
-    assert "the 3 is held for one not even at the end, but 2" in told
+        assert f"the {label} is recognised from row {row} on" in told
+    assert "the 3 is recognised not even at the end, and taken for a 2" in told
 
 
 def test_the_forget_gates_stay_open():
@@ -117,5 +117,5 @@ def test_from_which_row_on_a_digit_is_recognised():
     images, certainty = np.ones((2, 28, 28)), np.zeros((2, 28, 10))
     certainty[0, :5, 1], certainty[0, 5:, 7], certainty[1, :, 4] = 1, 1, 1
     alt = pictures.certainty_picture(images, certainty, np.array([7, 4])).alt
-    assert "the 7 is held for one from row 6 on, the 4 is held for one from row 1 on" in alt
-    assert "but 4" in pictures.certainty_picture(images, certainty, np.array([7, 5])).alt
+    assert "the 7 is recognised from row 6 on, the 4 is recognised from row 1 on" in alt
+    assert "taken for a 4" in pictures.certainty_picture(images, certainty, np.array([7, 5])).alt

@@ -4,9 +4,9 @@ import numpy as np
 from numba import cuda, float32
 from wrong_answers import wrong
 
-from cnn_course.chapters.shared_memory_and_tiling.exercises import (
+from cnn_course.chapters.shared_memory_and_tiling.exercises.signals import LOAD
+from cnn_course.chapters.shared_memory_and_tiling.exercises.tiles import (
     BLOCK,
-    LOAD,
     RADIUS,
     ROWS,
     SIDE,
@@ -127,6 +127,32 @@ WRONG = {
         ],
         "missing barrier": [("cuda.syncthreads()", "")],
     },
+    "smooth_any_kernel": {
+        "missing barrier": [("cuda.syncthreads()", "")],
+        "divergent barrier": [
+            ("cuda.syncthreads()\nif i < out.size:", "if i < out.size:\n    cuda.syncthreads()")
+        ],
+        "fixed size": [("cuda.shared.array(0, float32)", "cuda.shared.array(64, float32)")],
+        "outside the tile": [
+            ("cuda.shared.array(0, float32)", "cuda.shared.array(SPAN, float32)"),
+            ("threads + 2 * radius, threads", "threads + 2 * radius + 1, threads"),
+        ],
+        "fixed block": [("cuda.blockDim.x", "BLOCK")],
+        "negative index": [("0 <= start + k < signal.size", "start + k < signal.size")],
+        "writes past the edge": [("if i < out.size:", "if True:")],
+        "float64": [("total = float32(0)", "total = 0.0")],
+    },
+    "conv_spread_kernel": {
+        "bank conflicts": [
+            [
+                ("c % 2 * (WIDE // 2) + c // 2", "c + r % 2"),
+                ("j % 2 * (WIDE // 2) + tx + j // 2", "tx * STRIDE + j + i % 2"),
+            ]
+        ],
+        "outside the tile": [("WIDE // 2", "25", 2)],
+        "write-write race": [("WIDE // 2", "16", 2)],
+        "missing barrier": [("cuda.syncthreads()", "")],
+    },
     "turn_kernel": {
         "missing barrier": [("cuda.syncthreads()", "")],
         "bank conflicts": [("(SIDE, PITCH)", "(SIDE, SIDE)"), ("(SIDE, PITCH)", "(PITCH, SIDE)")],
@@ -200,6 +226,13 @@ RIGHT = {
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
         """
+    },
+    "conv_spread_kernel": {
+        "every other pair of rows moved by one": [
+            ("c % 2 * (WIDE // 2) + c // 2", "c + r // 2 % 2"),
+            ("j % 2 * (WIDE // 2) + tx + j // 2", "tx * STRIDE + j + (ty + i // 2) % 2"),
+        ],
+        "odd columns right behind the even ones": [("WIDE // 2", "17", 2)],
     },
     "turn_kernel": {
         "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")]

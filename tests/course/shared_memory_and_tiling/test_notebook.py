@@ -1,13 +1,15 @@
 """Notebook 11: its kernels against the package's, its race, its pictures, the sizes that its checks use."""
 
-import json
+import io
 
 import numpy as np
 import pytest
 from numba import cuda
+from PIL import Image
 from test_notebooks import ROOT, defined_in_cell
 
 from cnn_course.chapters.shared_memory_and_tiling import exercises as checks, pictures as tile_pictures
+from cnn_course.chapters.shared_memory_and_tiling.exercises import tiles
 from cnn_course.engine import notebooks
 from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled, shared_bytes
 from gpuless import access_map, sanitize
@@ -15,7 +17,7 @@ from gpuless.inspector import InspectionError, inspect_kernels
 
 STEM = "11_shared_memory_and_tiling"
 NOTEBOOK = notebooks.read(ROOT / "notebooks" / f"{STEM}.ipynb")
-EXERCISES = ("smooth_kernel", "conv_channels_kernel", "conv_strided_kernel", "turn_kernel")
+EXERCISES = checks.__all__
 
 
 def normal(rng, *shape):
@@ -112,6 +114,8 @@ def test_kernels_and_solutions_compile_for_a_gpu(rng):
     ]
     solved = {
         "smooth_kernel": (one,) * 3,
+        "smooth_any_kernel": (one,) * 3,
+        "conv_spread_kernel": (two,) * 3,
         "conv_channels_kernel": (three, three, two),
         "conv_strided_kernel": (two,) * 3,
         "turn_kernel": (two,) * 2,
@@ -167,6 +171,19 @@ def test_bank_picture_tells_the_banks_of_a_column():
     assert "rows of 33 the elements of column 31 lie in the banks 31, 0, 1" in alt
 
 
+def test_until_the_turn_is_solved_its_picture_is_pale():
+    image = np.triu(np.full((8, 8), 255, np.float32))
+    pale = pixels(tile_pictures.turned_picture(image, np.zeros_like(image)))
+    solved = pixels(tile_pictures.turned_picture(image, np.rot90(image)))
+    right = slice(solved.shape[1] // 2, None)
+    assert pale[:, right].mean() > solved[:, right].mean() + 20
+    assert len(np.unique(pale[:, right])) > 1
+
+
+def pixels(picture):
+    return np.asarray(Image.open(io.BytesIO(picture.png)).convert("L"), np.int16)
+
+
 def test_roofline_is_the_lower_of_slope_and_roof():
     requested = {"left": 2.0, "right": 50.0}
     bandwidths = {"HBM": 1e11, "L2": 4e11}
@@ -180,40 +197,6 @@ def test_a_tile_of_one_row_can_be_chosen():
     (source,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "tile-explorer")
     assert "(64, 1)" in source
     assert "68 x 5 = 340 pixels" in tile_pictures.tile_picture((64, 1), 5).caption
-
-
-def measured(folder, monkeypatch):
-    """Run the cell about measured kernels beside a folder of records; return the picture, if any."""
-    (folder / "notebooks").mkdir()
-    (folder / "benchmarks").mkdir(exist_ok=True)
-    monkeypatch.chdir(folder / "notebooks")
-    (source,) = (cell.source for cell in NOTEBOOK.cells if cell.id == "measured")
-    namespace = sizes()
-    exec(source, namespace)
-    return namespace["picture"]
-
-
-def test_records_are_drawn_with_the_name_of_their_gpu(tmp_path, monkeypatch):
-    times = {"naive": {"median": 1e-3, "GFLOP/s": 20.0}, "tiled": {"median": 5e-4, "GFLOP/s": 40.0}}
-    result = {"operation": "conv2d_forward", "size": "small", "flops": 10, "bytes": 5, "contenders": times}
-    record = {
-        "benchmark": "ops",
-        "date": "2001-02-03",
-        "machine": {"gpu": {"name": "A Card", "compute_capability": "8.0", "driver": "580"}},
-        "versions": {},
-        "roof": {"flops_per_second": 1e12, "bytes_per_second": 1e11},
-        "results": [result],
-    }
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "ops.json").write_text(json.dumps(record))
-    assert measured(tmp_path, monkeypatch).caption == (
-        "The package's kernels, measured on A Card on 2001-02-03."
-    )
-
-
-def test_without_a_record_the_notebook_says_so(tmp_path, monkeypatch, capsys):
-    assert measured(tmp_path, monkeypatch) is None
-    assert "no record of the kernels on a GPU yet" in capsys.readouterr().out
 
 
 # --- the checks --------------------------------------------------------------------------------------------
@@ -230,11 +213,12 @@ def test_notebook_and_checks_have_the_same_sizes():
         "STRIDE",
         "STRIDED_W",
         "STRIDED_H",
+        "WIDE",
         "SIDE",
         "ROWS",
     )
     for name in names:
-        assert notebook[name] == getattr(checks, name), name
+        assert notebook[name] == getattr(tiles, name), name
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -244,7 +228,7 @@ def test_the_checks_launch_few_threads_and_several_blocks(name):
     assert any(np.prod(case.grid) > 2 for case in cases)
 
 
-def test_exercise_2_differs_from_its_solution_by_the_barriers_alone():
+def test_exercise_3_differs_from_its_solution_by_the_barriers_alone():
     (exercise,) = (e for e in notebooks.exercises(NOTEBOOK) if e.name == "conv_channels_kernel")
     stub = [line for line in exercise.stub.split("\n") if not line.strip().startswith("...")]
     solution = exercise.solution.split("\n")

@@ -101,6 +101,34 @@ WRONG = {
         "float64": [("float32(0)", "0.0")],
         "first block only": [("uint32(cuda.grid(1))", "cuda.threadIdx.x")],
     },
+    "choose_launch": {
+        "rounded down": [
+            [
+                ("device.blocks(width, block[0])", "width // block[0]"),
+                ("device.blocks(height, block[1])", "height // block[1]"),
+            ]
+        ],
+        "axes exchanged": [
+            [
+                ("device.blocks(width, block[0])", "0"),
+                ("device.blocks(height, block[1])", "device.blocks(width, block[0])"),
+                ("0, device", "device.blocks(height, block[1]), device"),
+            ]
+        ],
+        "needless blocks": [("device.blocks(width, block[0])", "width")],
+        "too many threads": [("32, 4", "64, 32")],
+        "empty launch": [("block[1])), block", "block[1])), (0, 128)")],
+        "not a launch": [
+            (
+                "(device.blocks(width, block[0]), device.blocks(height, block[1])), block",
+                "device.blocks(width * height, 128), 128",
+            )
+        ],
+        "narrow blocks": [("32, 4", "4, 32"), ("32, 4", "1, 256")],
+        "too few blocks": [("32, 4", "32, 32")],
+        "part of a warp": [("32, 4", "20, 5")],
+        "threads outside": [("32, 4", "1024, 1")],
+    },
     "warps_needed": {
         "type": [("math.ceil(", "float(")],
         "numbers": [("return math.ceil(in_flight / (32 * bytes_a_thread))", "return 12")],
@@ -128,6 +156,20 @@ WRONG = {
 }
 
 RIGHT = {
+    "choose_launch": {
+        "squares, and the grid by hand": """
+            return (-(-width // 16), -(-height // 16)), (16, 16)
+        """,
+        "one warp a block, of two rows": [("32, 4", "np.array([16, 2])")],
+    },
+    "under_the_roof": {
+        "speeds in operations a second": """
+            speed = flops / (microseconds * 1e-6)
+            memory = flops / bytes_moved * bandwidth
+            roof = memory if memory < peak else peak
+            return flops / bytes_moved, roof, speed / (roof * 1e9)
+        """
+    },
     "bias_relu_kernel": {
         "reshaped to rows": """
             i = cuda.grid(1)

@@ -1,13 +1,19 @@
 """What notebook 10 draws and claims: the machine, its figures, waves, waiting, and kernels that wait."""
 
+import inspect
+import linecache
 import re
+import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import cuda, float32
+from matplotlib.colors import to_hex
+from numba import cuda, float32, uint32
 
-from cnn_course.chapters.the_machine import exercises as checks, pictures as machine
-from cnn_course.chapters.the_machine.exercises import waiting
+import gpuless
+from cnn_course.chapters.the_machine import exercises as checks, films, pictures as machine
+from cnn_course.chapters.the_machine.exercises import evidence, waiting
 from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
 from cnn_numba.ops.conv.gpu_naive import place
@@ -49,7 +55,8 @@ def test_the_further_something_lies_the_longer_it_takes():
 def test_a_part_is_highlighted_and_no_other(part, drawn):
     machine.machine_picture(highlight=part)
     thick = [box for box in drawn[0].axes[0].patches if box.get_linewidth() > 2]
-    assert len(thick) == (4 if part in ("scheduler", "registers") else 1)
+    of_a_quarter = part in ("scheduler", "registers", "float32 lanes", "Tensor Cores")
+    assert len(thick) == (4 if of_a_quarter else 1)
 
 
 def test_nothing_is_highlighted_unless_asked_for(drawn):
@@ -78,9 +85,20 @@ def test_waves_are_counted(blocks, per_sm, words):
 
 def test_a_wave_gives_each_multiprocessor_a_block_before_any_gets_two(drawn):
     machine.waves_picture(5, 2, sms=4)
-    shade = drawn[0].axes[0].images[0].get_array()
-    # A multiprocessor's two places lie together.
-    assert (np.asarray(shade)[:, 0] > 0).tolist() == [True, True, True, False, True, False, True, False]
+    taken = [
+        box.get_xy()[0] for box in drawn[0].axes[0].patches if plots.PAPER == to_hex(box.get_edgecolor())
+    ]
+    assert taken == [0, 1, 2, 3, 0]
+
+
+def test_the_places_of_a_picture_can_be_told_apart(drawn):
+    """Every place is a square with an edge, however many there are."""
+    for blocks, per_sm in ((401, 8), (401, 1), (161, 4)):
+        machine.waves_picture(blocks, per_sm)
+        fig = drawn.pop()
+        fig.draw_without_rendering()
+        heights = {round(box.get_window_extent().height / fig.dpi, 2) for box in fig.axes[0].patches}
+        assert min(heights) > 0.08
 
 
 @pytest.mark.parametrize(("warps", "busy"), [(1, 4), (4, 16), (12, 48), (16, 48)])
@@ -91,16 +109,70 @@ def test_a_scheduler_is_busy_as_often_as_a_warp_is_ready(warps, busy, drawn):
     assert (chart[:-1].sum(axis=0) <= 1).all()
 
 
-@pytest.mark.parametrize(("compulsory", "tflops"), [(10.0, 51.0), (1000.0, 2.0)])
-def test_a_computation_stands_on_the_roofline(compulsory, tflops, drawn):
-    machine.roofline_picture(1000.0, compulsory)
-    place = drawn[0].axes[0].lines[-1]
-    assert (place.get_xdata()[0], place.get_ydata()[0]) == (1000.0 / compulsory, tflops)
+def report(flops, dram_bytes, microseconds):
+    return SimpleNamespace(
+        flops={"f32": flops},
+        dram_bytes=dram_bytes,
+        microseconds=microseconds,
+        low=0.6 * microseconds,
+        high=2.5 * microseconds,
+    )
 
 
-@pytest.mark.parametrize(("compulsory", "limit"), [(10.0, "arithmetic"), (1000.0, "memory")])
-def test_the_roofline_says_what_the_limit_is(compulsory, limit):
-    assert machine.roofline_picture(1000.0, compulsory).caption.endswith(f": {limit} is the limit.")
+REPORTS = {"idle": report(0.0, 1.0, 5.0), "left": report(4e6, 4e6, 50.0), "right": report(4e8, 4e6, 100.0)}
+
+
+def test_kernels_stand_under_the_roofline_where_the_reader_places_them():
+    picture = machine.roofline_picture(REPORTS, machine.placed)
+    assert "left at 1, with 80 GFLOP/s, 25% of the roof; right at 100, with 4e+03 GFLOP/s, 49%" in picture.alt
+    assert "as your function places them" in picture.caption
+    assert "idle" not in picture.alt
+    wrong = machine.roofline_picture(REPORTS, lambda flops, *others: (flops, 2.0, 0.5))
+    assert "left at 4e+06, with 1 GFLOP/s" in wrong.alt
+
+
+@pytest.mark.parametrize("place", [lambda *kernel: ..., lambda *kernel: 1 / 0, lambda *kernel: (1.0, 2.0)])
+def test_until_it_is_solved_the_kernels_are_pale(place, drawn):
+    machine.roofline_picture(REPORTS, place)
+    marks = [line for line in drawn[0].axes[0].lines if line.get_marker() not in ("None", "")]
+    assert {mark.get_alpha() for mark in marks} == {0.3}
+    places = [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks]
+    np.testing.assert_allclose(places, [(1, 80), (100, 4000)])
+
+
+def test_without_a_report_there_is_no_roofline():
+    assert machine.roofline_picture({}, machine.placed) is None
+
+
+def cell(name):
+    return next(cell.source for cell in NOTEBOOK.cells if cell.id == name)
+
+
+def test_the_check_models_the_kernel_that_the_reader_sees():
+    shown = cell("window-kernel").strip()
+    assert textwrap.dedent(inspect.getsource(evidence.window_kernel.py_func)).strip() == shown
+
+
+@pytest.mark.gpu
+def test_neighbours_that_write_neighbours_move_a_fifteenth_of_the_bytes():
+    namespace = {"cuda": cuda, "float32": float32, "uint32": uint32, "place": place}
+    source = cell("dealt-kernel").split("\n\n\n")[0], cell("bias-relu-kernel-solution").split("```")[1][7:]
+    x, out = (cuda.to_device(np.zeros((64, 32, 26, 26), np.float32)) for _ in "xo")
+    moved = []
+    for number, text in enumerate(source):
+        name = f"<fifteenth {number}>"
+        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        exec(compile(text, name, "exec"), namespace)
+        kernel = namespace[("bias_relu_dealt_kernel", "bias_relu_kernel")[number]]
+        report = gpuless.profile(kernel[x.size // 128, 128], "T4")(x, cuda.device_array(32, np.float32), out)
+        moved.append(report.dram_bytes)
+    assert round(moved[0] / moved[1]) == 15
+
+
+def test_films_show_sectors_and_lanes():
+    film = films.coalescing_film()
+    assert "stride 1: 4 sectors; stride 2: 8 sectors; stride 4: 16 sectors; stride 8: 32 sectors" in film.alt
+    assert len(film.png) + len(film.still.png) < 60_000
 
 
 def test_the_text_says_what_the_exercise_computes():
@@ -118,8 +190,8 @@ def test_the_text_says_what_the_exercise_computes():
 
 def test_the_head_says_how_many_threads_a_t4_holds_and_runs():
     text, t4 = NOTEBOOK.cells[0].source, machine.T4
-    assert f"a step for {t4.sms * machine.SCHEDULERS * 32:,} threads" in text
-    assert f"holds {t4.sms * t4.warps * 32:,}" in text
+    assert f"a step for at most {t4.sms * machine.SCHEDULERS * 32:,} threads" in text
+    assert f"it holds {t4.sms * t4.warps * 32:,}" in text
 
 
 def test_the_checks_launch_few_threads_and_several_warps():

@@ -1,6 +1,14 @@
 """The checks of notebook 10, ``10_the_machine``."""
 
+from cnn_course.chapters.the_machine.exercises.evidence import choose_launch, under_the_roof
 from cnn_course.chapters.the_machine.exercises.neighbours import bias_relu_kernel, conv_nhwc_kernel
 from cnn_course.chapters.the_machine.exercises.waiting import warp_sums_kernel, warps_needed
 
-__all__ = ["bias_relu_kernel", "conv_nhwc_kernel", "warp_sums_kernel", "warps_needed"]
+__all__ = [
+    "bias_relu_kernel",
+    "choose_launch",
+    "conv_nhwc_kernel",
+    "under_the_roof",
+    "warp_sums_kernel",
+    "warps_needed",
+]

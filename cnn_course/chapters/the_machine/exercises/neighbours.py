@@ -56,34 +56,35 @@ def _stays_coalesced(make, axes):
         if np.bincount(threads).max() > 1:
             name = "in chunks"
         if wide:
-            moved = f"a request of 32 threads moves {written.sectors_per_request:.1f} sectors"
-            moved += f" of `{written.array}`, and 4 are enough"
+            moved = f"one request of a warp moves {written.sectors_per_request:.1f} sectors"
+            moved += f" of `{written.array}`, where 4 are enough"
         else:
-            moved = f"only {written.efficiency:.0%} of what is moved to write `{written.array}` is asked for"
+            moved = f"only {written.efficiency:.0%} of the bytes moved for `{written.array}` are written"
         raise Wrong(
             name,
             f"The numbers are right, but {moved}. {_ADVICE[name]}",
             f"Seen with an output of shape {shape}"
-            + (f": thread 1 writes {step} elements behind thread 0." if step > 1 else "."),
+            + (f": thread 1 writes {step} elements after thread 0." if step > 1 else "."),
         )
 
     return holds
 
 
 _ADVICE = {
-    "image by image": "Neighbouring threads of yours work in different images: let the last axis vary "
-    "fastest from thread to thread, and the first axis slowest.",
-    "channel by channel": "Neighbouring threads of yours work in different channels, and here these lie a "
-    "whole plane apart: let the last axis vary fastest from thread to thread.",
-    "row by row": "Neighbouring threads of yours work in different rows: let the last axis vary fastest "
-    "from thread to thread.",
-    "column by column": "Neighbouring threads of yours work in different columns, and here these lie as "
-    "many numbers apart as there are channels: let the channel vary fastest.",
-    "in chunks": "Each thread does elements that lie side by side, so neighbouring threads are a whole "
-    "chunk apart: let thread `i` do element `i`.",
-    "axes exchanged": "The last axis varies fastest from thread to thread, as it should, and the others do "
-    "not follow it in the order of memory: the next to vary is the one before it, and so on to the first.",
-    "scattered": "Let thread `i` do element `i` of the output, in the order of memory.",
+    "image by image": "Your neighbouring threads work in different images. Let the last axis vary fastest "
+    "from thread to thread, and the first axis slowest.",
+    "channel by channel": "Your neighbouring threads work in different channels, which are a whole plane "
+    "apart in this layout. Let the last axis vary fastest from thread to thread.",
+    "row by row": "Your neighbouring threads work in different rows. Let the last axis vary fastest from "
+    "thread to thread.",
+    "column by column": "Your neighbouring threads work in different columns. In this layout, columns are "
+    "as many numbers apart as there are channels. Let the channel vary fastest.",
+    "in chunks": "Each thread handles elements that are side by side, so neighbouring threads are a whole "
+    "chunk apart. Let thread `i` handle element `i`.",
+    "axes exchanged": "The last axis varies fastest from thread to thread, which is right. The other axes "
+    "are not in the order of memory: next to vary is the axis before the last, and so on back to the "
+    "first.",
+    "scattered": "Let thread `i` handle element `i` of the output, in the order of memory.",
 }
 
 
@@ -120,22 +121,22 @@ bias_relu_kernel = KernelExercise(
     ),
     mistakes={
         "bias left out": (
-            "You apply ReLU, and no bias is added before.",
+            "You apply ReLU, but you do not add the bias first.",
             lambda x, bias: np.maximum(x, 0),
             ("x[n, c, h, w] + bias[c]", "x[n, c, h, w]"),
         ),
         "not rectified": (
-            "You add the bias, and what is negative stays so.",
+            "You add the bias, but negative numbers stay negative.",
             lambda x, bias: x + bias[:, None, None],
             ("float32(0) if value <= float32(0) else value", "value"),
         ),
         "absolute value": (
-            "You store the absolute value; what is negative must become 0.",
+            "You store the absolute value. Negative numbers must become 0.",
             lambda x, bias: np.abs(x + bias[:, None, None]),
             ("float32(0) if value <= float32(0) else value", "abs(value)"),
         ),
         "rectified first": (
-            "You apply ReLU before the bias is added; it comes after.",
+            "You apply ReLU before you add the bias. Add the bias first.",
             lambda x, bias: np.maximum(x, 0) + bias[:, None, None],
             [
                 ("x[n, c, h, w] + bias[c]", "max(x[n, c, h, w], float32(0)) + bias[c]"),
@@ -143,7 +144,7 @@ bias_relu_kernel = KernelExercise(
             ],
         ),
         "one bias for all": (
-            "All your channels get the bias of channel 0: it is `{bias}[c]`.",
+            "All your channels get the bias of channel 0. Index `{bias}` with the channel.",
             lambda x, bias: np.maximum(x + bias[0], 0),
             ("bias[c]", "bias[0]"),
         ),
@@ -197,27 +198,29 @@ conv_nhwc_kernel = KernelExercise(
             ("weight[kh, kw, ic, oc]", "weight[weight.shape[0] - 1 - kh, weight.shape[1] - 1 - kw, ic, oc]"),
         ),
         "first image for all": (
-            "All outputs of the batch come from its first image: the first index of `{x}` is `n`.",
+            "All outputs come from the first image of the batch. Use the image as the first index of `{x}`.",
             lambda x, weight: _conv_last(np.broadcast_to(x[:1], x.shape), weight),
             ("x[n,", "x[0,"),
         ),
         "first input channel only": (
-            "Only input channel 0 counts: an output adds up the products of all input channels.",
+            "Only input channel 0 is in your sums. Add up the products of all input channels.",
             lambda x, weight: _conv_last(x[..., :1], weight[:, :, :1]),
             ("range(weight.shape[2])", "range(1)"),
         ),
         "last input channel only": (
-            "Only the last input channel counts: is the sum set back to zero for each of them?",
+            "Only the last input channel is in your sums. Do you reset the sum for each channel?",
             lambda x, weight: _conv_last(x[..., -1:], weight[:, :, -1:]),
             ("range(weight.shape[2])", "range(weight.shape[2] - 1, weight.shape[2])"),
         ),
         "one filter for all": (
-            "All your output channels use the filter of channel 0: the weight's last index is `oc`.",
+            "All your output channels use the filter of channel 0. The last index of `{weight}` is the "
+            "output channel.",
             lambda x, weight: _conv_last(x, np.repeat(weight[..., :1], weight.shape[3], axis=3)),
             ("weight[kh, kw, ic, oc]", "weight[kh, kw, ic, 0]"),
         ),
         "window does not slide": (
-            "All outputs of an image are the first one: use `oh` and `ow` in the index of `{x}`.",
+            "All outputs of an image are equal to the first one. The window must move: index `{x}` with "
+            "the output's row and column too.",
             lambda x, weight: np.broadcast_to(_conv_last(x, weight)[:, :1, :1], _conv_last(x, weight).shape),
             ("x[n, oh + kh, ow + kw, ic]", "x[n, kh, kw, ic]"),
         ),

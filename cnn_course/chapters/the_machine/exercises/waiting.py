@@ -52,53 +52,55 @@ warps_needed = Exercise(
     cases=_machines,
     mistakes={
         "rounded down": (
-            "You round down, so the memory is idle at times: round up.",
+            "You round down, so the memory is sometimes idle. Round up.",
             partial(_warps, rounded=floor),
             ("math.ceil(", "int("),
         ),
         "one too many": (
-            "`int(q) + 1` is one too many for whole numbers: `math.ceil(q)` leaves them as they are.",
+            "`int(q) + 1` is one too many when `q` is a whole number. `math.ceil(q)` is right for both.",
             partial(_warps, rounded=lambda warps: floor(warps) + 1),
             ("math.ceil(", "1 + int("),
         ),
         "whole GPU": (
-            "That is for the whole GPU. Return how many warps each of its `{sms}` multiprocessors needs.",
+            "You count the warps of the whole GPU. Return how many each of its `{sms}` multiprocessors "
+            "needs.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, size),
             (" / sms", ""),
         ),
         "threads": (
-            "You count threads. A warp has 32 of them, and asks for `32 * {bytes_a_thread}` bytes.",
+            "You count threads. A warp has 32 threads, so it loads 32 times as many bytes.",
             partial(_warps, lanes=1),
             lambda *machine: LANES * _warps(*machine),
             (_WARP, "bytes_a_thread"),
             ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
-            "You return bytes. Divide by those of a warp, `32 * {bytes_a_thread}`, and round up.",
+            "You return bytes. Divide them by the bytes that one warp loads, and round up.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1, lanes=1),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, 1, 1, lanes=1),
             (f" / {_WARP}", ""),
             [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
-            "You count as many bytes for a thread whatever it loads: `{bytes_a_thread}` is missing.",
+            "Your result does not depend on `{bytes_a_thread}`. A thread that loads more needs fewer "
+            "warps beside it.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
             (_WARP, "128"),
             (_WARP, "32"),
         ),
         "cycles for nanoseconds": (
-            "The latency comes in cycles. Divide it by the clock in GHz, and it is in nanoseconds.",
+            "`{latency}` is in cycles. Divide it by the clock in GHz to get nanoseconds.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1, sms, size),
             ("latency / clock", "latency"),
         ),
         "clock upside down": (
-            "You multiply by the clock: cycles are divided by it to become nanoseconds.",
+            "You multiply by the clock. To turn cycles into nanoseconds, divide by it.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1 / clock, sms, size),
             ("latency / clock", "latency * clock"),
         ),
         "latency left out": (
-            "You leave the latency out: the longer a load takes, the more of them have to be under way.",
+            "`{latency}` is missing. The longer a load takes, the more loads must be under way.",
             lambda latency, bandwidth, clock, sms, size: _warps(1, bandwidth, clock, sms, size),
             ("latency / clock", "1 / clock"),
         ),
@@ -141,8 +143,8 @@ def _waits_for_its_warp(attempt):
     if {"syncthreads", "syncwarp"} & names_in(code_of(attempt)) == {"syncthreads"}:
         raise Wrong(
             "waits for the block",
-            "The numbers are right. `cuda.syncthreads()` makes every warp wait for all others of its block, "
-            "though each adds up its own 32 elements: `cuda.syncwarp()` is enough.",
+            "The numbers are right. But `cuda.syncthreads()` makes every warp wait for the whole block, "
+            "and each warp needs only its own 32 elements. The barrier of a warp is enough.",
         )
     uses("syncwarp")(attempt)
 
@@ -157,22 +159,22 @@ warp_sums_kernel = KernelExercise(
     properties=(_waits_for_its_warp,),
     mistakes={
         "first half only": (
-            "You add up 16 of the 32 elements of each warp: the first step is 16.",
+            "You add up only 16 of the 32 elements of each warp. The first step is 16.",
             partial(_sums, last=16),
             ("(16, 8, 4, 2, 1)", "(8, 4, 2, 1)"),
         ),
         "last step missing": (
-            "You leave out the step 1: the odd elements are missing in the sum.",
+            "The step 1 is missing, so the sum lacks the odd elements.",
             partial(_sums, stride=2),
             ("(16, 8, 4, 2, 1)", "(16, 8, 4, 2)"),
         ),
         "first element only": (
-            "That is the first element of each warp.",
+            "You store the first element of each warp, not the sum.",
             partial(_sums, last=1),
             [("(16, 8, 4, 2, 1)", "(32,)"), ("t % 32 < step", "t % 32 < 0")],
         ),
         "mean": (
-            "That is the mean of each warp's elements. Return the sum.",
+            "You store the mean of the 32 elements. Store the sum.",
             partial(_sums, scale=1 / 32),
             ("out[i // 32] = line[t]", "out[i // 32] = line[t] / float32(32)"),
         ),

@@ -1,0 +1,46 @@
+"""What the exercises of notebook 11 share: sizes, and what is asked of every tile."""
+
+import numpy as np
+
+from cnn_course.engine.checks import wording
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise
+from gpuless.access import READ
+
+# The sizes that the notebook's cells set; the launches fit to them.
+BLOCK, RADIUS = 16, 2
+TILE_W, TILE_H, TAPS = 16, 4, 3
+STRIDE = 2
+STRIDED_H, STRIDED_W = (TILE_H - 1) * STRIDE + TAPS, (TILE_W - 1) * STRIDE + TAPS
+WIDE = 40
+SIDE, ROWS = 32, 8
+
+
+def outside_the_tile(evidence):
+    """Find elements that an array in shared memory does not have."""
+    for trial in evidence.traced:
+        for finding in trial.report.findings:
+            if finding.kind == "out of bounds" and finding.space == "shared":
+                return Wrong(
+                    "outside the tile",
+                    f"Threads use elements past the end of `{finding.array}`. Either it is too small, or "
+                    "an index is computed with the wrong row width.",
+                    wording.seen(finding),
+                )
+    return None
+
+
+class TileExercise(KernelExercise):
+    """An exercise with shared memory: a tile that is too small is named before what comes of it."""
+
+    judges = (outside_the_tile, *KernelExercise.judges)
+
+
+def refuse_one_loader(trace):
+    """Raise `Wrong` if a single thread of each block reads the first argument."""
+    if len(np.unique(trace.thread[(trace.array == 0) & (trace.kind == READ)])) == 1:
+        raise Wrong(
+            "one thread loads",
+            "The numbers are right, but one thread of each block loads everything, and the others wait "
+            "for it. Share the loading: thread `t` takes `t`, `t + threads`, `t + 2 * threads` and so on.",
+        )
