@@ -69,10 +69,14 @@ class LaunchCase:
         return tuple(value.array if isinstance(value, InOut) else value for value in given)
 
     @property
+    def configuration(self):
+        """What stands in the square brackets of the launch."""
+        return self.grid, self.block, *((0, self.shared) if self.shared else ())
+
+    @property
     def circumstances(self):
         """Grid and block, in words."""
-        dynamic = f", 0, {self.shared}" if self.shared else ""
-        return f", launched as `[{self.grid}, {self.block}{dynamic}]`"
+        return f", launched as `[{', '.join(map(str, self.configuration))}]`"
 
     def named(self, function):
         """Return what the reference gets as a dict, by the names that `function` gives them."""
@@ -190,7 +194,7 @@ def run(kernel, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about host arrays, which have to be copied, and small grids
         try:
-            report = kernel[case.grid, case.block, 0, case.shared](*arrays)
+            report = kernel[case.configuration](*arrays)
         except Exception as raised:
             error = raised
     if stop := getattr(report, "stop", None):  # that it does not end comes first: of the rest little is known

@@ -103,7 +103,7 @@ def _is_fast(attempt):
                 f"The launch covers the image, but on a T4 it takes {time:.0f} us (modelled), and another "
                 f"block takes {best:.0f} us. {why}".rstrip(),
                 f"Seen with {height} x {width} pixels: grid {grid}, block {block}.",
-                f"Limited by {limiter}.",
+                f"Limited by {limiter.partition(',')[0]}.",
             )
 
 
