@@ -44,7 +44,7 @@ class Launch(NamedTuple):
 
 
 class Modelled(NamedTuple):
-    """A part: the `Launch`es of each of its calls in a step, and the results at full size where it ran."""
+    """A part: each `Launch` of its calls in a step, and the results at full size where it ran."""
 
     launches: tuple
     results: tuple | None = None
