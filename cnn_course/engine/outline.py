@@ -307,7 +307,7 @@ NOTEBOOKS = (
         "frameworks_and_engines",
         "Frameworks and engines",
         "further",
-        75,
+        80,
         ("for_keras", "traffic", "fold_batch_norm", "int8_dense"),
         ("15b",),
     ),
