@@ -97,6 +97,28 @@ def test_numpy_may_not_compute(compute):
     assert "`np." in verdict.message
 
 
+def copied_into(out, x):
+    d_x, d_out = cuda.to_device(x), cuda.device_array(x.size, np.float32)
+    double_kernel[2, 4](d_x, d_out)
+    d_out.copy_to_host(out[: x.size])
+    return out
+
+
+def test_what_is_copied_into_an_array_of_the_hosts_may_be_cut():
+    assert exercise(lambda x: copied_into(np.empty(x.size + 1, np.float32), x)[:-1]).status == "solved"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: copied_into(np.empty(x.size, np.float32), x) * 4 / 2,
+        lambda x: double(np.pad(x, (0, 1)) * 2)[:-1],
+    ],
+)
+def test_numpy_may_not_compute_with_what_it_made_of_guarded_arrays(compute):
+    assert mistake_of(compute) == "computes on the host"
+
+
 def test_mistakes_are_named_with_the_learners_names():
     @cuda.jit
     def triple_kernel(x, out):
