@@ -5,13 +5,14 @@
 
 
 def progress():
-    """Return what the reader's workbook has: the network and the course as a picture, and as text.
+    """Return what the reader's workbook has, as a picture and as text.
 
-    Nothing in the workbook is run for it.
+    It shows the network, the course, and the modelled times of the reader's training step, as far as there
+    are any. Nothing in the workbook is run for it.
     """
     # Only here: a check needs neither the picture nor the network.
     from cnn_course.chapters.mnist_cnn.own_backend import PARTS
-    from cnn_course.engine import workbook
+    from cnn_course.engine import history, workbook
     from cnn_course.engine.outline import NOTEBOOKS
     from cnn_course.engine.progress import Chapter, Progress
 
@@ -24,4 +25,4 @@ def progress():
         for notebook in NOTEBOOKS
     ]
     own = {part.name for part in PARTS if workbook.has_source(part.topic, part.name)}
-    return Progress(chapters, own, len(PARTS))
+    return Progress(chapters, own, len(PARTS), history.entries())

@@ -226,6 +226,15 @@ NOTEBOOKS = (
         ("10b",),
     ),
     Notebook(
+        "18",
+        "capstone",
+        "Capstone",
+        "make_it_fast",
+        65,
+        ("filter_gradient_kernel", "forward_maps_kernel", "your_swaps", "your_layer"),
+        (),
+    ),
+    Notebook(
         "19",
         "repairing_a_program",
         "Repairing a program",

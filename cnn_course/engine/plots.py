@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image, PngImagePlugin
 
 from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is for those who draw)
@@ -108,6 +108,22 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
         style(ax, 10, labelsize=9, length=3)
         ax.set_prop_cycle(color=COLOURS)
     return fig, axes
+
+
+def figure_in_two(size, heights):
+    """Return a new figure, and its upper and lower part, whose axes do not have to line up.
+
+    Examples
+    --------
+    >>> fig, top, bottom = figure_in_two((7.2, 5.0), (4.0, 1.0))
+    >>> len(top.subplots(1, 2))
+    2
+    """
+    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    parts = fig.subfigures(2, 1, height_ratios=heights)
+    for part in parts:
+        part.set_facecolor(PAPER)
+    return fig, *parts
 
 
 def picture(fig, caption, alt, colours=128) -> Picture:
@@ -323,6 +339,22 @@ def outline(ax, row, column, height, width, colour=ORANGE):
     """
     corner = (column - 0.5, row - 0.5)
     ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
+
+
+def box(ax, x, y, text, colour, width=0.62, height=0.48):
+    """Draw a part of a diagram: white text in a box around (x, y)."""
+    corner, style = (x - width / 2, y - height / 2), "round,pad=0.04"
+    ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, facecolor=colour, edgecolor="none"))
+    ax.text(x, y, text, ha="center", va="center", fontsize=10, color="white")
+
+
+def arrow(ax, start, end, text="", offset=(0, 0.16)):
+    """Draw an arrow of a diagram, with a text at its middle, `offset` from it."""
+    line = {"arrowstyle": "-|>", "color": INK, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", end, start, arrowprops=line)
+    if text:
+        place = [(a + b) / 2 + o for a, b, o in zip(start, end, offset, strict=True)]
+        ax.text(*place, text, ha="center", va="center", fontsize=10, color=INK)
 
 
 def marked_up(text: str) -> str:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import StrMethodFormatter
 
-from cnn_course.engine import plots
+from cnn_course.engine import history, plots
 
 # Of what is an example, and no work of the reader.
 _PALE = "#9cc7ad"
@@ -54,10 +55,12 @@ class Progress:
         The kernels of the network that the workbook has.
     needed : int
         How many to show.
+    moved : list of history.Entry
+        The modelled times of the reader's step, as far as there are any.
     """
 
-    def __init__(self, chapters, own, needed):
-        self.chapters, self.own, self.needed = chapters, own, needed
+    def __init__(self, chapters, own, needed, moved=()):
+        self.chapters, self.own, self.needed, self.history = chapters, own, needed, list(moved)
 
     @property
     def next(self):
@@ -72,22 +75,42 @@ class Progress:
         follows = f"Next: {self.next[1]}, in notebook {self.next[0]}." if self.next else "Nothing is left."
         return (
             f"{sum(marks)} of {len(marks)} exercises solved; {len(self.own)} of {self.needed} kernels of the "
-            f"network are yours (one may serve several layers). {follows}"
+            f"network are yours (one may serve several layers). {follows}{self._moved()}"
         )
+
+    def _moved(self):
+        """Say how far the step's modelled time has come, where there is any."""
+        if not self.history:
+            return ""
+        first, last = self.history[0], self.history[-1]
+        pairs = [(step, last.on(step.gpu)) for step in first.steps if last.on(step.gpu)]
+        times = ", ".join(f"{_ms(a)} to {_ms(b)} on {a.gpu}" for a, b in pairs)
+        if len(self.history) == 1:
+            times = ", ".join(f"{_ms(step)} on {step.gpu}" for step in first.steps)
+        return f" Your step in ms, modelled: {times}."
 
     def __repr__(self):
         rows = []
         for chapter in self.chapters:
             marks = "".join("■" if done else "□" for done in chapter.solved.values())
             rows.append(f"{chapter.number:4}{chapter.title:28}{marks}")
+        if self.history:
+            rows += ["", history.table(self.history), ""]
         return "\n".join([*rows, self.caption])
 
     def _repr_html_(self):
         return self.picture()._repr_html_()
 
     def picture(self) -> plots.Picture:
-        """Draw the network and the course."""
+        """Draw the network and the course, and below them the step's modelled times, if there are any."""
+        below = 0.6 + 0.3 * len(self.history) if self.history else 0
         fig, axes = plots.figure(1, 2, size=(7.2, 4.0), width_ratios=[1, 1.15])
+        words = ""
+        if self.history:
+            fig, top, bottom = plots.figure_in_two(size=(7.2, 4.0 + below), heights=(4.0, below))
+            axes = top.subplots(1, 2, width_ratios=[1, 1.15])
+            draw_history(bottom.subplots(), self.history)
+            words = "Below, the step's modelled time on each GPU, from the first entry to the last. "
         for ax in axes:
             ax.set_axis_off()
         draw_network(axes[0], self.own)
@@ -97,8 +120,33 @@ class Progress:
             self.caption,
             "On the left the layers of the network, each with a box for its forward and one for its backward "
             "pass, marked where the kernels are the reader's. On the right the notebooks, with a square for "
-            f"each exercise, filled where it is solved. {self.caption}",
+            f"each exercise, filled where it is solved. {words}{self.caption}",
         )
+
+
+def draw_history(ax, found):
+    """Draw the entries of a history from the top: a mark for each GPU's time, a line for its range."""
+    plots.style(ax, 9, labelsize=8, length=3)
+    gpus = list(dict.fromkeys(step.gpu for entry in found for step in entry.steps))
+    for number, (gpu, colour) in enumerate(zip(gpus, plots.COLOURS * 2, strict=False)):
+        rows = [(row, entry.on(gpu)) for row, entry in enumerate(found) if entry.on(gpu)]
+        heights = [row + 0.22 * (number - (len(gpus) - 1) / 2) for row, _ in rows]
+        steps = [step for _, step in rows]
+        ax.hlines(
+            heights, [s.low / 1000 for s in steps], [s.high / 1000 for s in steps], color=colour, alpha=0.4
+        )
+        times = [step.microseconds / 1000 for step in steps]
+        ax.plot(times, heights, "os^Dv"[number % 5], color=colour, markersize=5, label=gpu)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.set(ylim=(len(found) - 0.5, -0.5), yticks=range(len(found)), xlim=(min(0.2, ax.get_xlim()[0]), None))
+    ax.set_xlabel("one training step, ms, modelled", fontsize=9)
+    ax.set_yticklabels([textwrap.shorten(entry.what, 34, placeholder="...") for entry in found])
+    ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK, loc="upper left")
+
+
+def _ms(step):
+    return f"{step.microseconds / 1000:.3g}"
 
 
 def draw_network(ax, own, colour=plots.GREEN):
@@ -144,32 +192,6 @@ def _draw_chapters(ax, progress):
                     linewidth=2 if is_next else 1,
                 )
             )
-
-
-class Step(NamedTuple):
-    """How long a training step would take on a GPU, modelled: between `low` and `high`, in microseconds.
-
-    `slowest` is the kernel that takes most of the GPU's time, and `share` how much of it.
-    """
-
-    gpu: str
-    microseconds: float
-    low: float
-    high: float
-    slowest: str
-    share: float
-
-    def __str__(self):
-        times = f"{self.microseconds / 1000:.2g} ms modelled, {self._range}"
-        return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
-
-    @property
-    def _range(self):
-        return f"{self.low / 1000:.2g} to {self.high / 1000:.2g}"
-
-    def in_brief(self) -> str:
-        """Say how long it takes, with the range."""
-        return f"{self.microseconds / 1000:.2g} ms on {self.gpu} ({self._range})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,7 +241,7 @@ class Certificate:
             f"{own} of {len(self.kernels)} kernels are yours{self._share()}",
         ]
         if self.steps:
-            lines.append(f"a step, modelled: {', '.join(map(Step.in_brief, self.steps))}")
+            lines.append(f"a step, modelled: {', '.join(map(history.Step.in_brief, self.steps))}")
         return tuple(lines)
 
     def _share(self):

@@ -13,7 +13,7 @@ import gpuless
 from cnn_course.chapters.mnist_cnn.gradient_check import GradientCheck, check_gradients
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, from_workbook, own_backend
 from cnn_course.chapters.mnist_cnn.pictures import TrainingCurve
-from cnn_course.engine import progress as pictures, workbook
+from cnn_course.engine import history, progress as pictures, workbook
 from cnn_course.engine.standalone import standalone
 from cnn_numba import device
 from cnn_numba.data import DataError, Dataset
@@ -172,7 +172,8 @@ class OwnNetwork:
     def certificate(self) -> pictures.Certificate:
         """Return what the last training on all images came to; keep it in the workbook as well.
 
-        How long a step would take on some GPUs is modelled for it, which takes half a minute.
+        How long a step would take on some GPUs is modelled for it, which takes half a minute, and begins the
+        history that `course.progress` draws.
 
         Raises
         ------
@@ -203,6 +204,7 @@ class OwnNetwork:
         for name, content in contents.items():
             with written_whole(workbook.folder() / name) as file:
                 file.write(content)
+        history.begin(certificate.steps)
         return certificate
 
 
@@ -223,7 +225,7 @@ def _step(timeline):
     """Return what a timeline says of a step."""
     slowest, *others = timeline.rows()
     share = slowest.total / sum(row.total for row in (slowest, *others))
-    return pictures.Step(
+    return history.Step(
         timeline.device.name, timeline.microseconds, timeline.low, timeline.high, slowest.name, share
     )
 

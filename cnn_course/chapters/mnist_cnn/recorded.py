@@ -7,7 +7,7 @@ from pathlib import Path
 from cnn_course.chapters.mnist_cnn.network import multiplications
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS
 from cnn_course.chapters.mnist_cnn.pictures import TrainingCurve
-from cnn_course.engine import plots, progress
+from cnn_course.engine import history, plots, progress
 from cnn_numba.nn.models import mnist_cnn
 
 TRAINING = Path(__file__).with_name("own_training.json")
@@ -30,7 +30,7 @@ def curve() -> plots.Picture:
 
 def steps() -> tuple:
     """Return how long one of its steps would take on three GPUs, modelled."""
-    return tuple(progress.Step(**step) for step in json.loads(STEPS.read_text(encoding="utf-8")))
+    return tuple(history.Step(**step) for step in json.loads(STEPS.read_text(encoding="utf-8")))
 
 
 def certificate() -> progress.Certificate:

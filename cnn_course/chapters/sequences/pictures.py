@@ -1,28 +1,10 @@
 """Pictures of sequences: the cell, how far gradients reach, and a digit read row by row."""
 
 import numpy as np
-from matplotlib.patches import FancyBboxPatch
 
 from cnn_course.engine import plots
 
 _MARKS = "osv^"
-
-
-def _box(ax, x, y, text, colour, width=0.62):
-    shape = FancyBboxPatch(
-        (x - width / 2, y - 0.24), width, 0.48, boxstyle="round,pad=0.04", facecolor=colour, edgecolor="none"
-    )
-    ax.add_patch(shape)
-    ax.text(x, y, text, ha="center", va="center", fontsize=10, color="white")
-
-
-def _arrow(ax, start, end, text="", offset=(0, 0.16)):
-    ax.annotate(
-        "", end, start, arrowprops={"arrowstyle": "-|>", "color": plots.INK, "shrinkA": 0, "shrinkB": 0}
-    )
-    if text:
-        place = [(a + b) / 2 + o for a, b, o in zip(start, end, offset, strict=True)]
-        ax.text(*place, text, ha="center", va="center", fontsize=10, color=plots.INK)
 
 
 def cell_picture() -> plots.Picture:
@@ -35,29 +17,29 @@ def cell_picture() -> plots.Picture:
         (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE),
         strict=True,
     ):
-        _box(ax, x, 1.0, gate, colour)
-        _arrow(ax, (x, 0.2), (x, 0.7))
+        plots.box(ax, x, 1.0, gate, colour)
+        plots.arrow(ax, (x, 0.2), (x, 0.7))
     for x, y, sign in (
         (1.8, 3.4, "\N{MULTIPLICATION SIGN}"),
         (3.95, 3.4, "+"),
         (3.95, 2.2, "\N{MULTIPLICATION SIGN}"),
         (7.6, 1.9, "\N{MULTIPLICATION SIGN}"),
     ):
-        _box(ax, x, y, sign, plots.INK, 0.4)
-    _box(ax, 7.6, 2.75, "tanh", "#6b6e76", 0.9)
+        plots.box(ax, x, y, sign, plots.INK, 0.4)
+    plots.box(ax, 7.6, 2.75, "tanh", "#6b6e76", 0.9)
     ax.plot((0.5, 6.5), (0.2, 0.2), color=plots.INK)
-    _arrow(ax, (0.2, 3.4), (1.5, 3.4), "c", (-0.4, 0.22))
-    _arrow(ax, (2.1, 3.4), (3.65, 3.4))
-    _arrow(ax, (4.25, 3.4), (9.2, 3.4), "new c", (2.1, 0.25))
-    _arrow(ax, (1.8, 1.3), (1.8, 3.1))
-    _arrow(ax, (3.3, 1.3), (3.75, 1.95))
-    _arrow(ax, (4.6, 1.3), (4.15, 1.95))
-    _arrow(ax, (3.95, 2.5), (3.95, 3.1))
-    _arrow(ax, (7.6, 3.4), (7.6, 3.05))
-    _arrow(ax, (7.6, 2.45), (7.6, 2.2))
+    plots.arrow(ax, (0.2, 3.4), (1.5, 3.4), "c", (-0.4, 0.22))
+    plots.arrow(ax, (2.1, 3.4), (3.65, 3.4))
+    plots.arrow(ax, (4.25, 3.4), (9.2, 3.4), "new c", (2.1, 0.25))
+    plots.arrow(ax, (1.8, 1.3), (1.8, 3.1))
+    plots.arrow(ax, (3.3, 1.3), (3.75, 1.95))
+    plots.arrow(ax, (4.6, 1.3), (4.15, 1.95))
+    plots.arrow(ax, (3.95, 2.5), (3.95, 3.1))
+    plots.arrow(ax, (7.6, 3.4), (7.6, 3.05))
+    plots.arrow(ax, (7.6, 2.45), (7.6, 2.2))
     ax.plot((6.5, 6.5), (1.3, 1.9), color=plots.INK)
-    _arrow(ax, (6.5, 1.9), (7.3, 1.9))
-    _arrow(ax, (7.9, 1.9), (9.2, 1.9), "new h", (0.25, 0.25))
+    plots.arrow(ax, (6.5, 1.9), (7.3, 1.9))
+    plots.arrow(ax, (7.9, 1.9), (9.2, 1.9), "new h", (0.25, 0.25))
     ax.text(0.4, -0.15, "h and x, one product for all four", fontsize=10, color=plots.INK, va="center")
     return plots.picture(
         fig,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cnn_course.chapters.attention import exercises as check, pictures, text_training
+from cnn_course.chapters.attention import diagrams, exercises as check, pictures, text_training
 from cnn_course.engine import notebooks
 from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import load
@@ -38,6 +38,16 @@ def test_what_grows_with_the_text_and_how():
     assert round(table, -1) == 50
     assert (round(table_l1), round(tiled_l1)) == (64, 14)
     assert tiled_work == pytest.approx(table_work, rel=0.05)
+
+
+def test_without_the_table_attention_is_modelled_so_many_times_as_fast():
+    naive, tiled = (
+        [float(time) * {"ms": 1000, "us": 1}[unit] for time, unit in re.findall(r"([\d.]+) (ms|us) \(", line)]
+        for line in shown("article-times").splitlines()[2:4]
+    )
+    times = [slow / fast for slow, fast in zip(naive, tiled, strict=True)]
+    assert len(times) == 3
+    assert (round(min(times)), round(max(times))) == (25, 37)
 
 
 def test_the_short_training_learns_something():
@@ -88,3 +98,18 @@ def test_pictures_say_what_they_show():
     kinds = "least bytes", "bytes moved", "operations"
     counts = {name: {kind: [1, 8] for kind in kinds} for name in "ab"}
     assert "from 4 to 8 places" in pictures.growth_picture([4, 8], counts).alt
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (diagrams.head_picture, "scores (m x n)"),
+        (diagrams.heads_picture, "four heads of 16 features"),
+        (diagrams.transformer_picture, "The block stands twice in the network"),
+    ],
+)
+def test_diagrams_are_described_and_agree_with_the_network(draw, says):
+    assert says in draw().alt
+    network = text_transformer()
+    (attention, *more) = (layer for layer in network.every_layer if layer.kind == "attention")
+    assert (attention.features, attention.heads, len(more)) == (64, 4, 1)

@@ -12,7 +12,8 @@ from solutions import run, solution_of
 from cnn_course.chapters.mnist_cnn import pictures as training, recorded
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork, _fingerprint
 from cnn_course.chapters.mnist_cnn.own_backend import PARTS, own_backend
-from cnn_course.engine.progress import Step
+from cnn_course.engine import history
+from cnn_course.engine.history import Step
 from cnn_course.engine.standalone import standalone
 from cnn_numba import data, device
 from cnn_numba.nn.models import mnist_cnn
@@ -333,4 +334,5 @@ def test_the_certificate_says_what_was_done_by_whom(few, solutions, folder):
     )
     assert "✔ yours        dense layer " in text
     assert (folder / "certificate.png").read_bytes().startswith(b"\x89PNG")
+    assert history.entries() == [history.Entry(history.PART_ONE, (STEP,))]
     json.loads((folder / "training" / "history.json").read_text())

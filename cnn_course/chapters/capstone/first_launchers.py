@@ -1,0 +1,138 @@
+"""Launchers of the kernels of Part I, the reader's or the solutions, as `own_backend` launches them."""
+
+import hashlib
+
+from numba import cuda, float32
+
+from cnn_course.chapters.capstone import first_kernels
+from cnn_course.chapters.capstone.parts import PARTS
+from cnn_course.chapters.mnist_cnn.own_backend import SQUARE, THREADS, from_workbook
+from cnn_course.engine.standalone import NotStandalone, standalone
+from cnn_numba import device
+
+
+class FirstLauncher:
+    """A part by kernels of Part I.
+
+    Attributes
+    ----------
+    part : str
+    kernels : tuple of kernel
+    own : bool
+        Whether all of them are the reader's.
+    """
+
+    def __init__(self, part, kernels, own):
+        self.part, self.kernels, self.own = part, kernels, own
+
+    def __call__(self, *arguments):
+        """Launch them."""
+        _LAUNCH[self.part](*self.kernels, *arguments)
+
+    @property
+    def fingerprint(self):
+        """A text that changes with the source of the kernels."""
+        return fingerprint(*self.kernels)
+
+
+def fingerprint(*functions):
+    """Return a text that changes with the source of any of these, and of what they use; empty if unknown."""
+    try:
+        sources = [standalone(getattr(one, "py_func", one)) for one in functions]
+    except NotStandalone:
+        return ""
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
+
+
+def first_launchers(own: dict | None = None) -> dict:
+    """Return a launcher of each part: by the reader's kernels, and by the course's solutions in the gaps.
+
+    Parameters
+    ----------
+    own : dict of str to kernel, optional
+        The reader's, by name; None takes those of the workbook.
+    """
+    own = from_workbook() if own is None else own
+    found = {}
+    for part in PARTS.values():
+        kernels = tuple(own.get(name, getattr(first_kernels, name)) for name in part.kernels)
+        found[part.name] = FirstLauncher(part.name, kernels, all(name in own for name in part.kernels))
+    return found
+
+
+@cuda.jit
+def zero_kernel(array):
+    """One thread clears one element."""
+    i = cuda.grid(1)
+    if i < array.size:
+        array[i] = float32(0)
+
+
+def _each(kernel, array, *arguments):
+    device.launch_for_each(kernel, array.size, THREADS, *arguments)
+
+
+def _table(kernel, array, *arguments):
+    rows, columns = array.shape
+    grid = device.blocks(columns, SQUARE[0]), device.blocks(rows, SQUARE[1])
+    device.launch(kernel, grid, SQUARE, *arguments)
+
+
+def _conv_forward(kernel, x, weight, bias, out):
+    _each(kernel, out, x, weight, bias, 1, 1, 0, 0, out)
+
+
+def _conv_gradient(kernel, grad_output, other, out):
+    _each(kernel, out, grad_output, other, 1, 1, 0, 0, out)
+
+
+def _bias(kernel, grad_output, grad_bias):
+    device.launch(kernel, grad_bias.size, THREADS, grad_output, grad_bias)
+
+
+def _pool_forward(kernel, x, out, argmax):
+    _each(kernel, out, x, 2, 2, out, argmax)
+
+
+def _pool_backward(kernel, grad_output, argmax, grad_input):
+    _each(zero_kernel, grad_input, grad_input.reshape(grad_input.size))
+    _each(kernel, grad_output, grad_output, argmax, grad_input)
+
+
+def _dense_forward(kernel, relu_kernel, x, weight, bias, relu, out):
+    _table(kernel, out, x, weight, bias, False, out)
+    if relu:
+        flat = out.reshape(out.size)
+        _each(relu_kernel, out, flat, flat)
+
+
+def _dense_gradient(kernel, grad_output, other, out):
+    _table(kernel, out, grad_output, other, out)
+
+
+def _flat(kernel, *arrays):
+    _each(kernel, arrays[-1], *arrays)
+
+
+def _loss(kernel, logits, labels, losses, grad_logits):
+    _each(kernel, losses, logits, labels, losses, grad_logits)
+
+
+def _adam(kernel, parameters, gradients, m, v, settings):
+    device.launch_for_each(kernel, parameters.size, THREADS, parameters, gradients, m, v, *settings)
+
+
+_LAUNCH = {
+    "conv_forward": _conv_forward,
+    "conv_weight": _conv_gradient,
+    "conv_input": _conv_gradient,
+    "bias": _bias,
+    "pool_forward": _pool_forward,
+    "pool_backward": _pool_backward,
+    "dense_forward": _dense_forward,
+    "dense_weight": _dense_gradient,
+    "dense_input": _dense_gradient,
+    "relu_backward": _flat,
+    "loss": _loss,
+    "adam": _adam,
+}

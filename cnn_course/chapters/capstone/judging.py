@@ -1,0 +1,233 @@
+"""Checking a swap: a launcher for a part of the step, right, sanitized, and faster by the model.
+
+A swap is asked, in this order: whether it can be called as its part is; whether the sanitizer finds anything
+on two small sizes; whether its numbers are the reference's on five; whether they are at the network's own
+sizes; and whether the part gets faster on one of the GPUs at least, as `gpuless.profiling` models it. What it
+is compared with is always the part by the kernels of Part I.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cnn_course.chapters.capstone import modelling
+from cnn_course.chapters.capstone.first_launchers import fingerprint, first_launchers
+from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
+from cnn_course.chapters.capstone.parts import PARTS, calls_of
+from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.exercise import Exercise, Verdict
+from cnn_course.engine.checks.kernels import _kernel_problem, is_unfinished
+from cnn_course.engine.checks.launches import is_result
+
+#: As a share of the largest number: small sums, and those of the network, which are taken in another order.
+SMALL, LARGE = 2e-5, 2e-4
+_SANITIZED = 2
+
+
+class Judged(NamedTuple):
+    """A swap that has passed: the part as it was, and as it is now."""
+
+    before: Modelled
+    after: Modelled
+
+    def lines(self):
+        """Say how long the part takes on each GPU, before and after."""
+        return [
+            f"{gpu}: the part takes {_ms(self.after.microseconds(k))} ms where it took "
+            f"{_ms(self.before.microseconds(k))} (modelled)"
+            for k, gpu in enumerate(NAMES)
+        ]
+
+
+class KernelLauncher:
+    """A launcher whose launch is given, so that only its kernel is written."""
+
+    def __init__(self, kernel, launch):
+        self.kernel, self.launch = kernel, launch
+        self.__name__ = kernel.py_func.__name__
+
+    def __call__(self, *arguments):
+        """Launch it."""
+        self.launch(self.kernel, *arguments)
+
+    @property
+    def fingerprint(self):
+        """A text that changes with the kernel's source."""
+        return fingerprint(self.kernel)
+
+
+def judge(name: str, launcher) -> Judged:
+    """Check a swap.
+
+    Parameters
+    ----------
+    name : str
+        Of a part.
+    launcher : callable
+        Called with the arguments of the part.
+
+    Raises
+    ------
+    Wrong
+        If it is refused: the name says why.
+    """
+    part = PARTS.get(name)
+    if part is None:
+        raise Wrong("no such part", f"The step has no part `{name}`. Its parts are {', '.join(PARTS)}.")
+    _callable(part, launcher)
+    drawn = _small(part)
+    for given in drawn[:_SANITIZED]:
+        run = sanitized(launcher, given)
+        for report in run.reports:
+            if not report.ok:
+                finding = report.findings[0]
+                raise Wrong(finding.kind, f"The sanitizer finds: {finding.kind}.", *str(finding).splitlines())
+    for given in drawn:
+        _compare(part, given, watched(launcher, given).results)
+    return _faster(part, launcher)
+
+
+def _small(part):
+    rng = np.random.default_rng(len(part.name))
+    return [part.draw(rng, *size) for size in part.small]
+
+
+def _callable(part, launcher):
+    """Refuse what cannot be called as the part is."""
+    wanted = f"`{part.name}({', '.join(part.arguments)})`"
+    if hasattr(launcher, "py_func"):
+        message = "This is a kernel. Write a launcher, a plain function that launches it."
+        raise Wrong("a kernel", message, f"The launcher is called as {wanted}.")
+    if not callable(launcher):
+        raise Wrong("not a function", f"A launcher is a function, called as {wanted}.")
+    if not isinstance(launcher, KernelLauncher):
+        try:
+            inspect.signature(launcher).bind(*part.arguments)
+        except TypeError:
+            raise Wrong("wrong signature", f"The step calls this part as {wanted}.") from None
+
+
+def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
+    """Compare what a launcher filled with what is right."""
+    if expected is None:
+        expected = part.reference(*fresh(given))
+        expected = expected if isinstance(expected, tuple) else (expected,)
+    names = [name for name, one in zip(part.arguments, given, strict=True) if is_result(one)]
+    for name, got, right in zip(names, results, expected, strict=True):
+        if missing := int(np.isnan(got).sum()):
+            message = f"{missing} of {got.size} elements of `{name}` were not written, or are NaN{where}."
+            raise Wrong("never written", message)
+        wrong = np.abs(got - right) > tolerance * max(np.abs(right).max(), 1e-30)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            at = f"{name}[{', '.join(map(str, place))}]"
+            message = (
+                f"{int(wrong.sum())} of {got.size} elements of `{name}` are wrong{where}; the first is "
+                f"`{at}`, {got[place]:.6g} and not {right[place]:.6g}."
+            )
+            raise Wrong("wrong when large" if where else "wrong numbers", message, _sizes(part, given))
+
+
+def _sizes(part, given):
+    pairs = zip(part.arguments, given, strict=True)
+    shapes = [f"`{name}` {getattr(getattr(one, 'array', one), 'shape', one)}" for name, one in pairs]
+    return f"In the launch with {', '.join(shapes)}."
+
+
+def _faster(part, launcher):
+    """Model the part; refuse one that is wrong at full size, or faster on no GPU."""
+    if not can_model():
+        raise Wrong("cannot be modelled", "Steps are modelled on the emulated GPU alone, and this is none.")
+    after = modelling.model_part(part.name, launcher)
+    right = first_launchers({})[part.name]
+    for call, results in zip(calls_of(part.name), after.results, strict=True):
+        given = arguments_of(call)
+        expected = watched(right, given).results
+        _compare(part, given, results, expected, LARGE, f" at the size of {call.layer}")
+    before = modelling.known(part.name, first_launchers()[part.name])
+    if not any(after.microseconds(k) < before.microseconds(k) for k in range(len(NAMES))):
+        lines = Judged(before, after).lines()
+        raise Wrong("slower", "The numbers are right, and the part gets faster on no GPU.", *lines)
+    modelling.note(part.name, launcher, after)
+    return Judged(before, after._replace(results=None))
+
+
+def _ms(microseconds):
+    return f"{microseconds / 1000:.3g}"
+
+
+# --- Exercises ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class KernelSwap(Exercise):
+    """An exercise whose answer is a kernel for a part of the step.
+
+    Parameters
+    ----------
+    part : str
+    launch : callable
+        ``launch(kernel, *arguments)`` launches it for the part.
+    """
+
+    part: str = ""
+    launch: Callable | None = None
+
+    def _verdict(self, attempt):
+        if is_unfinished(attempt):
+            return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
+        if problem := _kernel_problem(attempt, self.name):
+            return Verdict(self.name, "wrong", problem, mistake="not a kernel")
+        wanted, code = PARTS[self.part].arguments, attempt.py_func.__code__
+        if code.co_argcount != len(wanted):
+            message = f"The kernel is launched with {', '.join(wanted)}, and yours takes {code.co_argcount}."
+            return Verdict(self.name, "wrong", message, mistake="wrong signature")
+        return self._judged({self.part: KernelLauncher(attempt, self.launch)})
+
+    def _judged(self, swaps):
+        lines = []
+        for name, launcher in swaps.items():
+            try:
+                lines += [
+                    f"{PARTS[name].title}: " * (len(swaps) > 1) + line
+                    for line in judge(name, launcher).lines()
+                ]
+            except Wrong as found:
+                title = f"`{name}`: " if len(swaps) > 1 or not self.part else ""
+                return Verdict(self.name, "wrong", title + found.message, found.details, found.mistake)
+        message = "Right at every size, nothing found by the sanitizer, and faster by the model."
+        return Verdict(self.name, "solved", message, tuple(lines))
+
+
+@dataclass(frozen=True, repr=False)
+class OwnSwaps(KernelSwap):
+    """The open exercise: a function that returns launchers by the names of their parts."""
+
+    def _verdict(self, attempt):
+        if is_unfinished(attempt):
+            return self._unsolved("Return a launcher of yours, run the cell, then run this check again.")
+        if not callable(attempt) or hasattr(attempt, "py_func"):
+            message = f"The check takes the function `{self.name}`, which returns launchers by name."
+            return Verdict(self.name, "wrong", message, mistake="not a function")
+        try:
+            swaps = attempt()
+        except Exception as error:
+            message = f"It raises `{type(error).__name__}`: {error}."
+            return Verdict(self.name, "wrong", message, mistake="raises")
+        if not isinstance(swaps, dict) or not swaps:
+            message = 'Return a dict with at least one launcher, as `{"dense_forward": my_launcher}`.'
+            return Verdict(self.name, "wrong", message, mistake="no swaps")
+        unknown = [str(name) for name in swaps if name not in PARTS]
+        if unknown:
+            message = f"The step has no part `{unknown[0]}`. Its parts are {', '.join(PARTS)}."
+            return Verdict(self.name, "wrong", message, mistake="no such part")
+        return self._judged(swaps)
+
+
+def small_cases(part):
+    """Return the `cases` of an exercise: the small sizes of a part."""
+    return lambda rng: [PARTS[part].draw(rng, *size) for size in PARTS[part].small]

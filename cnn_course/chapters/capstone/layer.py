@@ -1,0 +1,176 @@
+"""The check of a layer of the reader's own: both passes, by numbers alone, whatever the layer is."""
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+import gpuless
+from cnn_course.chapters.capstone.modelling import GPUS, can_model, on_device
+from cnn_course.chapters.capstone.watching import sanitized, watched
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.exercise import Exercise, Verdict
+from cnn_course.engine.checks.kernels import is_unfinished
+from cnn_course.engine.checks.launches import normal, output
+from cnn_numba import device
+
+SHAPES = (2, 3, 6, 5), (1, 2, 4, 7), (3, 1, 8, 8), (2, 5, 1, 9), (1, 4, 5, 3)
+LARGE = (64, 32, 26, 26)
+_ELEMENTS, _STEP, _TOLERANCE = 12, 1 / 16, 2e-3
+
+
+class Layer(NamedTuple):
+    """What `your_layer` returns: the shape of the output for one of the input, and launchers."""
+
+    out_shape: object
+    forward: object
+    backward: object
+
+
+@dataclass(frozen=True, repr=False)
+class OwnLayer(Exercise):
+    """An exercise whose answer returns a layer without parameters: any."""
+
+    def _verdict(self, attempt):
+        if is_unfinished(attempt):
+            return self._unsolved("Return a layer of yours, run the cell, then run this check again.")
+        try:
+            lines = judge_layer(_layer_of(self.name, attempt))
+        except Wrong as found:
+            return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
+        return Verdict(
+            self.name, "solved", "Both passes agree with each other, and nothing is out of place.", lines
+        )
+
+
+def _layer_of(name, attempt):
+    """Return the `Layer` that an attempt returns."""
+    wanted = "Return three functions: the shape of the output, the forward and the backward launcher."
+    if not callable(attempt) or hasattr(attempt, "py_func"):
+        raise Wrong("not a layer", f"The check takes the function `{name}` itself.", wanted)
+    try:
+        found = attempt()
+    except Exception as error:
+        raise Wrong("raises", f"It raises `{type(error).__name__}`: {error}.") from error
+    if not isinstance(found, tuple) or len(found) != 3 or not all(map(callable, found)):
+        raise Wrong("not a layer", wanted)
+    return Layer(*found)
+
+
+def judge_layer(layer: Layer) -> tuple:
+    """Check a layer; return what is modelled of it, as lines.
+
+    Raises
+    ------
+    Wrong
+        If one of the passes is wrong: the name says how.
+    """
+    rng, differs = np.random.default_rng(3), False
+    for number, shape in enumerate(SHAPES):
+        x = normal(rng, shape)
+        out = _forward(layer, x, number == 0)
+        differs |= out.shape != x.shape or not np.array_equal(out, x)
+        if not np.array_equal(out, _forward(layer, x)):
+            raise Wrong("not repeatable", "The same input gives another output the second time.")
+        weights = normal(rng, out.shape)
+        gradient = _backward(layer, weights, x, out, number == 0)
+        _check_gradient(layer, x, weights, gradient, rng)
+    if not differs:
+        raise Wrong("does nothing", "The output is the input. Choose a layer that computes something.")
+    return _modelled(layer)
+
+
+def _shape_of(layer, x):
+    try:
+        return tuple(int(size) for size in layer.out_shape(x.shape))
+    except Exception as error:
+        message = f"The shape of the output for an input of {x.shape} cannot be had: {error}."
+        raise Wrong("not a layer", message) from error
+
+
+def _forward(layer, x, scrutinised=False):
+    return _pass("forward", layer.forward, [x, output(_shape_of(layer, x))], scrutinised)
+
+
+def _backward(layer, grad_output, x, out, scrutinised=False):
+    return _pass("backward", layer.backward, [grad_output, x, out, output(x.shape)], scrutinised)
+
+
+def _pass(which, launcher, drawn, scrutinised):
+    """Run a pass; under the sanitizer first if asked for."""
+    for report in sanitized(launcher, drawn).reports if scrutinised else ():
+        if not report.ok:
+            finding = report.findings[0]
+            message = f"The sanitizer finds in the {which} pass: {finding.kind}."
+            raise Wrong(finding.kind, message, *str(finding).splitlines())
+    (result,) = watched(launcher, drawn).results
+    if missing := int(np.isnan(result).sum()):
+        message = f"The {which} pass leaves {missing} of {result.size} elements unwritten, or NaN."
+        raise Wrong("never written", message)
+    return result
+
+
+def _check_gradient(layer, x, weights, gradient, rng):
+    """Compare some elements of a gradient with differences, where the layer has no corner."""
+    measured, told, places = [], [], []
+    for place in rng.permutation(x.size)[:_ELEMENTS]:
+        coarse, fine = (_difference(layer, x, weights, place, step) for step in (_STEP, _STEP / 2))
+        if abs(coarse - fine) > 0.02 * max(abs(coarse), abs(fine), 0.05):
+            continue
+        measured.append((4 * fine - coarse) / 3)  # their errors cancel
+        told.append(float(gradient.flat[place]))
+        places.append(tuple(int(i) for i in np.unravel_index(place, x.shape)))
+    if not measured:
+        return
+    measured, told = np.array(measured), np.array(told)
+    largest = max(np.abs(measured).max(), np.abs(told).max(), 1e-6)
+    if np.abs(told - measured).max() <= _TOLERANCE * largest:
+        return
+    if np.abs(told + measured).max() <= _TOLERANCE * largest:
+        raise Wrong("negated", "The gradient of your backward pass has the wrong sign.")
+    if not told.any():
+        raise Wrong("no gradient", "Your backward pass gives zeros, and the output does depend on the input.")
+    worst = int(np.abs(told - measured).argmax())
+    message = (
+        f"The backward pass does not fit the forward pass: the sum of `grad_output * out` changes by "
+        f"{measured[worst]:.5g} for each 1 that an element of `x` moves, and your gradient is "
+        f"{told[worst]:.5g}. `x` has shape {x.shape}."
+    )
+    raise Wrong("wrong gradient", message, f"That is `x[{', '.join(map(str, places[worst]))}]`.")
+
+
+def _difference(layer, x, weights, place, step):
+    """Return how fast the weighted sum of the outputs changes with one element, between two steps."""
+    outs = []
+    for sign in (1, -1):
+        moved = x.copy()
+        moved.flat[place] += np.float32(sign * step)
+        outs.append(_forward(layer, moved).astype(np.float64))
+    return float((weights * (outs[0] - outs[1])).sum() / (2 * step))
+
+
+def _modelled(layer):
+    """Return how long both passes would take on some GPUs, and what limits them."""
+    if not can_model():
+        return ()
+    x = normal(np.random.default_rng(0), LARGE)
+    shape = _shape_of(layer, x)
+    given = on_device([x, output(shape)])
+    lines = []
+    weights = device.to_device(normal(np.random.default_rng(1), shape))
+    passes = {
+        "forward": lambda: layer.forward(*given),
+        "backward": lambda: layer.backward(weights, *given, device.zeros(LARGE)),
+    }
+    for name, work in passes.items():
+        with warnings.catch_warnings(), gpuless.profiling(GPUS) as timelines:
+            warnings.simplefilter("ignore")
+            work()
+        reports = [[e.report for e in timeline.events if e.kind == "kernel"] for timeline in timelines]
+        times = ", ".join(
+            f"{sum(r.microseconds for r in each):.3g} us on {each[0].device.name}" for each in reports
+        )
+        lines.append(f"{name} on {LARGE}: {times} (modelled)")
+        lines.append(f"on a {reports[0][0].device.name} it is limited by {reports[0][0].limiter}")
+    return tuple(lines)

@@ -1,0 +1,210 @@
+"""How long a step would take, put together from its parts: each call modelled by `gpuless.profiling` once.
+
+A swap changes one part, so only that part is modelled again. What the parts ask of a GPU is then scheduled as
+`gpuless.profiling` schedules a whole step; a test holds the two together. All of it is modelled.
+"""
+
+import json
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import gpuless
+from cnn_course.chapters.capstone.first_launchers import fingerprint
+from cnn_course.chapters.capstone.parts import PARTS, STEP, calls_of
+from cnn_course.engine.checks.launches import _fresh, is_result
+from cnn_course.engine.history import Step
+from cnn_numba import device
+from gpuless import frontends
+from gpuless.profile import costs
+from gpuless.profile.schedule import HIGH, KERNEL, LAUNCH, LOW, MODELLED, Asked, Lane, schedule
+from gpuless.profile.watched import times_of
+
+GPUS = ("T4", "A100", "H100")
+NAMES = ("T4", "A100 SXM", "H100 SXM")
+#: What is known of the course's own launchers, by fingerprint: `record` writes it.
+RECORDED = Path(__file__).with_name("modelled.json")
+_LANE = Lane("default stream", legacy=True, blocking=False)
+
+
+class Launch(NamedTuple):
+    """A launch: its kernel, the microseconds it takes the host, and those of each GPU with their range."""
+
+    kernel: str
+    host: float
+    times: tuple
+
+    def asked(self, number):
+        """Return what is asked of the GPU with this number, as `schedule` takes it."""
+        duration, low, high = self.times[number]
+        return Asked(KERNEL, self.kernel, _LANE, self.host, duration, low, high)
+
+
+class Modelled(NamedTuple):
+    """A part: each `Launch` of its calls in a step, and the results at full size where it ran."""
+
+    launches: tuple
+    results: tuple | None = None
+
+    def microseconds(self, number=0):
+        """Return what the GPU with this number takes for all calls."""
+        return sum(launch.times[number][0] for call in self.launches for launch in call)
+
+
+def can_model() -> bool:
+    """Return whether steps can be modelled here: on the emulated GPU."""
+    return frontends.installed()
+
+
+def arguments_of(call):
+    """Return the arguments of a call of the step, as `Part.draw` gives them: random, the same every time."""
+    seed = zlib.crc32(f"{call.part} {call.layer}".encode())
+    return PARTS[call.part].draw(np.random.default_rng(seed), *call.size)
+
+
+def on_device(drawn):
+    """Return fresh arguments for a launcher: arrays on the device, outputs full of poison."""
+    return [device.to_device(a) if isinstance(a, np.ndarray) else a for a in map(_fresh, drawn)]
+
+
+def results_of(drawn, given):
+    """Return the arrays that a launcher had to fill or to change, on the host."""
+    return [device.to_host(a) for a, one in zip(given, drawn, strict=True) if is_result(one)]
+
+
+def model_part(name: str, launcher) -> Modelled:
+    """Model the calls of a part in a step; they run at full size, and leave their results."""
+    launches, results = [], []
+    for call in calls_of(name):
+        drawn = arguments_of(call)
+        given = on_device(drawn)
+        with gpuless.profiling(GPUS) as timelines:
+            launcher(*given)
+        launches.append(_launches(timelines))
+        results.append(results_of(drawn, given))
+    return Modelled(tuple(launches), tuple(results))
+
+
+def reports_of(call, launcher, gpu: str = "T4") -> list:
+    """Return the report of each launch of a call of the step on a GPU; none where none can be made."""
+    if not can_model():
+        return []
+    with gpuless.profiling(gpu) as timeline:
+        launcher(*on_device(arguments_of(call)))
+    return [event.report for event in timeline.events if event.kind == KERNEL]
+
+
+def _launches(timelines):
+    """Return the launches that some timelines have, each with its times on all GPUs."""
+    kernels = [[event for event in timeline.events if event.kind == KERNEL] for timeline in timelines]
+    host = [event.duration for event in timelines[0].events if event.kind == LAUNCH]
+    return tuple(
+        Launch(events[0].name, round(asked, 4), tuple(_rounded(times_of(event.report)) for event in events))
+        for asked, *events in zip(host, *kernels, strict=True)
+    )
+
+
+def _rounded(times):
+    return tuple(round(time, 4) for time in times)
+
+
+# --- What is known already ----------------------------------------------------------------------------------
+
+
+_known = {}
+
+
+def known(name: str, launcher) -> Modelled:
+    """Return a part as modelled before: in this process, or on record; else model it now."""
+    key = f"{name} {_fingerprint(launcher)}"
+    if key not in _known and key in recorded():
+        _known[key] = recorded()[key]
+    if key not in _known:
+        found = model_part(name, launcher)._replace(results=None)
+        if key.endswith(" "):
+            return found
+        _known[key] = found
+    return _known[key]
+
+
+def note(name: str, launcher, found: Modelled) -> None:
+    """Keep for this process what has been modelled of a launcher."""
+    if mark := _fingerprint(launcher):
+        _known[f"{name} {mark}"] = found._replace(results=None)
+
+
+def _fingerprint(launcher):
+    mark = getattr(launcher, "fingerprint", None)
+    return fingerprint(launcher) if mark is None else mark
+
+
+@cache
+def recorded() -> dict:
+    """Return what is on record, by part and fingerprint."""
+    if not RECORDED.is_file():
+        return {}
+    plain = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return {key: Modelled(_from_plain(calls)) for key, calls in plain.items()}
+
+
+def _from_plain(calls):
+    return tuple(
+        tuple(Launch(kernel, host, tuple(map(tuple, times))) for kernel, host, times in call)
+        for call in calls
+    )
+
+
+def record(launchers) -> None:
+    """Model some launchers anew and write them down; a sequence of pairs of a part's name and a launcher."""
+    plain = {f"{name} {_fingerprint(one)}": model_part(name, one).launches for name, one in launchers}
+    RECORDED.write_text(json.dumps(plain, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+# --- The step -----------------------------------------------------------------------------------------------
+
+
+class StepTime(NamedTuple):
+    """A step on one GPU, in microseconds: launched kernel by kernel, and all at once as a CUDA graph.
+
+    `busy`: for how long the GPU works; `slowest` and `share`: the part that takes most of that.
+    """
+
+    gpu: str
+    microseconds: float
+    low: float
+    high: float
+    busy: float
+    graph: float
+    slowest: str
+    share: float
+
+    @property
+    def step(self) -> Step:
+        """The same for the history."""
+        return Step(self.gpu, self.microseconds, self.low, self.high, self.slowest, self.share)
+
+
+def step_times(parts: dict) -> tuple:
+    """Return a `StepTime` for each GPU.
+
+    Parameters
+    ----------
+    parts : dict of str to Modelled
+        All parts of a step.
+    """
+    waiting = {name: iter(modelled.launches) for name, modelled in parts.items()}
+    launches = [launch for call in STEP for launch in next(waiting[call.part])]
+    found = []
+    for number, name in enumerate(NAMES):
+        asked = [launch.asked(number) for launch in launches]
+        middle, low, high = (schedule(asked, way)[1] for way in (MODELLED, LOW, HIGH))
+        nodes = tuple(one._replace(after=(k - 1,) if k else ()) for k, one in enumerate(asked))
+        graph = schedule([Asked("graph", "step", _LANE, costs.GRAPH_LAUNCH, nodes=nodes)])[1]
+        busy = sum(one.duration for one in asked)
+        slowest = max(parts, key=lambda part: parts[part].microseconds(number))
+        share = parts[slowest].microseconds(number) / busy
+        found.append(StepTime(name, middle, low, high, busy, graph, slowest, share))
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""Running a launcher under scrutiny: its kernels under the sanitizer, or compiled with shortcuts refused."""
+
+import warnings
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import cnn_numba
+from cnn_course.chapters.capstone.modelling import on_device, results_of
+from cnn_course.engine.checks.evidence import Wrong, plain
+from cnn_course.engine.checks.launches import InOut, Output
+from cnn_numba import device
+from gpuless import sanitize, set_limits
+
+_PACKAGE = Path(cnn_numba.__file__).parent
+#: What a sanitized launch may need at most.
+_LIMITS = {"seconds": 10, "log_entries": 2_000_000}
+
+
+class Run(NamedTuple):
+    """What a launcher came to: the arrays it filled, and the sanitizer's reports, one a launch."""
+
+    results: list
+    reports: list
+
+
+def sanitized(launcher, drawn) -> Run:
+    """Run a launcher with each of its kernels under the sanitizer, from its first to one with findings."""
+    reports = []
+
+    def call(dispatcher, arguments, configuration):
+        shape = configuration.griddim, configuration.blockdim
+        shared = (0, configuration.sharedmem) if configuration.sharedmem else ()
+        reports.append(sanitize(dispatcher)[(*shape, *shared)](*arguments))
+        if not reports[-1].ok:
+            raise _Found
+
+    with _short(), _replaced(_dispatcher(), "call", call):
+        given = on_device(drawn)
+        try:
+            _called(launcher, given, _Found)
+        except _Found:
+            return Run([], reports)
+        return Run(results_of(drawn, given), reports)
+
+
+def watched(launcher, drawn) -> Run:
+    """Run a launcher compiled; refuse kernels of the package, copies to the host, and no launch at all.
+
+    Raises
+    ------
+    Wrong
+        For what is refused, for what is raised, and where an input is not what it was.
+    """
+    given, launched = on_device(drawn), []
+    with launches_watched(launched):
+        _called(launcher, given)
+    if not launched:
+        raise Wrong("no launch", "No kernel was launched. A launcher launches kernels of yours.")
+    for number, (one, there) in enumerate(zip(drawn, given, strict=True)):
+        if isinstance(one, np.ndarray) and not np.array_equal(device.to_host(there), one):
+            raise Wrong("changes input", f"Argument {number} is not what it was before the launch.")
+    return Run(results_of(drawn, given), [])
+
+
+@contextmanager
+def launches_watched(launched):
+    """Note the kernels that are launched; refuse those of the package, and copies to the host."""
+    from numba.cuda import dispatcher
+    from numba.cuda.cudadrv import driver
+
+    launch = dispatcher._Kernel.launch
+
+    def noted(kernel, *arguments, **keywords):
+        if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
+            name = kernel.py_func.__name__
+            raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own.")
+        launched.append(kernel.py_func.__name__)
+        return launch(kernel, *arguments, **keywords)
+
+    def refused(*arguments, **keywords):
+        raise Wrong("computes on the host", "An array is copied to the host. Leave the work to kernels.")
+
+    with _replaced(dispatcher._Kernel, "launch", noted), _replaced(driver, "device_to_host", refused):
+        yield
+
+
+def fresh(drawn):
+    """Return the arguments of `drawn` for a reference: floats in float64, outputs left out."""
+    inputs = (one.array if isinstance(one, InOut) else one for one in drawn if not isinstance(one, Output))
+    return [_wide(one) for one in inputs]
+
+
+def _wide(value):
+    is_float = isinstance(value, np.ndarray) and value.dtype == np.float32
+    return value.astype(np.float64) if is_float else value
+
+
+class _Found(Exception):
+    """The sanitizer has found something."""
+
+
+def _called(launcher, given, passing=Wrong):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # small grids
+        try:
+            launcher(*given)
+            device.synchronize()
+        except (Wrong, passing):
+            raise
+        except Exception as error:
+            raise Wrong("raises", f"It raises `{type(error).__name__}`.", plain(str(error))) from error
+
+
+def _dispatcher():
+    from numba.cuda import dispatcher
+
+    return dispatcher.CUDADispatcher
+
+
+@contextmanager
+def _short():
+    before = set_limits(**_LIMITS)
+    try:
+        yield
+    finally:
+        set_limits(**before)
+
+
+@contextmanager
+def _replaced(owner, name, value):
+    before = getattr(owner, name)
+    with ExitStack() as stack:
+        stack.callback(setattr, owner, name, before)
+        setattr(owner, name, value)
+        yield

@@ -1,0 +1,178 @@
+"""The modelled time of the reader's training step, from its first to its last: a history beside the workbook.
+
+Each time the step is modelled, an entry says what changed and how long the step would take on some GPUs, as
+`gpuless.profiling` models it. Entries carry no date: the same kernels give the same file. It is
+``steps.json`` in the workbook's folder, and holds numbers and names alone.
+"""
+
+import json
+import math
+from typing import NamedTuple
+
+from cnn_course.engine import workbook
+from cnn_numba.train.checkpoint import written_whole
+
+#: What the certificate of Part I calls its entry.
+PART_ONE = "certificate of Part I"
+_LONGEST = 80  # letters of a name
+_MOST = 200  # entries
+
+
+class Step(NamedTuple):
+    """How long a training step would take on a GPU, modelled: between `low` and `high`, in microseconds.
+
+    `slowest` is the kernel that takes most of the GPU's time, and `share` how much of it.
+    """
+
+    gpu: str
+    microseconds: float
+    low: float
+    high: float
+    slowest: str
+    share: float
+
+    def __str__(self):
+        times = f"{self.microseconds / 1000:.2g} ms modelled, {self._range}"
+        return f"{self.gpu:10}{times}; {self.share:.0%} of the GPU's time in {self.slowest}"
+
+    @property
+    def _range(self):
+        return f"{self.low / 1000:.2g} to {self.high / 1000:.2g}"
+
+    def in_brief(self) -> str:
+        """Say how long it takes, with the range."""
+        return f"{self.microseconds / 1000:.2g} ms on {self.gpu} ({self._range})"
+
+
+class Entry(NamedTuple):
+    """The step as it was at one time: what changed, and a `Step` for each GPU."""
+
+    what: str
+    steps: tuple
+
+    def on(self, gpu: str) -> Step | None:
+        """Return the step on a GPU, None if it was not modelled for that."""
+        return next((step for step in self.steps if step.gpu == gpu), None)
+
+
+def path():
+    """Return where the history is, whether or not there is one yet."""
+    return workbook.folder() / "steps.json"
+
+
+def entries() -> list:
+    """Return the entries, the first one first; none where there is no file, or one that cannot be read."""
+    try:
+        found = json.loads(path().read_text(encoding="utf-8"))
+        return [entry_of(each) for each in found[:_MOST]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def begin(steps) -> list:
+    """Make the certificate's step the first entry, in the place of an earlier certificate's; return all."""
+    found = entries()
+    rest = found[1:] if found and found[0].what == PART_ONE else found
+    return _keep([Entry(PART_ONE, tuple(steps)), *rest]) if steps else found
+
+
+def add(what: str, steps) -> list:
+    """Add an entry, unless the last one says the same times; return all of them.
+
+    Parameters
+    ----------
+    what : str
+        What changed.
+    steps : sequence of Step
+        Nothing is added if it is empty: where nothing could be modelled.
+
+    Examples
+    --------
+    >>> add("nothing was modelled", ()) == entries()
+    True
+    """
+    found, new = entries(), Entry(what[:_LONGEST], tuple(steps))
+    if not new.steps or (found and found[-1].steps == new.steps):
+        return found
+    return _keep([*found[: _MOST - 1], new])
+
+
+def _keep(found):
+    path().parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path()) as file:
+        file.write(json.dumps([as_plain(each) for each in found], indent=1).encode())
+    return found
+
+
+def as_plain(entry: Entry) -> dict:
+    """Return an entry as JSON has it."""
+    return {"what": entry.what, "steps": [step._asdict() for step in entry.steps]}
+
+
+def entry_of(plain: dict) -> Entry:
+    """Return the entry that JSON holds.
+
+    Raises
+    ------
+    ValueError
+        If it is not one: the message names the part that is wrong.
+
+    Examples
+    --------
+    >>> entry_of({"what": "a tiled product", "steps": []})
+    Traceback (most recent call last):
+        ...
+    ValueError: steps must be a list of at least one step
+    """
+    if not isinstance(plain, dict):
+        raise ValueError("an entry must be an object")
+    what, steps = plain.get("what"), plain.get("steps")
+    if not isinstance(what, str) or not 0 < len(what) <= _LONGEST or not what.isprintable():
+        raise ValueError(f"what must be a line of 1 to {_LONGEST} letters")
+    if not isinstance(steps, list) or not 0 < len(steps) <= 10:
+        raise ValueError("steps must be a list of at least one step")
+    return Entry(what, tuple(map(_step_of, steps)))
+
+
+def _step_of(plain):
+    """Return a `Step`, all of whose parts are what they should be."""
+    if not isinstance(plain, dict) or plain.keys() != {*Step._fields}:
+        raise ValueError(f"a step must have {', '.join(Step._fields)}, and nothing else")
+    for name in ("gpu", "slowest"):
+        text = plain[name]
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST or not text.isprintable():
+            raise ValueError(f"{name} must be a line of 1 to {_LONGEST} letters")
+    for name in ("microseconds", "low", "high", "share"):
+        number = plain[name]
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+            raise ValueError(f"{name} must be a number")
+    step = Step(**plain)
+    if not 0 < step.low <= step.microseconds <= step.high or not 0 < step.share <= 1:
+        raise ValueError("a step must have 0 < low <= microseconds <= high, and a share of at most 1")
+    return step
+
+
+def ratio(found: list) -> dict:
+    """Return for each GPU how many times as fast the last entry is as the first; empty for fewer than two.
+
+    Examples
+    --------
+    >>> slow, fast = (Step("T4", time, time / 2, time * 2, "conv2d_kernel", 0.5) for time in (900.0, 300.0))
+    >>> ratio([Entry("before", (slow,)), Entry("after", (fast,))])
+    {'T4': 3.0}
+    """
+    if len(found) < 2:
+        return {}
+    pairs = [(step, found[-1].on(step.gpu)) for step in found[0].steps]
+    return {first.gpu: first.microseconds / last.microseconds for first, last in pairs if last is not None}
+
+
+def table(found: list) -> str:
+    """Return the history as text: a line for each entry, a column for each GPU, in milliseconds."""
+    gpus = list(dict.fromkeys(step.gpu for entry in found for step in entry.steps))
+    lines = [f"{'your step, ms modelled':40}" + "".join(f"{gpu:>10}" for gpu in gpus)]
+    for entry in found:
+        steps = [entry.on(gpu) for gpu in gpus]
+        times = (f"{step.microseconds / 1000:.3g}" if step else "" for step in steps)
+        lines.append(f"{entry.what[:39]:40}" + "".join(f"{time:>10}" for time in times))
+    return "\n".join(lines)

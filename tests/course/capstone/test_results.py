@@ -1,0 +1,132 @@
+"""The table of results: entries are written and read, and what is no entry is refused by name."""
+
+import json
+
+import pytest
+
+from cnn_course.chapters.capstone import results
+from cnn_course.chapters.capstone.results import Result
+from cnn_course.engine.history import Entry, Step
+
+
+def entry(factor, what="your swaps"):
+    steps = (
+        Step(gpu, time / factor, time / factor / 2, 2 * time / factor, "conv_weight", 0.5)
+        for gpu, time in (("T4", 13_200.0), ("H100 SXM", 10_000.0))
+    )
+    return Entry(what, tuple(steps))
+
+
+def result(name="Ada", factor=10, swaps=("conv_weight", "bias")):
+    return Result(name, swaps, entry(1, "kernels of Part I"), entry(factor))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
+    return tmp_path / "workbook"
+
+
+def exported(folder):
+    results.export(result())
+    return json.loads((folder / "capstone_entry.json").read_text())
+
+
+def test_an_entry_comes_back_as_it_was(folder):
+    path = results.export(result())
+    assert results.read(path.read_bytes()) == result()
+    assert path == folder / "capstone_entry.json"
+    assert result().ratio == pytest.approx({"T4": 10, "H100 SXM": 10})
+
+
+def test_the_table_has_the_shortest_step_first(folder, tmp_path):
+    assert repr(results.table()) == "The table is empty."
+    results.export(result("Ada", 10))
+    theirs = tmp_path / "theirs.json"
+    theirs.write_bytes((folder / "capstone_entry.json").read_bytes().replace(b"Ada", b"<b>Grace</b>"))
+    results.add_entry(theirs)
+    results.export(result("Zuse", 20))
+    found = results.table()
+    assert [one.name for one in found.results] == ["Zuse", "<b>Grace</b>", "Ada"]
+    assert repr(found).splitlines()[-1] == "Modelled; sorted by the T4."
+    assert "Zuse" in repr(found)
+    assert "&lt;b&gt;Grace" in found._repr_html_()
+    assert "<b>Grace" not in found._repr_html_()
+
+
+def test_a_second_entry_of_a_name_takes_the_place_of_the_first():
+    for factor in (3, 9):
+        results.export(result(factor=factor))
+    (one,) = results.table().results
+    assert one.ratio["T4"] == pytest.approx(9)
+
+
+def test_a_file_beside_the_table_that_is_no_entry_is_left_out(folder):
+    results.export(result())
+    (folder / "results" / "other.json").write_text("{}")
+    assert [one.name for one in results.table().results] == ["Ada"]
+
+
+BAD = {
+    "more": (lambda plain: plain | {"code": "import os"}, "and nothing else"),
+    "less": (lambda plain: {"name": "Ada"}, "an entry must have"),
+    "list": (lambda plain: [plain], "an entry must have"),
+    "format": (lambda plain: plain | {"format": "2"}, "format must be"),
+    "no name": (lambda plain: plain | {"name": " "}, "name must be a line of 1 to 40 letters"),
+    "long name": (lambda plain: plain | {"name": "a" * 41}, "name must be a line"),
+    "two lines": (lambda plain: plain | {"name": "a\nb"}, "name must be a line"),
+    "name": (lambda plain: plain | {"name": 3}, "name must be a line"),
+    "parts": (lambda plain: plain | {"swaps": ["os.system"]}, "swaps must be a list of parts"),
+    "no list": (lambda plain: plain | {"swaps": "bias"}, "swaps must be a list of parts"),
+    "no texts": (lambda plain: plain | {"swaps": [[]]}, "swaps must be a list of parts"),
+    "twice": (lambda plain: plain | {"swaps": ["bias", "bias"]}, "must not name a part twice"),
+    "step": (lambda plain: plain | {"first": {"what": "x", "steps": []}}, "steps must be a list"),
+    "gpus": (
+        lambda plain: plain | {"last": plain["last"] | {"steps": plain["last"]["steps"][:1]}},
+        "of the same GPUs",
+    ),
+    "too fast": (
+        lambda plain: (
+            plain
+            | {
+                "last": plain["last"]
+                | {
+                    "steps": [
+                        step | {"microseconds": 5, "low": 4, "high": 9} for step in plain["last"]["steps"]
+                    ]
+                }
+            }
+        ),
+        "at least 10 microseconds",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
+def test_what_is_no_entry_is_refused_and_not_kept(folder, tmp_path, change, message):
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(change(exported(folder))))
+    before = sorted((folder / "results").iterdir())
+    with pytest.raises(ValueError, match=message):
+        results.add_entry(path)
+    assert sorted((folder / "results").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"import os", "an entry must be JSON"),
+        (b"\xff\xfe", "an entry must be JSON"),
+        (b"[" * 9000, "an entry must be JSON"),
+        (b" " * 20_001, "at most 20,000 bytes"),
+    ],
+)
+def test_what_is_no_json_is_refused(content, message):
+    with pytest.raises(ValueError, match=message):
+        results.read(content)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a\nb", "a" * 41, 3])
+def test_a_name_must_be_a_line(name):
+    with pytest.raises(ValueError, match="name must be a line of 1 to 40 letters"):
+        results.result_of(name, None)
