@@ -149,6 +149,16 @@ def test_what_the_sanitizer_finds_is_said_with_the_launch():
     assert "Launched as `unguarded[2, 4]`." in verdict.details
 
 
+@pytest.mark.gpu
+def test_a_kernel_called_like_a_function_is_said_in_words():
+    def attempt(x):
+        d_out = cuda.device_array(x.size, np.float32)
+        double_kernel(cuda.to_device(x), d_out)
+        return d_out.copy_to_host()
+
+    assert exercise(attempt).message.startswith("A kernel is called like a function")
+
+
 def test_an_endless_loop_ends():
     @cuda.jit
     def endless(x, out):
