@@ -40,7 +40,9 @@ def in_words(error: BaseException) -> str:
     'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
     """
     if "Kernel launch configuration was not specified" in str(error):
-        return "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
+        return (
+            "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
+        )
     if type(error).__name__ not in _OF_THE_COMPILER:
         return of_cause(error.cause if hasattr(error, "cause") else cause_of(error))
     cause = compiler_cause(str(error))
