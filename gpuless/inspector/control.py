@@ -70,12 +70,17 @@ def read_control(text: str) -> MachineCode:
     """
     sections = re.split(r"^\.text\.", text, flags=re.M)[1:]
     found = [_section(section) for section in sections]
-    # A linked library's functions have no lines, called or not.
-    own = [code for code in found if any(step.line for step in code.steps)] or found
-    return own[0] if own else MachineCode([], {})
+    # A linked library's functions have no lines, called or not; a kernel of Numba has only Numba's.
+    own = [code for code in found if _has_lines(code)]
+    own = own or [code for code in (_section(each, numbas=True) for each in sections) if _has_lines(code)]
+    return next(iter(own or found), MachineCode([], {}))
 
 
-def _section(text):
+def _has_lines(code):
+    return any(step.line for step in code.steps)
+
+
+def _section(text, numbas=False):
     steps, labels, place, chain, ended = [], {}, ("", 0), [], True
     for row in text.splitlines():
         if match := _PLACE.match(row):
@@ -84,7 +89,7 @@ def _section(text):
         elif match := _LABEL.match(row):
             labels[match[1]] = len(steps)
         elif match := _CODE.match(row):
-            place, chain = _own(chain) or place, []
+            place, chain = _own(chain, numbas) or place, []
             steps.append(Step(match[2], match[3], match[1] or "", *place))
         elif (match := _UPPER_HALF.match(row)) and steps:
             steps[-1] = steps[-1]._replace(**_control(int(match[1], 16)))
@@ -95,9 +100,10 @@ def _section(text):
     return MachineCode(steps, {name: at for name, at in labels.items() if at < len(steps)})
 
 
-def _own(chain):
+def _own(chain, numbas=False):
     """Return the innermost place that is the author's; the innermost function comes first."""
-    return next(((source_file(file), line) for file, line in chain if line and not is_numbas(file)), None)
+    places = (place for place in chain if place[1] and (numbas or not is_numbas(place[0])))
+    return next(((source_file(file), line) for file, line in places), None)
 
 
 def _control(upper):

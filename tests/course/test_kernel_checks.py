@@ -768,6 +768,16 @@ def test_a_value_instead_of_the_kernel_is_recognised():
     assert scale(np.ones(3)).mistake == "not a kernel"
 
 
+@cuda.jit(device=True)
+def elsewhere(x, out):
+    reverse_right(x, out)
+
+
+@cuda.jit
+def reverse_elsewhere(x, out):
+    elsewhere(x, out)
+
+
 def test_properties_are_asked_of_right_kernels_only():
     strict = KernelExercise("s", scale.reference, vectors, properties=(avoids("grid"), uses("shared")))
     assert strict(scale_adds).mistake == "numbers"
@@ -776,6 +786,7 @@ def test_properties_are_asked_of_right_kernels_only():
     assert asking(scale_right).mistake == "without"
     assert "`cuda.shared`" in asking(scale_right).message
     uses("syncthreads", "shared")(reverse_right)
+    uses("syncthreads", "shared")(reverse_elsewhere)
 
 
 @cuda.jit(device=True)

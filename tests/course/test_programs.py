@@ -97,6 +97,28 @@ def test_numpy_may_not_compute(compute):
     assert "`np." in verdict.message
 
 
+def copied_into(out, x):
+    d_x, d_out = cuda.to_device(x), cuda.device_array(x.size, np.float32)
+    double_kernel[2, 4](d_x, d_out)
+    d_out.copy_to_host(out[: x.size])
+    return out
+
+
+def test_what_is_copied_into_an_array_of_the_hosts_may_be_cut():
+    assert exercise(lambda x: copied_into(np.empty(x.size + 1, np.float32), x)[:-1]).status == "solved"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: copied_into(np.empty(x.size, np.float32), x) * 4 / 2,
+        lambda x: double(np.pad(x, (0, 1)) * 2)[:-1],
+    ],
+)
+def test_numpy_may_not_compute_with_what_it_made_of_guarded_arrays(compute):
+    assert mistake_of(compute) == "computes on the host"
+
+
 def test_mistakes_are_named_with_the_learners_names():
     @cuda.jit
     def triple_kernel(x, out):
@@ -125,6 +147,16 @@ def test_what_the_sanitizer_finds_is_said_with_the_launch():
     verdict = exercise(attempt)
     assert verdict.mistake == "writes past the edge"
     assert "Launched as `unguarded[2, 4]`." in verdict.details
+
+
+@pytest.mark.gpu
+def test_a_kernel_called_like_a_function_is_said_in_words():
+    def attempt(x):
+        d_out = cuda.device_array(x.size, np.float32)
+        double_kernel(cuda.to_device(x), d_out)
+        return d_out.copy_to_host()
+
+    assert exercise(attempt).message.startswith("A kernel is called like a function")
 
 
 def test_an_endless_loop_ends():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda, float32
 
+from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
 
 #: What a batch takes in units of time: filled by the host, copied, computed with. Those of a model.
@@ -116,6 +117,7 @@ class Pipeline:
     def __init__(self, batches, window=1):
         self.batches, self.window, self.steps = batches, np.int32(window), []
         self.over = frozenset()  # what is certain to be done, as the host knows
+        self._wait_for_all = cuda.synchronize
         size = batches[0].size
         self._host = [device.pinned(size) for _ in range(2)]
         self._there, self._total = [device.empty(size) for _ in range(2)], device.zeros(size)
@@ -150,6 +152,11 @@ class Pipeline:
             blocks = device.blocks(self._total.size, threads)
             device.launch(add_kernel, blocks, threads, self._there[slot], self.window, self._total)
         stream.over |= {self._note("add", slot, stream.over | self.over)}
+
+    def synchronize(self):
+        """Have the host wait for all that has been asked for, in whatever stream."""
+        self._wait_for_all()
+        self.over |= set(range(len(self.steps)))
 
     def _note(self, kind, slot, after):
         after = frozenset(after).union(*(self.steps[i].after for i in after))
@@ -214,5 +221,6 @@ def one_stream(run):
 def taken(schedule: Callable, batches, window=1) -> Pipeline:
     """Run a schedule, a function of a `Pipeline`, on some batches; return the pipeline."""
     run = Pipeline(batches, window)
-    schedule(run)
+    with replaced(cuda, "synchronize", run.synchronize):
+        schedule(run)
     return run

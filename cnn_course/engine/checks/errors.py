@@ -36,7 +36,13 @@ def in_words(error: BaseException) -> str:
     --------
     >>> in_words(AttributeError("'KernelArray' object has no attribute 'mean'"))
     'Arrays have no `mean` in a kernel: write a loop over their elements.'
+    >>> in_words(ValueError("Kernel launch configuration was not specified. Use the syntax: ..."))
+    'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
     """
+    if "Kernel launch configuration was not specified" in str(error):
+        return (
+            "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
+        )
     if type(error).__name__ not in _OF_THE_COMPILER:
         return of_cause(error.cause if hasattr(error, "cause") else cause_of(error))
     cause = compiler_cause(str(error))

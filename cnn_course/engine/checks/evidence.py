@@ -121,11 +121,20 @@ def describe(named) -> str:
     --------
     >>> describe({"image": np.ones((2, 3)), "delay": 1})
     '`image` of shape (2, 3), `delay` = 1'
+    >>> describe({"batches": [np.ones(5), np.ones(5)]})
+    '`batches` with 2 arrays of shape (5,)'
     """
-    arrays = {name: f"of shape {each.shape}" for name, each in named.items() if isinstance(each, np.ndarray)}
-    return ", ".join(
-        f"`{name}` {arrays.get(name) or f'= {plain(repr(value))}'}" for name, value in named.items()
-    )
+    return ", ".join(f"`{name}` {_described(value)}" for name, value in named.items())
+
+
+def _described(value):
+    if isinstance(value, np.ndarray):
+        return f"of shape {value.shape}"
+    if isinstance(value, list) and value and all(isinstance(each, np.ndarray) for each in value):
+        shapes = list(dict.fromkeys(str(each.shape) for each in value))
+        kinds = f"shape {shapes[0]}" if len(shapes) == 1 else f"shapes {', '.join(shapes)}"
+        return f"with {len(value)} arrays of {kinds}"
+    return f"= {plain(repr(value))}"
 
 
 def plain(text) -> str:

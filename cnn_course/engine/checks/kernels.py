@@ -112,7 +112,7 @@ from cnn_course.engine.checks.launches import (
     output,
 )
 from cnn_course.engine.checks.source import has_dots_left, is_blank, is_same_code
-from cnn_course.engine.checks.uninitialised import code_of, names_in
+from cnn_course.engine.checks.uninitialised import code_of, names_used
 from gpuless.access import ATOMIC
 from gpuless.simulator import LaunchStopped
 
@@ -300,7 +300,8 @@ def uses(*names):
     Parameters
     ----------
     *names : str
-        Functions or attributes, such as ``"shared"`` or ``"syncthreads"``.
+        Functions or attributes, such as ``"shared"`` or ``"syncthreads"``; a device function beside the
+        kernel may use them.
 
     Returns
     -------
@@ -315,7 +316,7 @@ def uses(*names):
     """
 
     def holds(attempt):
-        found = names_in(code_of(attempt))
+        found = names_used(attempt)
         for name in names:
             if name not in found:
                 full = f"cuda.{name}" if hasattr(cuda, name) else name

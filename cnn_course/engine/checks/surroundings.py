@@ -49,7 +49,7 @@ class _Guarded(np.ndarray):
     def __array_function__(self, function, types, arguments, keywords):
         if function.__name__ in _ARITHMETIC:
             raise _on_the_host(function.__name__)
-        return super().__array_function__(function, types, arguments, keywords)
+        return _guarded(super().__array_function__(function, types, arguments, keywords))
 
 
 _ARITHMETIC = {"average", "convolve", "correlate", "dot", "einsum", "inner", "interp", "tensordot"}
@@ -76,14 +76,38 @@ def _guarded(value):
 def run_guarded(attempt, *args, **kwargs):
     """Call an attempt with arrays that are not to be computed with; return its result as it is."""
     array_type, to_device = type(device.empty(1)), cuda.to_device
-    copy = array_type.copy_to_host
+    plainly, filled = array_type.copy_to_host, []
+
+    def copy(array, ary=None, stream=0):
+        result = plainly(array, ary, stream)
+        if ary is not None:  # the attempt's own, which cannot be guarded: what came from the device is kept
+            if stream:
+                stream.synchronize()
+            filled.append(np.array(ary))
+        return _guarded(result)
+
     with (
-        replaced(array_type, "copy_to_host", lambda *given, **keywords: _guarded(copy(*given, **keywords))),
+        replaced(array_type, "copy_to_host", copy),
         replaced(
             cuda, "to_device", lambda array, *others, **keywords: to_device(_bare(array), *others, **keywords)
         ),
     ):
-        return _bare(attempt(*map(_guarded, args), **kwargs))
+        result = attempt(*map(_guarded, args), **kwargs)
+        _only_moved(result, filled)
+        return _bare(result)
+
+
+def _only_moved(result, filled):
+    """Raise `Wrong` if the numbers of a result are others than those that were copied into arrays."""
+    if not filled or not isinstance(result, np.ndarray) or isinstance(result, _Guarded):
+        return
+    known = np.concatenate([array.astype(result.dtype).ravel() for array in filled])
+    if not (np.isin(result, known) | np.isnan(result)).all():
+        raise Wrong(
+            "computes on the host",
+            "The array that you return has other numbers than those that were copied into it from the "
+            "device. Leave the arithmetic to kernels: NumPy may make arrays, copy them and cut them.",
+        )
 
 
 _TOO_MANY = (

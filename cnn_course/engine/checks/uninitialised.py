@@ -72,6 +72,20 @@ def names_in(code):
     return names
 
 
+def names_used(attempt):
+    """Collect what an attempt mentions, and the functions of its own namespace that it calls.
+
+    Examples
+    --------
+    >>> sorted(names_used(lambda x: x.sum()))
+    ['sum']
+    """
+    function = getattr(attempt, "py_func", attempt)
+    if not isinstance(function, FunctionType):
+        return names_in(code_of(attempt))
+    return set().union(*(names_in(member.__code__) for member in _family(function)))
+
+
 def _family(function):
     """Collect the function and those of the same namespace that it calls, directly or not."""
     family, waiting = [], [function]

@@ -23,6 +23,7 @@ from gpuless.emulator.ptx.parameters import give_homes, pass_in_memory
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _REGISTERS = re.compile(r"(.+)<(\d+)>$")
 _GUARD = re.compile(r"@(!?)([%$\w]+)\s+")
+_NESTED = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)")
 _DECLARATION = re.compile(
     r"(?:\.(?:visible|extern|weak|common)\s+)*\.(shared|global|const|local|param)\s+(?:\.align\s+(\d+)\s+)?"
     r"(?:\.v([24])\s+)?\.(\w+)\s+(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s+)?)?([\w$%.]+)\s*((?:\[\d*\]\s*)*)(?:=\s*(.*))?$",
@@ -159,6 +160,8 @@ class _Body:
             text = text[guard.end() :]
         opcode, rest = [*text.split(None, 1), ""][:2]
         operands = [self._operand(piece) for piece in self._split(rest)]
+        if "\n" in rest and _NESTED.sub("", rest).count(",") != len(operands) - 1:
+            raise PtxError(f"a `;` is missing behind {text.partition(chr(10))[0].strip()!r}")
         parts = opcode.strip().replace("::", "_").split(".")
         if parts[-1] == "relu":  # of integers it is written behind the type, of others before it
             parts[-2:] = parts[:-3:-1]

@@ -193,8 +193,24 @@ def channels_of_the_last_image(x, out):
     store_last_kernel[x.shape[1], 32](x, out)
 
 
+if device.SELECTION.emulated:  # elsewhere no launch of several blocks can wait
+
+    @wrong("centre_kernel", "wrong with several blocks")
+    @cuda.jit
+    def centre_waits_too_early(x, total):
+        cuda.cg.this_grid().sync()
+        mine = float32(0)
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            mine += x[i]
+        cuda.atomic.add(total, 0, mine)
+        cuda.syncthreads()
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            x[i] -= total[0] / float32(x.size)
+
+
 RIGHT = {
     "add_in_streams": {
+        "waits for the whole GPU": [("compute.synchronize()", "cuda.synchronize()")],
         "an event a batch": """
             upload, compute = run.stream(), run.stream()
             sent, used = [run.event() for _ in range(run.count)], [run.event() for _ in range(run.count)]
@@ -211,6 +227,28 @@ RIGHT = {
                 used[number].record(compute)
             used[-1].synchronize()
         """,
+    },
+    "channel_sums": {
+        "zeros by Numba": [("out.copy_to_device(np.zeros(out.size, np.float32))", "out[:] = 0")]
+    },
+    "centre_kernel": {
+        "waits in a function of its own": '''
+            @cuda.jit(device=True)
+            def wait():
+                cuda.cg.this_grid().sync()
+
+
+            @cuda.jit
+            def centre_kernel(x, total):
+                """Let each thread add its share to the sum, and wait before it is used."""
+                mine = float32(0)
+                for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+                    mine += x[i]
+                cuda.atomic.add(total, 0, mine)
+                wait()
+                for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+                    x[i] -= total[0] / float32(x.size)
+        '''
     },
     "cause_of": {"with a comment": [('images[i, k]"', 'images[i, k]  # far apart"')]},
 }

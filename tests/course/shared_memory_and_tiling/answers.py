@@ -152,6 +152,16 @@ WRONG = {
         "outside the tile": [("WIDE // 2", "25", 2)],
         "write-write race": [("WIDE // 2", "16", 2)],
         "missing barrier": [("cuda.syncthreads()", "")],
+        "patch not read": [
+            [
+                (
+                    "total += patch[ty * STRIDE + i, j % 2 * (WIDE // 2) + tx + j // 2] * weight[i, j]",
+                    "h, w = row * STRIDE + i - 1, column * STRIDE + j - 1\n"
+                    "if 0 <= h < image.shape[0] and 0 <= w < image.shape[1]:\n"
+                    "    total += image[h, w] * weight[i, j]",
+                )
+            ]
+        ],
     },
     "turn_kernel": {
         "missing barrier": [("cuda.syncthreads()", "")],

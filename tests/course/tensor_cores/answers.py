@@ -11,7 +11,11 @@ WRONG = {
         "other types": [("types.float32(types.float32)", "types.float64(types.float32)")],
         "no pair": [("return types.float32(types.float32), code", "return code")],
         "not an intrinsic": [("@intrinsic", "")],
-        "raises": [("cvt.rna.tf32.f32 $0, $1;", "cvt.rna.tf32 $0, $1;")],
+        "raises": [
+            ("cvt.rna.tf32.f32 $0, $1;", "cvt.rna.tf32 $0, $1;"),
+            ("cvt.rna.tf32.f32 $0, $1;", "cvt.rna.tf32.f32 $0, $1"),
+        ],
+        "returns None": [("return builder.bitcast(", "builder.bitcast(")],
     },
     "warp_product_kernel": {
         "never written": [("out[top + 8, column], out[top + 8, column + 1] = sums[2], sums[3]", "")]

@@ -122,7 +122,8 @@ WRONG = {
             (
                 "(device.blocks(width, block[0]), device.blocks(height, block[1])), block",
                 "device.blocks(width * height, 128), 128",
-            )
+            ),
+            ("device.blocks(width, block[0])", "(width + block[0] - 1) / block[0]"),
         ],
         "narrow blocks": [("32, 4", "4, 32"), ("32, 4", "1, 256")],
         "too few blocks": [("32, 4", "32, 32")],

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
-from cnn_course.engine.checks.uninitialised import code_of, names_in
+from cnn_course.engine.checks.uninitialised import names_used
 
 THREADS = 8
 
@@ -27,9 +27,15 @@ def _numbers(rng, size, blocks, threads):
     return launch(blocks, threads, inout(x), inout(np.zeros(1, np.float32)))
 
 
+_SEVERAL_BLOCKS = (
+    "Right with one block, wrong with several. Does each element belong to one thread of the whole grid? "
+    "Does the grid wait after the sums and before the mean is used?"
+)
+
+
 def _blocks_wait(attempt):
     """Demand a barrier of the grid."""
-    if "sync" not in names_in(code_of(attempt)):
+    if "sync" not in names_used(attempt):
         raise Wrong(
             "blocks do not wait",
             "Right with one block, wrong with several: a block may subtract before the others have added. "
@@ -49,6 +55,11 @@ class CooperativeExercise(KernelExercise):
         found = super().finding(evidence)
         if found and found.mistake == "wrong when large":
             _blocks_wait(evidence.attempt)
+            return Wrong("wrong with several blocks", _SEVERAL_BLOCKS, *found.details)
+        if found and found.mistake == "divergent barrier":
+            return Wrong(
+                found.mistake, found.message.replace("cuda.syncthreads", "grid.sync"), *found.details
+            )
         return found
 
 

@@ -12,10 +12,13 @@ from cnn_numba import device
 #: How many times faster an answer has to be, by modelled times.
 FACTOR = 4
 
+# What `out` holds before: no sum of a case, so that it shows whether it is kept, and whether it is added to.
+_BEFORE = 500.0
+
 
 def _filled(attempt, x):
-    """Let the attempt fill an array that holds NaN; return it."""
-    out = device.to_device(np.full(x.shape[1], np.nan, np.float32))
+    """Let the attempt fill an array that holds other numbers; return it."""
+    out = device.to_device(np.full(x.shape[1], _BEFORE, np.float32))
     attempt(device.to_device(x), out)
     device.synchronize()
     return device.to_host(out)
@@ -58,9 +61,15 @@ channel_sums = FasterExercise(
     properties=(avoids("copy_to_host"), _is_faster),
     mistakes={
         "added to what is there": (
-            "You add to what `out` holds, and here it holds NaN. Set it to zero first.",
-            lambda x: np.full(x.shape[1], np.nan, np.float32),
+            f"You add to what `out` holds, and here it holds {_BEFORE:g} everywhere. Set it to zero first.",
+            lambda x: _BEFORE + x.sum(axis=(0, 2)),
             ("out.copy_to_device(np.zeros(out.size, np.float32))", ""),
+        ),
+        "nothing in out": (
+            "`out` holds what it held before: your kernels write into another array. Write into the `out` "
+            "that your function is given; `out = ...` would be a new array.",
+            lambda x: np.full(x.shape[1], _BEFORE),
+            ("out.copy_to_device(np.zeros(out.size, np.float32))", "out = device.zeros(out.size)"),
         ),
         "first image only": (
             "You add up the first image only.",

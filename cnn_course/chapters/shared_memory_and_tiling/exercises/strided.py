@@ -211,7 +211,13 @@ def _reads_without_conflicts(attempt):
     """Demand that a warp reads the patch without bank conflicts."""
     access = access_map(examine(attempt, _strided_case(np.random.default_rng(0), 16, 64)).report.trace)
     patch = (traffic for traffic in access.arrays if (traffic.space, traffic.access) == ("shared", "read"))
-    degree = max(traffic.degree for traffic in patch)
+    degree = max((traffic.degree for traffic in patch), default=None)
+    if degree is None:
+        raise Wrong(
+            "patch not read",
+            "The numbers are right, but no thread reads the patch: all pixels come from global memory. Load "
+            "the patch once a block, and read the pixels from it.",
+        )
     if degree > 1:
         raise Wrong(
             "bank conflicts",

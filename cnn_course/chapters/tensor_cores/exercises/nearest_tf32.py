@@ -28,10 +28,23 @@ def _parts(attempt):
     return signature, code
 
 
+def _written(code, signature):
+    """Return the value that the code returns; None if it takes a whole compiler to know."""
+    try:
+        value = written(code, signature)
+    except AttributeError:
+        return None
+    if value is None:
+        raise Wrong(
+            "returns None", "Your code returns None. Return the value that the builder gives you last."
+        )
+    return value
+
+
 def _applied(attempt, x):
     """Let a kernel apply the intrinsic to each number."""
     signature, code = _parts(attempt)
-    value = written(code, signature)
+    value = _written(code, signature)
     if value is not None and isinstance(value.type, ir.IntType):
         raise Wrong(
             "bits returned",
@@ -57,7 +70,7 @@ def _applying(attempt):
 
 def _read(value, x):
     """Return what the PTX would do, as far as it can be read: no simulator runs it."""
-    line = re.search(r'asm .*?"(\S+) ', str(value.function)) if value is not None else None
+    line = re.search(r'asm .*?"(\S+) [^"]*;', str(value.function)) if value is not None else None
     if line is None or line[1] not in _READ:
         raise NotImplementedError("the simulator runs no PTX, and does not know yours")
     return _as_number(x) if "uitofp" in str(value.function) else _READ[line[1]](x)

@@ -33,14 +33,21 @@ def _launch(attempt, height, width):
     """Return the grid and the block that an attempt chooses, as two pairs of Python's integers."""
     chosen = attempt(height, width)
     try:
-        grid, block = ((int(x), int(y)) for x, y in chosen)
-    except (TypeError, ValueError):
+        grid, block = ((_whole(x), _whole(y)) for x, y in chosen)
+    except (TypeError, ValueError, OverflowError):
         raise Wrong(
             "not a launch",
             "Return two pairs of whole numbers, the grid and the block: `(blocks_x, blocks_y), "
             "(threads_x, threads_y)`.",
         ) from None
     return grid, block
+
+
+def _whole(number):
+    """Return a number as an integer; raise ValueError for one that has a fraction."""
+    if int(number) != number:
+        raise ValueError(f"{number} is not whole")
+    return int(number)
 
 
 def _covered(attempt, height, width):
