@@ -48,7 +48,7 @@ MD5 = {
 
 
 def check_md5(file: str, content: bytes) -> None:
-    """Insist on the published checksum of a file, where there is one."""
+    """Check the published checksum of a file, if there is one."""
     if file in MD5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[file]:
         raise ValueError(
             f"({len(content)} bytes) is truncated or changed: its MD5 is not the one that is published"

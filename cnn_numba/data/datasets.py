@@ -183,7 +183,7 @@ def load(
 
 
 def needs_download(name: str) -> bool:
-    """Return whether `load` would download a data set: neither its files are here, nor what it kept of them.
+    """Return whether `load` would download a data set: neither its files nor the converted arrays are here.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def prepare_digit(image: Picture) -> np.ndarray:
 
 
 def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
-    """Do as `prepare_digit`; return the digit, and what makes it doubtful that it is one.
+    """Like `prepare_digit`; return the digit, and the reasons for doubting that it is one.
 
     Examples
     --------

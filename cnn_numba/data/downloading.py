@@ -19,7 +19,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPE
 
 
 def download(name, cache, log):
-    """Draw or download a data set; return what `convert` does, or say why that cannot be.
+    """Draw or download a data set, and return the result of `convert`; the error says why that failed.
 
     The files themselves lie in the folder `cache` until they are converted, and are not kept.
     """

@@ -335,7 +335,7 @@ def _naming(path):
 
 
 def check(arrays, source, files):
-    """Insist that the arrays are what `source` promises; an error names the file of `files` at fault."""
+    """Check that the arrays are as `source` says; the error names the file of `files` at fault."""
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (

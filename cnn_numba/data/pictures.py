@@ -37,7 +37,7 @@ def write(folder: str | PathLike) -> None:
 
 
 def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw so many pictures, kinds in turn.
+    """Draw pictures of all kinds, in turn.
 
     Returns
     -------

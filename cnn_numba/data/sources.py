@@ -17,7 +17,7 @@ IDX_STEMS = {
 
 
 class DataError(ValueError):
-    """A data set that is missing or not what it should be: `problem` names the file, `fix` what to do."""
+    """A data set that is missing or wrong: `problem` names the file, `fix` says what to do."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(f"{problem}; {fix}" if fix else problem)

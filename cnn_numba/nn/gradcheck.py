@@ -203,7 +203,7 @@ def gradcheck(
     rtol: float = 1e-5,
     atol: float = 1e-7,
 ) -> GradientReport:
-    """Insist that a gradient equals the numerical one in every element.
+    """Check that a gradient equals the numerical one in every element.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Alone:
-    """The workers of a training in one process, seen by the only one of them.
+    """The workers of a training in a single process: there is only this one.
 
     Attributes
     ----------
@@ -46,23 +46,23 @@ class Alone:
         return self.size > 1
 
     def share(self, count: int) -> slice:
-        """Return which of `count` things are this worker's."""
+        """Return which of `count` items belong to this worker."""
         return slice(0, count)
 
     def count(self, count: int) -> int:
-        """Return how many of `count` things are this worker's."""
+        """Return how many of `count` items belong to this worker."""
         share = self.share(count)
         return share.stop - share.start
 
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
-        """Begin to add an array up over all workers, in place; return what waits for the sum.
+        """Start to sum an array over all workers, in place; return a function that waits for the sum.
 
         Until then the array must not be touched. `done` is called when the sum is there.
         """
         return lambda: None
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
-        """Add an array up over all workers, in place, and return it."""
+        """Sum an array over all workers, in place, and return it."""
         self.start(array)()
         return array
 
@@ -79,7 +79,7 @@ class Alone:
         return model.batch_size
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
-        """Return what the steps of a training have to know of this worker's part of a batch."""
+        """Return this worker's part of a batch, for the steps of a training."""
         return Part(scaler, timeline, self)
 
     def callbacks(self) -> list[Callback]:
@@ -91,7 +91,7 @@ ALONE = Alone()
 
 
 def check_workers(workers: object) -> None:
-    """Insist on the workers that `fit` and `evaluate` can share a training with."""
+    """Check that `fit` and `evaluate` can share a training with these workers."""
     if not isinstance(workers, Alone):
         raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 
@@ -129,5 +129,5 @@ class Part:
         raise NotImplementedError("one process has all samples of a batch")
 
     def buckets(self) -> list[dict[str, Any]]:
-        """Return of each piece in which gradients are added up its layers and bytes."""
+        """Return the layers and the bytes of each bucket of gradients."""
         return []

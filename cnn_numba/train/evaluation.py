@@ -54,7 +54,7 @@ def evaluate(
 
 
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
-    """Insist on images and as many labels; TypeError or ValueError otherwise."""
+    """Check that there are images and as many labels; TypeError or ValueError otherwise."""
     for name, array in (("images", images), ("labels", labels)):
         instance(array, name, np.ndarray, *OTHER_BATCHES)
     if len(images) == 0 or len(images) != len(labels):

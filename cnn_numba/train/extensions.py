@@ -1,4 +1,4 @@
-"""What is added to `fit` from above: `beyond` registers it here, and the core imports nothing of `beyond`."""
+"""Extensions of `fit`: `beyond` registers them here, so that the core imports nothing from `beyond`."""
 
 from collections.abc import Callable
 from typing import Any

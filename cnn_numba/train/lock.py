@@ -25,7 +25,7 @@ class FolderInUse(OSError):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other trainings out of a folder, which is made if need be, and clear it of what a killed one left.
+    """Lock a folder, which is made if necessary, against other trainings, and remove what a killed one left.
 
     The lock is the kernel's, and ends with its process. Where a file system has none, the process named in
     the file counts as there until it is known to be gone. FolderInUse if another training has locked it.

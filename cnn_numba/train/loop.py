@@ -58,8 +58,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         ``curves.png`` (at the end). The files of an earlier run are moved to ``earlier-1`` in the folder, or
         the next free number, when the first of these is written.
     resume : bool
-        Go on from the checkpoint in `out`, to the very numbers of an uninterrupted run, and write the other
-        files again from it. With a constant schedule `epochs` may be more than before, or fewer.
+        Continue from the checkpoint in `out`, with exactly the numbers of an uninterrupted run, and write the
+        other files again from it. With a constant schedule `epochs` may be more than before, or fewer.
     progress : bool
         Show a progress bar.
     log : callable, optional

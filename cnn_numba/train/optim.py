@@ -62,7 +62,7 @@ class Optimizer:
         load_arrays(self.state, state, type(self).__name__)
 
     def count(self, steps: int) -> None:
-        """Note steps that were taken by `scheduled_step`, replayed or not."""
+        """Count steps taken by `scheduled_step`, replayed or not."""
 
 
 class SGD(Optimizer):
@@ -127,7 +127,7 @@ class Adam(Optimizer):
         return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
 
     def count(self, steps: int) -> None:
-        """Note steps that were taken by `scheduled_step`, replayed or not."""
+        """Count steps taken by `scheduled_step`, replayed or not."""
         self.state["step"] += steps
 
 

@@ -134,9 +134,9 @@ class Counts:
         Conditional branches executed by warps, and those at which lanes went both ways.
     global_loads, global_stores, global_atomics : GlobalTraffic
     by_array : dict of str to ArrayTraffic
-        The same for each array by the name of the kernel's argument. Which array it is, is told by what the
-        address is computed from: "a or b" if that can be either, "" if it is no argument. Sectors that are
-        told apart from others are those of the whole allocation, for a slice as well.
+        The same for each array by the name of the kernel's argument. The array is known from what
+        the address is computed from: "a or b" if it can be either, "" if it is no argument. Different sectors
+        are counted over the whole allocation, for a slice as well.
     shared_loads, shared_stores, shared_atomics : SharedTraffic
     local_loads, local_stores : LocalTraffic
     sectors_read, sectors_written : int

@@ -79,7 +79,7 @@ class Unwritten(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake, told by its first occurrence.
+    """One mistake, shown at its first occurrence.
 
     Attributes
     ----------

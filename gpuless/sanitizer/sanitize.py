@@ -28,7 +28,7 @@ from gpuless.simulator.scheduler import ORDERS
 
 
 def sanitize(kernel: Any, seed: int = 0) -> Observed[Report]:
-    """Return a kernel that, launched, is run under scrutiny and returns a report.
+    """Return a kernel whose launch is checked, access by access, and returns a report.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class UnsupportedPython(TypeError):
 
 
 class LaunchStopped(RuntimeError):
-    """A launch that reached a limit (`gpuless.set_limits`): it would perhaps not have ended.
+    """A launch that was stopped because it reached a limit (`gpuless.set_limits`).
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Divergence(NamedTuple):
 
 
 class DivergenceError(RuntimeError):
-    """Threads of a block, or lanes of a warp, that wait for others who never come or leave themselves out.
+    """Threads of a block, or lanes of a warp, wait for others that never arrive, or leave themselves out.
 
     Attributes
     ----------

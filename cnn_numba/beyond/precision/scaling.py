@@ -22,29 +22,29 @@ from cnn_numba.train.scaler import Scaler
 
 
 class LossScaler(Scaler):
-    """A loss scale that finds its own size, as `torch.amp.GradScaler` does.
+    """A loss scale that adjusts itself, as `torch.amp.GradScaler` does.
 
-    On the GPU the scale, the counters and what was found lie on the device: `scheduled_step` asks the host
-    nothing.
+    On the GPU the scale, the counters and the findings stay on the device, so `scheduled_step` needs nothing
+    from the host.
 
     Parameters
     ----------
     model : Sequential
     scale : float
-        What it begins with. Powers of two lose no digit.
+        The first scale. Powers of two lose no digit.
     growth : float
-        What it is multiplied by after `interval` good steps in a row.
+        The factor after `interval` good steps in a row.
     backoff : float
-        What it is multiplied by after a step that had to be skipped.
+        The factor after a skipped step.
     interval : int
     minimum : float
-        Below it, it has collapsed: the gradients are not finite at any scale.
+        Below it the scale has collapsed: the gradients are not finite at any scale.
 
     Notes
     -----
-    A skipped step is no step of the optimiser's: Adam's moments stay as they are, and so must the number that
-    their correction depends on. It counts the steps that were taken. The schedule of the learning rate goes
-    on with every step, as it does with the batches.
+    A skipped step does not count for the optimiser: Adam's moments stay unchanged, and so must the step
+    number in their correction, which counts the steps taken. The learning-rate schedule advances with every
+    step, and so do the batches.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class Workers(Alone):
         return slice(first, first + each + (self.rank < more))
 
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
-        """Begin to add an array up over all workers, in place; return what waits for the sum."""
+        """Start to sum an array over all workers, in place; return a function that waits for the sum."""
         if not self.many:
             return super().start(array, done)
         if not device.is_device_array(array):
@@ -101,7 +101,7 @@ class Workers(Alone):
         return sum(sizes)
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
-        """Return what the steps of a training have to know of this worker's part of a batch."""
+        """Return this worker's part of a batch, for the steps of a training."""
         if not self.many:
             return super().part(model, scaler, timeline)
         return SharedPart(model, self, scaler, timeline)

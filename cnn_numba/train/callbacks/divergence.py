@@ -1,4 +1,4 @@
-"""What ends a training that has diverged: the last good checkpoint is worth more than a bad one."""
+"""Ends a training that has diverged: the last good checkpoint is worth more than a bad one."""
 
 import math
 
@@ -18,23 +18,23 @@ class Divergence(Callback):
     """Raises TrainingDiverged where the loss or the parameters are NaN or infinite, before they are saved."""
 
     def step_end(self, run: Run) -> None:
-        """Look at the loss, where that costs nothing."""
+        """Check the loss, where that costs nothing."""
         if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
             raise TrainingDiverged(_where(run))
 
     def epoch_trained(self, run: Run) -> None:
-        """Look at the loss of the epoch."""
+        """Check the loss of the epoch."""
         if not math.isfinite(run.steps.totals[0]):
             raise TrainingDiverged(_where(run))
 
     def epoch_measured(self, run: Run) -> None:
-        """Look at the test loss: that of training is older than what the last step did to the model."""
+        """Check the test loss: the training loss was taken before the last step changed the model."""
         if not math.isfinite(run.entry["test_loss"]):
             raise TrainingDiverged(_where(run))
         self.interrupted(run)
 
     def interrupted(self, run: Run) -> None:
-        """Look at all that would be saved."""
+        """Check everything that would be saved."""
         state = run.model.parameters, run.model.buffers, *run.optimizer.state.values(), run.steps.totals
         if not all(np.isfinite(to_host(array)).all() for array in state):
             raise TrainingDiverged(

@@ -35,7 +35,7 @@ class Interrupts(Callback):
         self.times: list[float] = []
 
     def begin(self, run: Run) -> None:
-        """Take Ctrl-C over, until the training ends."""
+        """Handle Ctrl-C until the training ends."""
         if threading.current_thread() is not threading.main_thread():
             return  # Python delivers signals to the main thread only
 

@@ -41,7 +41,7 @@ class Log(Callback):
         self.timer.cancel()
 
     def epoch_end(self, run: Run) -> None:
-        """Give the figures of the epoch."""
+        """Log the figures of the epoch."""
         last = run.entry
         run.log(
             f"epoch {run.epoch}/{run.epochs}: train loss {last['train_loss']:.4f}, "
