@@ -59,7 +59,7 @@ _LabelSmoothing = Annotated[
     float, share("Share of the target that all classes get alike; the test loss is measured without.")
 ]
 _Augment = Annotated[
-    AugmentName, option("Change training images by chance: moved by up to an eighth, or mirrored too.")
+    AugmentName, option("Change training images at random: moved by up to an eighth, or mirrored too.")
 ]
 _Precision = Annotated[
     Precision, option("What the operands of products are rounded to; float16 comes with loss scaling.")

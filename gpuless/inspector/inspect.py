@@ -1,4 +1,4 @@
-"""What a kernel becomes on a real GPU, told without one: registers, memory, instructions, occupancy, advice.
+"""What a kernel becomes on a real GPU, found without one: registers, memory, instructions, occupancy, advice.
 
 >>> from numba import cuda
 >>> @cuda.jit
@@ -58,7 +58,7 @@ def inspect_kernel(
         Bytes of shared memory that the launch asks for on top of the kernel's shared arrays.
     disassemble : bool
         Read the machine code (SASS). False is three times faster and reads PTX instead: registers, memory,
-        occupancy and the lines of float64 are told as well, the other instructions are not yet final.
+        occupancy and the lines of float64 are reported as well, the other instructions are not yet final.
         Without NVIDIA's disassembler it is PTX in any case.
     fastmath, launch_bounds, max_registers : optional
         As in ``@cuda.jit``; default what stands there.

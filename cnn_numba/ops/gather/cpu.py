@@ -39,7 +39,7 @@ def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | Non
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
-    """Pick images, each moved and mirrored by chance, and normalise them; see `reference.gather_augmented`.
+    """Pick images, each moved and mirrored at random, and normalise them; see `reference.gather_augmented`.
 
     Computed as by `gather_batch`.
     """

@@ -1,4 +1,4 @@
-"""Gathering on the GPU with images moved and mirrored by chance: no host has any part in it.
+"""Gathering on the GPU with images moved and mirrored at random, without the host.
 
 Each thread draws the random numbers of its image itself, from the image's index: ten multiplications cost
 less than to write the numbers down and read them again, and there is no state that threads would share.
@@ -57,7 +57,7 @@ def _source(index, pixel, crop, seed, epoch):
 
 @cuda.jit(device=True)
 def _augmented(images, index, pixel, scale, shift, crop, seed, epoch):
-    """Return a pixel of image `index`, moved and mirrored by chance; NaN if there is no such image."""
+    """Return a pixel of image `index`, moved and mirrored at random; NaN if there is no such image."""
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
     channel, source = _source(index, pixel, crop, seed, epoch)
@@ -79,7 +79,7 @@ def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epo
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
-    """Pick images, each moved and mirrored by chance, and normalise them; see `reference.gather_augmented`.
+    """Pick images, each moved and mirrored at random, and normalise them; see `reference.gather_augmented`.
 
     Computed as by `gather_batch`, also where an index is outside ``0 .. N - 1``.
     """
