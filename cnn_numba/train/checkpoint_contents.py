@@ -17,7 +17,7 @@ SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 def check_contents(checkpoint: Any) -> None:
-    """Refuse contents that no training writes, so later code need not expect them; the error names the value."""
+    """Refuse contents that no training writes; the ValueError names the value."""
     if not isinstance(checkpoint.model, str):
         raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
