@@ -176,23 +176,6 @@ def channels_by_numpy(x, out):
     out.copy_to_device(x.copy_to_host().sum(axis=(0, 2)))
 
 
-@cuda.jit
-def store_last_kernel(x, out):
-    c = cuda.blockIdx.x
-    total = float32(0)
-    for image in range(x.shape[0]):
-        total = float32(0)
-        for i in range(x.shape[2]):
-            total += x[image, c, i]
-    if cuda.threadIdx.x == 0:
-        out[c] = total
-
-
-@wrong("channel_sums", "last image only")
-def channels_of_the_last_image(x, out):
-    store_last_kernel[x.shape[1], 32](x, out)
-
-
 if device.SELECTION.emulated:  # elsewhere no launch of several blocks can wait
 
     @wrong("centre_kernel", "wrong with several blocks")

@@ -102,9 +102,9 @@ def chunk_times(size):
 
 
 def test_a_blocking_ring_takes_twice_what_one_takes_that_sends_and_receives_at_once():
-    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if "12 chunks' time" in cell.source)
+    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if "time of 12 chunks" in cell.source)
     assert (chunk_times(4), check.ring_seconds.reference(4, 4, 0, 1)) == (12, 6)
-    assert "for four workers 12 chunks' time instead of 6" in text
+    assert "For four workers that is the time of 12 chunks instead of 6." in text
 
 
 def test_the_best_training_is_the_least_over_the_batch_sizes():

@@ -36,8 +36,8 @@ WRONG = {
         ],
     },
     "norm_backward_kernel": {
-        "float64": [("total, product = float32(0), float32(0)", "total, product = 0.0, 0.0")],
-        "reads past the edge": [("count = x.shape[0] * pixels", "count = x.shape[0] * pixels + 1")],
+        "float64": [("total, product = float32(0), float32(0)", "total, product = float32(0), 0.0")],
+        "writes past the edge": [("count = x.shape[0] * pixels", "count = x.shape[0] * pixels + 1")],
         "divergent barrier": [
             (
                 "total, product = block_sum(total), block_sum(product)",
