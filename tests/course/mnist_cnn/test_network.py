@@ -286,6 +286,7 @@ def relu_stride_kernel(x, out):
     assert len(prints) == 2
 
 
+@pytest.mark.exhaustive("capstone/test_step.py: the same step, put together from its parts")
 @pytest.mark.skipif(not frontends.installed(), reason="models launches of the emulated GPU")
 @pytest.mark.usefixtures("modelled")
 def test_a_step_of_the_solutions_takes_what_the_notebook_says(solutions):
