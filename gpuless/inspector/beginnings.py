@@ -105,15 +105,19 @@ class _Typed:
                 return value
         return None
 
-    def constant(self, statement):
-        """Return a number in the source, where Numba has put it straight into a variable."""
+    def constants(self, statement):
+        """Return the number in the source that goes straight into a variable; of equal floats on a line all.
+
+        In ``a, b = 0.0, 0.0`` nothing tells which is whose, and both are float64.
+        """
         node = self.node(statement)
         if isinstance(node, ast.Constant):
-            return node
+            return [node]
         number, line = statement.value.value, statement.loc.line
         constants = (each for each in ast.walk(self.tree) if isinstance(each, ast.Constant))
         here = (each for each in constants if each.lineno <= line <= each.end_lineno)
-        return next((each for each in here if each.value == number), node)
+        equal = [each for each in here if type(each.value) is type(number) and each.value == number]
+        return (equal if isinstance(number, float) else equal[:1]) or [node]
 
 
 def _assigned(node, name):
@@ -232,8 +236,8 @@ class _Search:
     def _value(self, function, statement):
         value, ir = statement.value, self.ir
         if isinstance(value, ir.Const):
-            node = function.constant(statement)
-            self._change(function, node, "division" if isinstance(node, ast.BinOp) else "literal")
+            for node in function.constants(statement):
+                self._change(function, node, "division" if isinstance(node, ast.BinOp) else "literal")
         elif isinstance(value, (ir.Global, ir.FreeVar)):
             self._change(function, function.node(statement), "outside")
         elif isinstance(value, ir.Arg):
@@ -260,7 +264,7 @@ class _Search:
             if isinstance(value, self.ir.Var) and name not in seen:
                 self._origin(function, value.name, {*seen, name})
             elif isinstance(value, self.ir.Const):
-                self._change(function, function.constant(statement), "mixed")
+                self._change(function, function.constants(statement)[0], "mixed")
             else:
                 self._change(function, function.node(statement), "mixed")
 

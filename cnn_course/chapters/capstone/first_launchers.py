@@ -2,11 +2,15 @@
 
 import hashlib
 
-from numba import cuda, float32
-
 from cnn_course.chapters.capstone import first_kernels
 from cnn_course.chapters.capstone.parts import PARTS
-from cnn_course.chapters.mnist_cnn.own_backend import SQUARE, THREADS, from_workbook
+from cnn_course.chapters.mnist_cnn.own_backend import (
+    THREADS,
+    from_workbook,
+    launch_each,
+    launch_table,
+    zero_kernel,
+)
 from cnn_course.engine.standalone import NotStandalone, standalone
 from cnn_numba import device
 
@@ -60,30 +64,12 @@ def first_launchers(own: dict | None = None) -> dict:
     return found
 
 
-@cuda.jit
-def zero_kernel(array):
-    """One thread clears one element."""
-    i = cuda.grid(1)
-    if i < array.size:
-        array[i] = float32(0)
-
-
-def _each(kernel, array, *arguments):
-    device.launch_for_each(kernel, array.size, THREADS, *arguments)
-
-
-def _table(kernel, array, *arguments):
-    rows, columns = array.shape
-    grid = device.blocks(columns, SQUARE[0]), device.blocks(rows, SQUARE[1])
-    device.launch(kernel, grid, SQUARE, *arguments)
-
-
 def _conv_forward(kernel, x, weight, bias, out):
-    _each(kernel, out, x, weight, bias, 1, 1, 0, 0, out)
+    launch_each(kernel, out, x, weight, bias, 1, 1, 0, 0, out)
 
 
 def _conv_gradient(kernel, grad_output, other, out):
-    _each(kernel, out, grad_output, other, 1, 1, 0, 0, out)
+    launch_each(kernel, out, grad_output, other, 1, 1, 0, 0, out)
 
 
 def _bias(kernel, grad_output, grad_bias):
@@ -91,31 +77,31 @@ def _bias(kernel, grad_output, grad_bias):
 
 
 def _pool_forward(kernel, x, out, argmax):
-    _each(kernel, out, x, 2, 2, out, argmax)
+    launch_each(kernel, out, x, 2, 2, out, argmax)
 
 
 def _pool_backward(kernel, grad_output, argmax, grad_input):
-    _each(zero_kernel, grad_input, grad_input.reshape(grad_input.size))
-    _each(kernel, grad_output, grad_output, argmax, grad_input)
+    launch_each(zero_kernel, grad_input, grad_input.reshape(grad_input.size))
+    launch_each(kernel, grad_output, grad_output, argmax, grad_input)
 
 
 def _dense_forward(kernel, relu_kernel, x, weight, bias, relu, out):
-    _table(kernel, out, x, weight, bias, False, out)
+    launch_table(kernel, out, x, weight, bias, False, out)
     if relu:
         flat = out.reshape(out.size)
-        _each(relu_kernel, out, flat, flat)
+        launch_each(relu_kernel, out, flat, flat)
 
 
 def _dense_gradient(kernel, grad_output, other, out):
-    _table(kernel, out, grad_output, other, out)
+    launch_table(kernel, out, grad_output, other, out)
 
 
 def _flat(kernel, *arrays):
-    _each(kernel, arrays[-1], *arrays)
+    launch_each(kernel, arrays[-1], *arrays)
 
 
 def _loss(kernel, logits, labels, losses, grad_logits):
-    _each(kernel, losses, logits, labels, losses, grad_logits)
+    launch_each(kernel, losses, logits, labels, losses, grad_logits)
 
 
 def _adam(kernel, parameters, gradients, m, v, settings):

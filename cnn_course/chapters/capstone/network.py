@@ -2,11 +2,11 @@
 
 from cnn_course.chapters.capstone.step import StepByParts
 from cnn_course.chapters.mnist_cnn.network import OwnNetwork
-from cnn_course.chapters.mnist_cnn.own_backend import _Operation, _planes
+from cnn_course.chapters.mnist_cnn.own_backend import Operation, planes
 from cnn_numba.nn.models import mnist_cnn
 
 
-class _Convolution(_Operation):
+class _Convolution(Operation):
     def conv2d_forward(self, x, weight, bias, stride, padding, out, relu=False):
         if relu or not _plain(weight, stride, padding):
             return self.package.conv2d_forward(x, weight, bias, stride, padding, out, relu)
@@ -35,17 +35,17 @@ class _Convolution(_Operation):
         return grad_bias
 
 
-class _Pooling(_Operation):
+class _Pooling(Operation):
     def max_pool2d_forward(self, x, kernel_size, stride, padding, out, argmax):
-        self.own["pool_forward"](*map(_planes, (x, out, argmax)))
+        self.own["pool_forward"](*map(planes, (x, out, argmax)))
         return out, argmax
 
     def max_pool2d_backward(self, grad_output, argmax, input_shape, grad_input):
-        self.own["pool_backward"](*map(_planes, (grad_output, argmax, grad_input)))
+        self.own["pool_backward"](*map(planes, (grad_output, argmax, grad_input)))
         return grad_input
 
 
-class _Dense(_Operation):
+class _Dense(Operation):
     def linear_forward(self, x, weight, bias, out, scratch, relu=False):
         self.own["dense_forward"](x, weight, bias, relu, out)
         return out
@@ -57,14 +57,14 @@ class _Dense(_Operation):
         return grad_input, grad_weight, grad_bias
 
 
-class _Activation(_Operation):
+class _Activation(Operation):
     def relu_backward(self, grad_output, out, grad_input):
         flat = (array.reshape(array.size) for array in (grad_output, out, grad_input))
         self.own["relu_backward"](*flat)
         return grad_input
 
 
-class _Loss(_Operation):
+class _Loss(Operation):
     def cross_entropy_forward_backward(self, logits, labels, losses, grad_logits, label_smoothing=0.0):
         self.own["loss"](logits, labels, losses, grad_logits)
         return losses, grad_logits

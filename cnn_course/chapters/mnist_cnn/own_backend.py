@@ -53,7 +53,7 @@ def from_workbook() -> dict:
 # --- The operations, by the reader's kernels where there are any -------------------------------------------
 
 
-class _Operation:
+class Operation:
     """A gpu backend's module, of which a subclass replaces functions; their arguments stay what they were."""
 
     def __init__(self, package, own):
@@ -63,12 +63,12 @@ class _Operation:
         return getattr(self.package, name)
 
 
-class _Convolution(_Operation):
+class _Convolution(Operation):
     def conv2d_forward(self, x, weight, bias, stride, padding, out, relu=False):
         kernel = self.own.get("conv2d_kernel")
         if kernel is None or relu:
             return self.package.conv2d_forward(x, weight, bias, stride, padding, out, relu)
-        return _each(kernel, out, x, weight, bias, *stride, *padding, out)
+        return launch_each(kernel, out, x, weight, bias, *stride, *padding, out)
 
     def conv2d_backward_input(self, grad_output, weight, input_shape, stride, padding, grad_input):
         kernel = self.own.get("conv2d_backward_input_kernel")
@@ -76,7 +76,7 @@ class _Convolution(_Operation):
             return self.package.conv2d_backward_input(
                 grad_output, weight, input_shape, stride, padding, grad_input
             )
-        return _each(kernel, grad_input, grad_output, weight, *stride, *padding, grad_input)
+        return launch_each(kernel, grad_input, grad_output, weight, *stride, *padding, grad_input)
 
     def conv2d_backward_weight(self, grad_output, x, weight_shape, stride, padding, grad_weight, scratch):
         kernel = self.own.get("conv2d_backward_weight_kernel")
@@ -84,7 +84,7 @@ class _Convolution(_Operation):
             return self.package.conv2d_backward_weight(
                 grad_output, x, weight_shape, stride, padding, grad_weight, scratch=scratch
             )
-        return _each(kernel, grad_weight, grad_output, x, *stride, *padding, grad_weight)
+        return launch_each(kernel, grad_weight, grad_output, x, *stride, *padding, grad_weight)
 
     def conv2d_backward_bias(self, grad_output, grad_bias):
         kernel = self.own.get("bias_gradient_kernel")
@@ -93,25 +93,25 @@ class _Convolution(_Operation):
         return _bias_gradient(kernel, grad_output, grad_bias)
 
 
-class _Pooling(_Operation):
+class _Pooling(Operation):
     def max_pool2d_forward(self, x, kernel_size, stride, padding, out, argmax):
         kernel = self.own.get("max_pool_kernel")
         square = len({*kernel_size}) == len({*stride}) == 1 and padding == (0, 0)
         if kernel is None or not square:
             return self.package.max_pool2d_forward(x, kernel_size, stride, padding, out, argmax)
-        _each(kernel, out, _planes(x), kernel_size[0], stride[0], _planes(out), _planes(argmax))
+        launch_each(kernel, out, planes(x), kernel_size[0], stride[0], planes(out), planes(argmax))
         return out, argmax
 
     def max_pool2d_backward(self, grad_output, argmax, input_shape, grad_input):
         kernel = self.own.get("max_pool_backward_kernel")
         if kernel is None:
             return self.package.max_pool2d_backward(grad_output, argmax, input_shape, grad_input)
-        _each(_zero_kernel, grad_input, grad_input.reshape(grad_input.size))
-        _each(kernel, grad_output, *map(_planes, (grad_output, argmax, grad_input)))
+        launch_each(zero_kernel, grad_input, grad_input.reshape(grad_input.size))
+        launch_each(kernel, grad_output, *map(planes, (grad_output, argmax, grad_input)))
         return grad_input
 
 
-class _Dense(_Operation):
+class _Dense(Operation):
     def __init__(self, package, own, activation):
         super().__init__(package, own)
         self.activation = activation
@@ -122,20 +122,20 @@ class _Dense(_Operation):
         if kernel is None:
             self.package.linear_forward(x, weight, bias, out, relu and not own_relu, scratch=scratch)
         else:
-            _table(kernel, out, x, weight, bias, relu and not own_relu, out)
+            launch_table(kernel, out, x, weight, bias, relu and not own_relu, out)
         return self.activation.relu_forward(out, out) if own_relu else out
 
     def linear_backward_input(self, grad_output, weight, grad_input, scratch):
         kernel = self.own.get("dense_backward_input_kernel")
         if kernel is None:
             return self.package.linear_backward_input(grad_output, weight, grad_input, scratch=scratch)
-        return _table(kernel, grad_input, grad_output, weight, grad_input)
+        return launch_table(kernel, grad_input, grad_output, weight, grad_input)
 
     def linear_backward_weight(self, grad_output, x, grad_weight, scratch):
         kernel = self.own.get("dense_backward_weight_kernel")
         if kernel is None:
             return self.package.linear_backward_weight(grad_output, x, grad_weight, scratch=scratch)
-        return _table(kernel, grad_weight, grad_output, x, grad_weight)
+        return launch_table(kernel, grad_weight, grad_output, x, grad_weight)
 
     def linear_backward_bias(self, grad_output, grad_bias):
         kernel = self.own.get("bias_gradient_kernel")
@@ -150,34 +150,34 @@ class _Dense(_Operation):
         return grad_input, grad_weight, grad_bias
 
 
-class _Activation(_Operation):
+class _Activation(Operation):
     def relu_forward(self, x, out):
         kernel = self.own.get("relu_stride_kernel")
         if kernel is None:
             return self.package.relu_forward(x, out)
-        _each(kernel, out, x.reshape(x.size), out.reshape(out.size))
+        launch_each(kernel, out, x.reshape(x.size), out.reshape(out.size))
         return out
 
     def relu_backward(self, grad_output, out, grad_input):
         kernel = self.own.get("relu_backward_kernel")
         if kernel is None:
             return self.package.relu_backward(grad_output, out, grad_input)
-        _each(kernel, out, *(array.reshape(array.size) for array in (grad_output, out, grad_input)))
+        launch_each(kernel, out, *(array.reshape(array.size) for array in (grad_output, out, grad_input)))
         return grad_input
 
 
-class _Loss(_Operation):
+class _Loss(Operation):
     def cross_entropy_forward_backward(self, logits, labels, losses, grad_logits, label_smoothing=0.0):
         kernel = self.own.get("cross_entropy_kernel")
         if kernel is None or label_smoothing:
             return self.package.cross_entropy_forward_backward(
                 logits, labels, losses, grad_logits, label_smoothing
             )
-        _each(kernel, losses, logits, labels, losses, grad_logits)
+        launch_each(kernel, losses, logits, labels, losses, grad_logits)
         return losses, grad_logits
 
 
-class _Update(_Operation):
+class _Update(Operation):
     """The updates: the kernels take the numbers of one step, so `fit` refuses to replay a CUDA graph."""
 
     def sgd_rates(self, lrs):
@@ -197,7 +197,7 @@ class _Update(_Operation):
                 parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
             )
         settings = map(np.float32, (next(self.ahead), momentum))
-        return _each(kernel, parameters, parameters, gradients, velocity, *settings)
+        return launch_each(kernel, parameters, parameters, gradients, velocity, *settings)
 
     def adam_update_scheduled(
         self, parameters, gradients, m, v, rates, cursor, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
@@ -209,7 +209,7 @@ class _Update(_Operation):
             )
         lr, *corrections = next(self.ahead)
         settings = map(np.float32, (lr, beta1, beta2, eps, *corrections))
-        return _each(kernel, parameters, parameters, gradients, m, v, *settings)
+        return launch_each(kernel, parameters, parameters, gradients, m, v, *settings)
 
 
 def own_backend(own: dict) -> Backend:
@@ -238,20 +238,20 @@ def own_backend(own: dict) -> Backend:
 
 
 @cuda.jit
-def _zero_kernel(array):
+def zero_kernel(array):
     """One thread clears one element; a grid of one dimension covers them all."""
     i = cuda.grid(1)
     if i < array.size:
         array[i] = float32(0)
 
 
-def _each(kernel, array, *arguments):
+def launch_each(kernel, array, *arguments):
     """Launch a kernel on a grid of one axis, with a thread for each element of an array; return the array."""
     device.launch_for_each(kernel, array.size, THREADS, *arguments)
     return array
 
 
-def _table(kernel, array, *arguments):
+def launch_table(kernel, array, *arguments):
     """Launch a kernel on a grid of two axes, x along the columns of an array; return the array."""
     rows, columns = array.shape
     grid = device.blocks(columns, SQUARE[0]), device.blocks(rows, SQUARE[1])
@@ -271,6 +271,6 @@ def _bias_gradient(kernel, grad_output, grad_bias):
     return grad_bias
 
 
-def _planes(array):
+def planes(array):
     """Return an array (N, C, H, W) as N * C planes."""
     return array.reshape(array.shape[0] * array.shape[1], *array.shape[2:])

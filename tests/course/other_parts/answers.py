@@ -36,7 +36,7 @@ WRONG = {
         ],
     },
     "norm_backward_kernel": {
-        "float64": [("total, product = float32(0), float32(0)", "total, product = float32(0), 0.0")],
+        "float64": [("total, product = float32(0), float32(0)", "total, product = 0.0, 0.0")],
         "writes past the edge": [("count = x.shape[0] * pixels", "count = x.shape[0] * pixels + 1")],
         "divergent barrier": [
             (

@@ -74,7 +74,10 @@ def _own_sums(*arguments):
     grad_input = np.empty(x.shape)
     for own in range(min(THREADS, _count(x)))[::-1]:
         mine = (thread == own)[:, None]
-        sums = lambda values, mine=mine: (values * mine).sum(axis=(0, 2))  # noqa: E731
+
+        def sums(values, mine=mine):
+            return (values * mine).sum(axis=(0, 2))
+
         given, grad_gamma, grad_beta = _backward(sums=sums)(*arguments)
         grad_input = np.where(mine, given, grad_input)
     return grad_input, grad_gamma, grad_beta
