@@ -1,5 +1,7 @@
 """Indices of 32 bits that wrap around within a warp: below zero they lead 16 GB away, not an element back."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,10 @@ if not gpuless.select().emulated:
 from numba import cuda, float32, uint32
 from ptx_programs import run
 
+from gpuless.emulator.driver.device import device
 from gpuless.emulator.run.faults import Fault
+from gpuless.emulator.run.memory import OutOfMemory
+from gpuless.emulator.translate.layout import WORKER_SPAN
 
 WILD = "CUDA_ERROR_ILLEGAL_ADDRESS.*thread \\(0, "
 of_each_block = pytest.mark.parametrize("block", [(32, 2), (16, 4), (8, 4)], ids=str)
@@ -55,6 +60,27 @@ def test_a_row_has_nothing_left_of_it(block, view, image):
     x = cuda.to_device(image)[view]
     with pytest.raises(Exception, match=WILD):
         launch(left_kernel, block, x)
+
+
+@pytest.fixture
+def every_worker_has_memory():
+    """Let all that ever may be a worker's be usable."""
+    arena, held = device().arena, []
+    with contextlib.suppress(OutOfMemory):
+        while True:
+            held.append(arena.reserve())
+    for address in held:
+        arena.provide(address, WORKER_SPAN)
+    yield
+    for address in reversed(held):
+        arena.release(address)
+
+
+@of_each_block
+@pytest.mark.usefixtures("every_worker_has_memory")
+def test_a_lane_that_wraps_meets_no_workers_memory(block, image):
+    with pytest.raises(Exception, match=WILD):
+        launch(left_kernel, block, cuda.to_device(image))
 
 
 @of_each_block

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
-from gpuless.emulator.translate.doubts import astray
+from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
-from gpuless.emulator.translate.values import ALL, translates
+from gpuless.emulator.translate.values import ALL, ONE, translates
 
 SPACES = ("global", "shared", "local", "const", "param")
 NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
@@ -57,7 +57,7 @@ def place(t, address, space, size=1, checked=False):
                 scalar = t.new(f"add i64 {scalar}, {address.offset}")
             # Addresses in shared memory wrap around themselves, and are the same.
             if space != "shared" and not checked and value.wrapped:
-                scalar = t.new(f"add i64 {scalar}, {astray(t, value)}")
+                scalar = or_nowhere(t, value, scalar, ONE)
             inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
             pointer = t.new(f"getelementptr i8, ptr {root}, i64 {inside}")
             return Place(pointer, distances, None, space == "shared")

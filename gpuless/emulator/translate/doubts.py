@@ -9,12 +9,12 @@ memory where there is none: the lane's true address is 4 GB away or more.
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx.instructions import destinations
-from gpuless.emulator.translate.layout import PRIVATE_SPAN
+from gpuless.emulator.translate.layout import PRIVATE_MARGIN
 from gpuless.emulator.translate.typed import in_all, resize, widen
 from gpuless.emulator.translate.values import ALL, Shape
 
-#: From memory that a kernel can use it is so far to addresses where there is none.
-_NOWHERE = PRIVATE_SPAN + PRIVATE_SPAN // 2
+#: So far from the beginning of the arena there never is memory, nor near it.
+_NOWHERE = PRIVATE_MARGIN // 2
 
 
 def either(t, condition, pieces, type_, count):
@@ -46,9 +46,12 @@ def right(t, value):
     return t.all_of(value.check, t.new(f"icmp eq i32 {here}, 0"))
 
 
-def astray(t, value):
-    """Return how far to move an address: not at all, or to where no memory is, if one that is on wrapped."""
-    return t.new(f"select i1 {right(t, value)}, i64 0, i64 {_NOWHERE}")
+def or_nowhere(t, value, address, s):
+    """Return an address, or that of no memory if a lane that is on has wrapped.
+
+    `s`: the shape of the address, a number or one for each row.
+    """
+    return t.new(f"select i1 {right(t, value)}, {s.int(64)} {address}, {s.int(64)} {s.literal(_NOWHERE, 'i64')}")
 
 
 def wrapped(t, value, have, bits, signed):

@@ -6,7 +6,7 @@ when the kernel runs: a row of threads, times the length of the array's rows.
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP, ZERO
-from gpuless.emulator.translate.doubts import astray
+from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.masked import gather, load_next, store_next
 from gpuless.emulator.translate.values import Shape
@@ -33,9 +33,7 @@ def heads_of(t, address, space):
     if address.offset:
         first = t.new(f"add {s.int(64)} {first}, {s.literal(address.offset, 'i64')}")
     if space != "shared" and value.wrapped:
-        moved = astray(t, value)
-        moved = t.splat(moved, "i64", s.lanes) if s.lanes > 1 else moved
-        first = t.new(f"add {s.int(64)} {first}, {moved}")
+        first = or_nowhere(t, value, first, s)
     inside = t.new(f"and {s.int(64)} {first}, {s.literal(span - 1, 'i64')}")
     return t.new(f"getelementptr i8, ptr {root}, {s.int(64)} {inside}")
 
