@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cnn_course.chapters.attention.films import online_film
 from cnn_course.chapters.backward_kernels import films as backward
 from cnn_course.chapters.convolution_as_matmul import films as convolution_films
 from cnn_course.chapters.reductions import pictures as reductions
 from cnn_course.chapters.shared_memory_and_tiling import films
 from cnn_course.chapters.the_machine import films as machine
 from cnn_course.engine import plots
+
+
+def online():
+    """Draw a row of four scores, of which one raises the largest."""
+    return online_film([0.5, 0.0, 1.5, 1.0], np.eye(4), np.zeros(4))
+
 
 FILMS = {
     "halo": (films.halo_film, 6),
@@ -23,6 +30,7 @@ FILMS = {
     "buffers": (convolution_films.buffers_film, 12),
     "scatter": (backward.scatter_film, 7),
     "window": (backward.window_film, 10),
+    "online": (online, 5),
 }
 
 
@@ -52,6 +60,7 @@ RESULTS = (
     convolution_films.buffers_film,
     backward.scatter_film,
     machine.divergence_film,
+    online,
 )
 
 

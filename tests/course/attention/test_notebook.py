@@ -5,9 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import cuda
+from solutions import solution_of
 
-from cnn_course.chapters.attention import diagrams, exercises as check, pictures, text_training
+from cnn_course.chapters.attention import diagrams, exercises as check, films, pictures, text_training
 from cnn_course.engine import notebooks
+from cnn_course.engine.stepper import step
 from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import load
 from cnn_numba.pretrained import text_transformer
@@ -48,6 +51,41 @@ def test_without_the_table_attention_is_modelled_so_many_times_as_fast():
     times = [slow / fast for slow, fast in zip(naive, tiled, strict=True)]
     assert len(times) == 3
     assert (round(min(times)), round(max(times))) == (25, 37)
+
+
+def test_after_each_key_the_film_has_the_softmax_of_the_keys_so_far():
+    rng = np.random.default_rng(3)
+    scores, values = [0.0, -2.0, 1.5, 0.5, 95.0, 94.0], rng.normal(size=(6, 5))
+    states = films.online_states(scores, values)
+    for n, state in enumerate(states, 1):
+        weights = np.exp(np.array(scores[:n]) - max(scores[:n]))
+        np.testing.assert_allclose(state.weights, weights, rtol=1e-5, atol=1e-30)
+        np.testing.assert_allclose(state.total, weights.sum(), rtol=1e-5)
+        np.testing.assert_allclose(state.average, weights @ values[:n], rtol=1e-4, atol=1e-6)
+        assert state.largest == np.float32(max(scores[:n]))
+
+
+def test_the_film_has_the_registers_of_the_kernel():
+    kernel = solution_of("attention", "tiled_attention_kernel")
+    rng = np.random.default_rng(4)
+    k, v = rng.normal(size=(2, 5, 4)).astype(np.float32)
+    q = rng.normal(size=(1, 4)).astype(np.float32)
+    launched = step(kernel)[1, 8](*map(cuda.to_device, (q, k, v)), cuda.device_array((1, 4), np.float32))
+    steps = [each.registers for each in launched.steps if each.text.strip() == "largest = new"]
+    states = films.online_states(k @ q[0] / 2, v)
+    assert len(steps) == len(states)
+    for registers, state in zip(steps, states, strict=True):
+        for name in ("largest", "factor", "total"):
+            assert registers[name][0] == pytest.approx(getattr(state, name), rel=1e-5)
+
+
+def test_the_film_shows_a_query_of_the_kernel_that_two_keys_rescale():
+    told = shown("online-film")
+    assert "multiplied by 0.59 at key 2 and 0.34 at key 4" in told
+    own, kernel = re.search(r"begins with (.+), and that of the kernel with (.+)\.\]", told).groups()
+    assert own == kernel
+    (text,) = (cell.source for cell in notebooks.read(NOTEBOOK).cells if cell.id == "online-film-text")
+    assert "keys 2 and 4" in text
 
 
 def test_the_short_training_learns_something():
