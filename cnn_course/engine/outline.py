@@ -262,8 +262,8 @@ NOTEBOOKS = (
         "colour_images",
         "A ConvNet for colour images",
         "further",
-        50,
-        ("decayed_step_kernel", "crop_and_flip_kernel", "folded_convolution_kernel"),
+        60,
+        ("decayed_step_kernel", "crop_and_flip_kernel", "folded_convolution_kernel", "new_last_layer"),
         ("12",),
     ),
     Notebook(

@@ -18,4 +18,105 @@ WRONG = {
         ],
         "float64": [("gamma[oc] /", "1.0 * gamma[oc] /")],
     },
+    "new_last_layer": {
+        "frozen layers changed": [
+            [
+                ("last.weight -= lr * last.grad_weight", "net.parameters -= lr * net.gradients"),
+                ("last.bias -= lr * last.grad_bias", ""),
+            ],
+            """
+                last = net.layers[-1]
+                last.weight[:], last.bias[:] = weight, bias
+                for _ in range(steps):
+                    loss.forward(net.forward(x, training=True), labels)
+                    net.backward(loss.backward())
+                    net.parameters -= lr * net.gradients
+            """,
+            """
+                last = net.layers[-1]
+                last.weight[:], last.bias[:] = weight, bias
+                optimizer = SGD(net, lr=lr)
+                for _ in range(steps):
+                    loss.forward(net.forward(x), labels)
+                    net.backward(loss.backward())
+                    optimizer.step()
+            """,
+        ],
+        "running statistics changed": [
+            ("x, training=False", "x"),
+            ("training=False", "training=True"),
+        ],
+        "wrong layer": [
+            """
+                first = net.layers[0]
+                for _ in range(steps):
+                    loss.forward(net.forward(x), labels)
+                    net.backward(loss.backward())
+                    first.weight -= lr * first.grad_weight
+                    first.bias -= lr * first.grad_bias
+            """,
+            """
+                first, last = net.layers[0], net.layers[-1]
+                last.weight[:], last.bias[:] = weight, bias
+                for _ in range(steps):
+                    loss.forward(net.forward(x), labels)
+                    net.backward(loss.backward())
+                    first.weight -= lr * first.grad_weight
+                    first.bias -= lr * first.grad_bias
+            """,
+        ],
+        "raises": [("*frozen, last = net.layers", "last, *frozen = net.layers")],
+        "gradient of the frozen part": [("last.backward(", "net.backward(")],
+        "frozen layers run again": [
+            [
+                ("for layer in frozen:\n    x = layer.forward(x, training=False)\n", ""),
+                ("last.forward(x)", "net.forward(x)"),
+            ]
+        ],
+        "not in place": [
+            ("last.weight[:], last.bias[:] = weight, bias", "last.weight, last.bias = weight, bias"),
+            (
+                "last.weight[:], last.bias[:] = weight, bias",
+                "last.weight, last.bias = weight.copy(), bias.copy()",
+            ),
+            ("last.weight -= lr * last.grad_weight", "last.weight = last.weight - lr * last.grad_weight"),
+        ],
+    },
+}
+
+RIGHT = {
+    "new_last_layer": {
+        "the whole network once": """
+            last = net.layers[-1]
+            last.weight[...] = weight
+            last.bias[...] = bias
+            net.forward(x)
+            features = net.layers[-2].output
+            for _ in range(steps):
+                loss.forward(last.forward(features), labels)
+                last.backward(loss.backward())
+                last.weight[:] = last.weight - lr * last.grad_weight
+                last.bias[:] = last.bias - lr * last.grad_bias
+        """,
+        "no gradient of the features": [
+            ("for _ in range(steps):", "last.needs_grad_input = False\nfor _ in range(steps):")
+        ],
+        "by hand": """
+            net.predict(x)
+            features, last = net.layers[-2].output.copy(), net.layers[-1]
+            w, b, ones = weight.copy(), bias.copy(), np.eye(len(bias), dtype=np.float32)[labels]
+            for _ in range(steps):
+                chances = np.exp(features @ w.T + b)
+                chances /= chances.sum(axis=1, keepdims=True)
+                error = (chances - ones) / len(labels)
+                w -= lr * error.T @ features
+                b -= lr * error.sum(axis=0)
+            last.weight[:], last.bias[:] = w, b
+        """,
+        "SGD, all other gradients 0": [
+            ("for _ in range(steps):", "net.gradients[:] = 0\nsgd = SGD(net, lr=lr)\nfor _ in range(steps):"),
+            ("last.weight -= lr * last.grad_weight", "sgd.step()"),
+            ("last.bias -= lr * last.grad_bias", ""),
+        ],
+    },
 }

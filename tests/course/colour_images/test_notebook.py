@@ -1,7 +1,9 @@
 """What notebook 21 shows: the record of what each step adds, the network that comes with it, and pictures."""
 
 import dataclasses
+import inspect
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,9 @@ from cnn_course.chapters.colour_images import improvements, pictures, transfer
 from cnn_course.chapters.colour_images.exercises.crop_and_flip_kernel import crop_and_flip
 from cnn_course.chapters.colour_images.exercises.decayed_step_kernel import decayed_step
 from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel import folded_convolution
+from cnn_course.chapters.colour_images.exercises.new_last_layer import new_last_layer, your_new_last_layer
 from cnn_course.engine import notebooks
+from cnn_course.engine.checks.exercise import Wrong
 from cnn_numba.beyond.models import cifar_convnet_bn
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from cnn_numba.data import cifar, image_shape, load
@@ -211,3 +215,33 @@ def test_pictures_say_what_they_show():
         "owl taken for elk 50%"
         in pictures.confusion_picture(labels, chances.argmax(axis=1), ("owl", "elk")).alt
     )
+
+
+# --- the new last layer ------------------------------------------------------------------------------------
+
+
+def test_ours_is_the_solution():
+    ours = inspect.getsource(your_new_last_layer.__globals__["_ours"])
+    solution = said("new-last-layer-solution").split("```")[1].removeprefix("python\n")
+    assert ours.replace("def _ours", "def new_last_layer") == solution
+
+
+def test_how_many_multiplications_freezing_saves():
+    net = cifar_convnet_bn(1)
+    weighted = [layer for layer in net.layers if layer.kind in ("conv", "linear")]
+    places = [math.prod(layer.out.shape[2:]) for layer in weighted]  # 1 of the dense layer
+    products = [layer.weight.size * count for layer, count in zip(weighted, places, strict=True)]
+    assert f"{sum(products) / 1e6:.1f} million times" in said("predict-frozen")
+    assert f"only {products[-1]:,} of these" in said("predict-frozen")
+    everything = 200 * 100 * 3 * sum(products)
+    frozen = 100 * sum(products[:-1]) + 200 * 100 * 3 * products[-1]
+    assert f"{everything / 1e9:.0f}"[:2] == "62"
+    assert f"together {frozen / 1e9:.1f} billion" in said("predict-frozen")
+    assert f"About {round(everything / frozen, -1):.0f} times" in said("predict-frozen")
+
+
+def test_layers_that_run_together_are_counted_one_by_one():
+    with pytest.raises(Wrong, match="`conv1` runs 2 times"):
+        new_last_layer.properties[0](lambda net, w, b, loss, x, *_: [net.forward(x), net.forward(x)])
+    with pytest.raises(Wrong, match=r"`conv1\.backward` computes"):
+        new_last_layer.properties[0](lambda net, w, b, loss, x, *_: net.backward(net.forward(x)))

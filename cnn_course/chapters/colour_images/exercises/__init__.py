@@ -6,5 +6,13 @@ from cnn_course.chapters.colour_images.exercises.folded_convolution_kernel impor
     folded_convolution,
     folded_convolution_kernel,
 )
+from cnn_course.chapters.colour_images.exercises.new_last_layer import new_last_layer, your_new_last_layer
 
-__all__ = ["crop_and_flip_kernel", "decayed_step_kernel", "folded_convolution", "folded_convolution_kernel"]
+__all__ = [
+    "crop_and_flip_kernel",
+    "decayed_step_kernel",
+    "folded_convolution",
+    "folded_convolution_kernel",
+    "new_last_layer",
+    "your_new_last_layer",
+]

@@ -1,0 +1,298 @@
+"""`new_last_layer`: a trained network gets a new last layer, and the others stay as they are."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from cnn_course.engine import workbook
+from cnn_course.engine.checks.exercise import Exercise, Wrong
+from cnn_course.engine.checks.judges import wrapping
+from cnn_numba import BatchNorm2d, CrossEntropyLoss
+from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from cnn_numba.nn.models import Sequential
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A small network as if it had been trained; an attempt gets the network that `built` returns."""
+
+    seed: int
+    image: tuple
+    classes: int
+    batch_size: int
+
+    def __repr__(self):
+        return "Sequential of 6 layers"
+
+    def built(self):
+        """Return the network. Its gradients are those of an earlier step."""
+        channels, height, width = self.image
+        features = 4 * (height // 2) * (width // 2)
+        layers = [Conv2d(channels, 4, 3, padding=1), MaxPool2d(2), BatchNorm2d(4), ReLU(), Flatten()]
+        net = Sequential([*layers, Linear(features, self.classes)], self.image, self.batch_size)
+        rng = np.random.default_rng(self.seed)
+        for arena in (net.parameters, net.gradients):
+            arena[:] = 0.5 * rng.normal(size=arena.size)
+        net.buffers[:] = rng.uniform(0.5, 2, net.buffers.size)
+        return net
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The sizes of a loss; an attempt gets the loss itself."""
+
+    batch_size: int
+    classes: int
+
+    def __repr__(self):
+        return f"CrossEntropyLoss({self.batch_size}, {self.classes})"
+
+
+def _learned(net, weight, bias, loss, x, labels, lr, steps, *, old=(), fixed=()):
+    """Return weight and bias of the last layer after the steps, in float64.
+
+    Of `old` the network's own numbers are where it begins, those of `fixed` no step changes.
+    """
+    network = net.built()
+    last = network.layers[-1]
+    network.forward(x)
+    features, rows = np.float64(network.layers[-2].output), np.arange(len(x))
+    w = np.float64(last.weight if "weight" in old else weight)
+    b = np.float64(last.bias if "bias" in old else bias)
+    for _ in range(steps):
+        logits = features @ w.T + b
+        gradient = np.exp(logits - logits.max(axis=1, keepdims=True))
+        gradient /= gradient.sum(axis=1, keepdims=True)
+        gradient[rows, labels] -= 1
+        gradient /= len(x)
+        w -= lr * gradient.T @ features * ("weight" not in fixed)
+        b -= lr * gradient.sum(axis=0) * ("bias" not in fixed)
+    return np.float32(w), np.float32(b)
+
+
+class _Watch:
+    """Counts how often each layer of a network but the last runs, forward and backward."""
+
+    def __init__(self, net):
+        self.forward, self.backward = {}, {}
+        for layer in net.layers[:-1]:
+            self._watch(layer, "forward", self.forward)
+            self._watch(layer, "backward", self.backward)
+
+    def _watch(self, layer, name, counts):
+        function = getattr(layer, name)
+
+        def counted(*args, **kwargs):
+            counts[layer.name] = counts.get(layer.name, 0) + 1
+            return function(*args, **kwargs)
+
+        setattr(layer, name, counted)
+
+
+def _run(attempt, net, weight, bias, loss, x, labels, lr, steps):
+    """Call the attempt on a network of its own; return weight and bias of the last layer."""
+    network = net.built()
+    _attempted(attempt, network, weight, bias, loss, x, labels, lr, steps)
+    last = network.layers[-1]
+    return last.weight.copy(), last.bias.copy()
+
+
+def _attempted(attempt, network, weight, bias, loss, x, labels, lr, steps):
+    """Call the attempt, and look at what else of the network it has changed; return the watch."""
+    last, before, statistics = network.layers[-1], network.parameters.copy(), network.buffers.copy()
+    began = [(last.weight.copy(), last.bias.copy()), (weight.copy(), bias.copy())]
+    watch = _Watch(network)
+    attempt(network, weight, bias, CrossEntropyLoss(loss.batch_size, loss.classes), x, labels, lr, steps)
+    arrays = last.weight, last.bias
+    if network.layers[-1] is not last or not all(np.shares_memory(a, network.parameters) for a in arrays):
+        raise Wrong(
+            "not in place",
+            "Your function replaces the last layer or its arrays, and the network goes on with the old ones: "
+            "its parameters lie in one array. Write into them: `last.weight[:] = ...`, and `-=` for a step.",
+        )
+    changed = _changed(network, before)
+    if changed and any(all(map(np.array_equal, arrays, numbers)) for numbers in began):
+        raise Wrong(
+            "wrong layer",
+            f"Your steps change {changed}, and none changes the last layer. That one is `net.layers[-1]`.",
+        )
+    if changed:
+        raise Wrong(
+            "frozen layers changed",
+            f"Your function changes the weights of {changed}, a frozen part. Take the step with the arrays "
+            "of the last layer only, not with those of the whole network.",
+        )
+    if not np.array_equal(network.buffers, statistics):
+        raise Wrong(
+            "running statistics changed",
+            "No weight of the frozen layers has changed, but the running mean and variance of batch_norm1 "
+            "have. A frozen layer runs as after the training: `forward(x, training=False)`.",
+        )
+    return watch
+
+
+def _changed(network, before):
+    """Return the names of the frozen layers whose parameters are not those from before."""
+    names, start = [], 0
+    for layer in network.layers[:-1]:
+        part = slice(start, start + layer.parameter_count)
+        if not np.array_equal(before[part], network.parameters[part]):
+            names.append(f"`{layer.name}`")
+        start = part.stop
+    return " and ".join(names)
+
+
+def _spares_the_frozen_layers(attempt):
+    """Demand that a frozen layer runs forward once, and never backward."""
+    net, *given, steps = next(_tasks(np.random.default_rng(0)))
+    watch = _attempted(attempt, net.built(), *given, steps)
+    if watch.backward:
+        raise Wrong(
+            "gradient of the frozen part",
+            "The numbers are right, but the backward pass goes on through the frozen layers: "
+            f"`{next(reversed(watch.backward))}.backward` computes gradients that no step uses. Call "
+            "`backward` of the last layer alone.",
+        )
+    name, most = max(watch.forward.items(), key=lambda item: item[1], default=("", 0))
+    if most > 1:
+        raise Wrong(
+            "frozen layers run again",
+            f"The numbers are right, but `{name}` runs {most} times for {steps} steps. It is frozen, and the "
+            "images are the same: so is its output. Compute it once, before the first step.",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkExercise(Exercise):
+    """An exercise whose attempt trains a part of a network."""
+
+    # The types of images and labels are fixed.
+    judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
+
+    def _praise(self, trials):
+        return f"Right on all {len(trials)} test cases, and each frozen layer ran once."
+
+
+def _tasks(rng):
+    for image, classes, batch_size, count, steps in [
+        ((1, 4, 6), 3, 4, 4, 3),
+        ((2, 5, 4), 2, 3, 3, 2),
+        ((3, 6, 4), 5, 7, 6, 4),
+        ((1, 8, 6), 4, 5, 5, 5),
+        ((2, 4, 4), 3, 6, 6, 2),
+    ]:
+        net = Trained(int(rng.integers(1000)), image, classes, batch_size)
+        features = net.built().layers[-1].weight.shape[1]
+        weight, bias = (rng.normal(size=size).astype(np.float32) for size in ((classes, features), classes))
+        x = rng.normal(size=(count, *image)).astype(np.float32)
+        labels = rng.integers(0, classes, count).astype(np.int32)
+        yield net, weight / 2, bias, Loss(batch_size, classes), x, labels, 0.25, steps
+
+
+_BOTH = "weight", "bias"
+# Lines of the solution.
+_FRESH = "last.weight[:], last.bias[:] = weight, bias"
+_WEIGHT_STEP, _BIAS_STEP = "last.weight -= lr * last.grad_weight", "last.bias -= lr * last.grad_bias"
+
+new_last_layer = NetworkExercise(
+    "new_last_layer",
+    reference=_learned,
+    cases=_tasks,
+    run=_run,
+    rtol=1e-4,
+    properties=(_spares_the_frozen_layers,),
+    mistakes={
+        "nothing changed": (
+            "The network is as it was: the last layer has neither its new numbers nor a step behind it.",
+            partial(_learned, old=_BOTH, fixed=_BOTH),
+            [(_FRESH, ""), (_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
+        ),
+        "not re-initialised": (
+            "Your last layer begins with its old numbers, which answer the old task. Write `{weight}` and "
+            "`{bias}` into it before the first step.",
+            partial(_learned, old=_BOTH),
+            (_FRESH, ""),
+        ),
+        "weight not re-initialised": (
+            "The weight begins with its old numbers. Write `{weight}` into it before the first step.",
+            partial(_learned, old=("weight",)),
+            (_FRESH, "last.bias[:] = bias"),
+        ),
+        "bias not re-initialised": (
+            "The bias begins with its old numbers. Write `{bias}` into it before the first step.",
+            partial(_learned, old=("bias",)),
+            (_FRESH, "last.weight[:] = weight"),
+        ),
+        "not trained": (
+            "The last layer has its new numbers, and no step changes them.",
+            partial(_learned, fixed=_BOTH),
+            [(_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
+        ),
+        "weight not trained": (
+            "The bias learns, and the weight keeps the numbers that it began with.",
+            partial(_learned, fixed=("weight",)),
+            (_WEIGHT_STEP, ""),
+        ),
+        "bias not trained": (
+            "The weight learns, and the bias keeps the numbers that it began with.",
+            partial(_learned, fixed=("bias",)),
+            (_BIAS_STEP, ""),
+        ),
+        "one step": (
+            "The last layer is where a single step leads. Take `{steps}` steps, and write the new numbers "
+            "once, before the first of them.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr, 1),
+            ("range(steps)", "range(1)"),
+            [(_FRESH, ""), ("loss.forward(last", f"{_FRESH}\nloss.forward(last")],
+        ),
+        "same gradient in every step": (
+            "Every step goes by the gradient of the first. After a step the layer is another one: run it "
+            "again, forward and backward.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr * steps, 1),
+            [
+                ("loss.forward(last.forward(x), labels)", ""),
+                ("last.backward(loss.backward())", ""),
+                (
+                    "for _ in range(steps):",
+                    "loss.forward(last.forward(x), labels)\nlast.backward(loss.backward())\n"
+                    "for _ in range(steps):",
+                ),
+            ],
+        ),
+        "uphill": (
+            "Your steps go up: the loss grows. Subtract the gradient.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, -lr, steps),
+            ("-= lr", "+= lr", 2),
+        ),
+        "rate left out": (
+            "Your steps are whole gradients. Multiply them by `{lr}`.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, 1, steps),
+            ("lr * ", "", 2),
+        ),
+        "averaged twice": (
+            "You divide the gradient by the number of images, and the loss has done so already.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr / len(x), steps),
+            ("lr *", "lr / len(labels) *", 2),
+        ),
+    },
+)
+
+
+def _ours(net, weight, bias, loss, x, labels, lr, steps):
+    """Train a new last layer of a network; all others stay as they are."""
+    *frozen, last = net.layers
+    last.weight[:], last.bias[:] = weight, bias
+    for layer in frozen:
+        x = layer.forward(x, training=False)
+    for _ in range(steps):
+        loss.forward(last.forward(x), labels)
+        last.backward(loss.backward())
+        last.weight -= lr * last.grad_weight
+        last.bias -= lr * last.grad_bias
+
+
+def your_new_last_layer():
+    """Return the reader's `new_last_layer` from their workbook, or ours."""
+    return workbook.answer("colour_images", "new_last_layer", otherwise=_ours)
