@@ -1,4 +1,4 @@
-"""Pictures of workers: a ring's chunks, what was sent when, what an all-reduce takes, a step's timeline."""
+"""Pictures of workers: a ring's chunks, what was sent when, what an all-reduce takes."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,8 @@ _DASHES = "-", "--", "-.", ":"
 _WORKERS = 2 ** np.arange(1, 11)
 
 
-def _legend(ax, **where):
+def legend(ax, **where):
+    """Write the legend of axes, without a frame."""
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, **where)
 
 
@@ -108,7 +109,7 @@ def sendings_picture(journey: Journey) -> plots.Picture:
         ax.plot([], [], "s", color=_CHUNKS[chunk], label=f"chunk {chunk}")
     ax.set(xlim=(0, 1.02 * last), ylim=(size - 0.5, -0.5), xlabel="milliseconds")
     ax.set_yticks(range(size), [f"worker {rank}" for rank in range(size)])
-    _legend(ax, loc="upper left", ncols=size, bbox_to_anchor=(0, 1.25), handlelength=1)
+    legend(ax, loc="upper left", ncols=size, bbox_to_anchor=(0, 1.25), handlelength=1)
     return plots.picture(
         fig,
         "Four processes that send to each other: from the beginning of a send until the right neighbour has "
@@ -142,7 +143,7 @@ def methods_picture(sizes: Mapping[str, float], link: scaling.Link) -> plots.Pic
             ends.append(f"{name} {times[-1]:.3g}")
         _workers_axis(ax, title)
     axes[0].set_ylabel("milliseconds")
-    _legend(axes[0], loc="upper left")
+    legend(axes[0], loc="upper left")
     name = next(name for name, known in scaling.LINKS.items() if known == link)
     return plots.picture(
         fig,
@@ -163,7 +164,7 @@ def links_picture(sizes: Mapping[str, float]) -> plots.Picture:
             ends.append(f"{name} {times[0]:.3g} to {times[-1]:.3g}")
         _workers_axis(ax, title)
     axes[0].set_ylabel("milliseconds")
-    _legend(axes[0], loc="lower right")
+    legend(axes[0], loc="lower right")
     return plots.picture(
         fig,
         "Simulated: a ring over four links, by the formula and published figures.",
@@ -196,7 +197,7 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         ax.yaxis.set_minor_formatter(NullFormatter())
     axes[1].set_yticks([3_000, 10_000, 30_000], ["3,000", "10,000", "30,000"])
     axes[0].set_ylim(steps.min() / 3, steps.max() * 2)
-    _legend(axes[0], loc="upper right")
+    legend(axes[0], loc="upper right")
     ends = ", ".join(f"{steps[k]:.0f} steps of {sizes[k]}" for k in (0, len(sizes) // 2, -1))
     return plots.picture(
         fig,
@@ -204,109 +205,6 @@ def batches_picture(recorded: Mapping) -> plots.Picture:
         f"{len({run['lr'] for run in recorded['runs']})} learning rates. Left the steps, right the images.",
         f"On the left a line that falls, less and less steeply than the dotted one: {ends}. On the right one "
         "that is level at first, and rises ever more steeply.",
-    )
-
-
-def timeline_picture(timeline: Mapping) -> plots.Picture:
-    """Draw what the workers did in one step: computing above, what was being added up below it.
-
-    Parameters
-    ----------
-    timeline : dict
-        As ``cnn-numba train --timeline`` writes it.
-    """
-    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
-    events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
-    begin = min(event["start"] for event in events)
-    fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
-    for event in events:
-        start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
-        kind = event["what"].split()[0]
-        low, tall = event["worker"], 0.4
-        if kind == "reduce":
-            tall = 0.4 / len(timeline["buckets"])
-            low += 0.42 + tall * int(event["what"].split()[1])
-        colour = _KINDS.get(kind, plots.FAINT)
-        bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
-        ax.add_patch(bar)
-        label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
-        if length > _LEGIBLE * len(label) * _span(events, begin):
-            middle = start + length / 2, low + tall / 2
-            ink = "white" if kind in ("backward", "wait") else plots.INK
-            ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
-    for kind, colour in _KINDS.items():
-        ax.plot([], [], "s", color=colour, label={"reduce": "being added up"}.get(kind, kind))
-    ax.plot([], [], "s", color=plots.FAINT, label="gather, loss")
-    ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
-    ax.set_xlabel("milliseconds")
-    ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
-    _legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
-    workers = range(timeline["workers"])
-    buckets = "; ".join(
-        f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
-        for k, bucket in enumerate(timeline["buckets"])
-    )
-    return plots.picture(
-        fig,
-        f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
-        f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
-        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
-    )
-
-
-def _told(events, worker, begin):
-    """Say when a worker's buckets were on their way, and when its backward pass was done."""
-    mine = [event for event in events if event["worker"] == worker]
-    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
-    spans = [
-        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
-        f"{1e3 * (event['end'] - begin):.0f}"
-        for event in mine
-        if event["what"].startswith("reduce")
-    ]
-    return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
-
-
-_KINDS = {
-    "forward": plots.SKY,
-    "backward": plots.BLUE,
-    "reduce": plots.ORANGE,
-    "wait": plots.RED,
-    "update": plots.GREEN,
-}
-# How much of the picture's width a letter takes.
-_LEGIBLE = 0.014
-
-
-def _span(events, begin):
-    return 1e3 * (max(event["end"] for event in events) - begin)
-
-
-def measured_picture(record: Mapping) -> plots.Picture:
-    """Draw the record of ``cnn-numba bench workers``: steps, and the all-reduce beside its estimate."""
-    fig, axes = plots.figure(1, 2, size=(7.2, 2.3), width_ratios=(3, 2))
-    arena = record["sum_seconds"][str(ARENA)]
-    panels = (
-        ("a step of 64 images", record["step_seconds"]),
-        ("an all-reduce of 0.9 MB", {"measured": arena, "by the formula": [record["estimated_sum_seconds"]]}),
-    )
-    told = []
-    for ax, colour, (title, ways) in zip(axes, (plots.BLUE, plots.ORANGE), panels, strict=True):
-        for place, (name, seconds) in enumerate(ways.items()):
-            times = 1e3 * np.array(seconds)
-            least = 1e3 * record["least_step_seconds"].get(name, times.min() / 1e3)
-            ax.barh(place, least, color=colour, alpha=0.75, height=0.55)
-            ax.plot(times, np.full(len(times), place), "o", color=plots.INK, markersize=3)
-            told.append(f"{name} {least:.1f}")
-        ax.set_yticks(range(len(ways)), list(ways))
-        ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="milliseconds", xlim=(0, None))
-        ax.set_title(title, fontsize=10, color=plots.INK)
-    return plots.picture(
-        fig,
-        f"Measured on {record['date']}, on two cores that others used besides. Bars: the least. Dots: the "
-        f"median "
-        "of each round.",
-        f"Bars, in milliseconds: {'; '.join(told)}.",
     )
 
 
@@ -342,7 +240,7 @@ def cluster_picture(record: Mapping, batches: Mapping) -> plots.Picture:
         _workers_axis(ax, title)
     axes[1].set_yscale("log", base=2)
     axes[1].set_yticks([8, 32, 128, 512, 2048], ["8", "32", "128", "512", "2048"])
-    _legend(axes[0], loc="upper left")
+    legend(axes[0], loc="upper left")
     return plots.picture(
         fig,
         "Simulated: mnist_cnn to the loss of section 4, on workers of one core each, out of the measured "

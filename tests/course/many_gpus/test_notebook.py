@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import workers as benchmark
-from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, workers
+from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
@@ -245,9 +245,38 @@ def test_pictures_say_what_they_show():
     alt = pictures.methods_picture({"a": 1e6, "b": 1e9}, scaling.LINKS["Ethernet, 10 Gbit/s"]).alt
     assert "ring 21.2; tree 16.2; worker 0 in the middle 1.66e+03 on the left" in alt
     kept = workers.kept_timeline()
-    assert "the shortest of those recorded" in pictures.timeline_picture(kept).caption
-    assert "Worker 1: backward until 42, bucket 0 from 19 to 47" in pictures.timeline_picture(kept).alt
-    assert "bucket 0: linear2 and linear1, 824,872 bytes" in pictures.timeline_picture(kept).caption
+    assert "the shortest of those recorded" in times.timeline_picture(kept).caption
+    assert "Worker 1: backward until 42, bucket 0 from 19 to 47" in times.timeline_picture(kept).alt
+    assert "bucket 0: linear2 and linear1, 824,872 bytes" in times.timeline_picture(kept).caption
+
+
+def test_all_recorded_steps_are_shown_with_median_and_spread():
+    kept = workers.kept_timeline()
+    found = times.durations(kept)
+    assert list(found) == [
+        *("forward", "backward", "bucket 0 under way", "bucket 1 under way", "waiting at the end")
+    ]
+    assert {len(values) for values in found.values()} == {6}
+    shown = times.steps_picture(kept)
+    low, middle, high = np.quantile(found["backward"], [0, 0.5, 1])
+    assert f"backward {middle:.1f} ({low:.1f} to {high:.1f})" in shown.alt
+    assert "3 steps of 2 workers" in shown.caption
+    assert shown.caption.endswith("in 6 of 6.")
+
+
+def test_the_record_s_rounds_overlap_and_the_fastest_steps_are_apart():
+    rounds, least = RECORD["step_seconds"], RECORD["least_step_seconds"]
+    assert max(map(min, rounds.values())) < min(map(max, rounds.values()))
+    alone = rounds["1 worker, 1 thread"]
+    assert (round(1e3 * min(alone)), round(1e3 * max(alone))) == (20, 76)
+    two, one, threads = (
+        least[name] for name in ("2 workers, 1 thread each", "1 worker, 1 thread", "1 worker, 2 threads")
+    )
+    assert two < threads < one
+    assert 0.45 < two / one < 0.55
+    alt = times.measured_picture(RECORD).alt
+    assert "1 worker, 1 thread 48.6 (19.9 to 76.3), the fastest step 19.4" in alt
+    assert "by the formula 0.7" in alt
 
 
 def test_the_kept_timeline_shows_a_transfer_under_the_backward_pass():
@@ -256,3 +285,12 @@ def test_the_kept_timeline_shows_a_transfer_under_the_backward_pass():
         for worker in (0, 1):
             mine = {e["what"]: e for e in events if (e["worker"], e["step"]) == (worker, step)}
             assert mine["reduce 0"]["start"] < mine["backward conv1"]["start"] < mine["reduce 0"]["end"]
+
+
+def test_the_stored_steps_differ_and_bucket_0_always_left_early():
+    (cell,) = (cell for cell in notebooks.read(NOTEBOOK).cells if cell.id == "timeline")
+    said = cell.outputs[0].data["text/plain"]
+    assert "Bucket 0 left while the backward pass went on in 6 of 6." in said
+    ranges = [[float(number) for number in found] for found in re.findall(r"\(([\d.]+) to ([\d.]+)\)", said)]
+    assert len(ranges) == 5
+    assert max(high / low for low, high in ranges) > 3

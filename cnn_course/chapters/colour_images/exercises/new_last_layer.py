@@ -171,6 +171,16 @@ class NetworkExercise(Exercise):
     # The types of images and labels are fixed.
     judges: ClassVar[tuple] = tuple(judge for judge in Exercise.judges if judge is not wrapping)
 
+    def finding(self, evidence):
+        """Return what is found, with the last layer's arrays by their names."""
+        found = super().finding(evidence)
+        if found is not None:
+            for place, name in (("first", "weight"), ("second", "bias")):
+                said = f"That is the {place} of the 2 results."
+                named = f"That is the last layer's `{name}` after the steps."
+                found.details = tuple(named if line == said else line for line in found.details)
+        return found
+
     def _praise(self, trials):
         return f"Right on all {len(trials)} test cases, and each frozen layer ran once."
 

@@ -1,0 +1,199 @@
+"""Pictures of what was measured: the timeline of a step, all recorded steps, the record of a benchmark."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from cnn_course.chapters.many_gpus.pictures import ARENA, legend
+from cnn_course.engine import plots
+
+
+def timeline_picture(timeline: Mapping) -> plots.Picture:
+    """Draw what the workers did in one step: computing above, what was being added up below it.
+
+    Parameters
+    ----------
+    timeline : dict
+        As ``cnn-numba train --timeline`` writes it.
+    """
+    recorded = ([e for e in timeline["events"] if e["step"] == step] for step in timeline["steps"])
+    events = min(recorded, key=lambda step: _span(step, min(event["start"] for event in step)))
+    begin = min(event["start"] for event in events)
+    fig, ax = plots.figure(size=(7.2, 0.9 + 1.0 * timeline["workers"]))
+    for event in events:
+        start, length = 1e3 * (event["start"] - begin), 1e3 * (event["end"] - event["start"])
+        kind = event["what"].split()[0]
+        low, tall = event["worker"], 0.4
+        if kind == "reduce":
+            tall = 0.4 / len(timeline["buckets"])
+            low += 0.42 + tall * int(event["what"].split()[1])
+        colour = _KINDS.get(kind, plots.FAINT)
+        bar = Rectangle((start, low), length, tall, facecolor=colour, edgecolor=plots.PAPER, linewidth=0.8)
+        ax.add_patch(bar)
+        label = f"bucket {event['what'].split()[1]}" if kind == "reduce" else event["what"].split()[-1]
+        if length > _LEGIBLE * len(label) * _span(events, begin):
+            middle = start + length / 2, low + tall / 2
+            ink = "white" if kind in ("backward", "wait") else plots.INK
+            ax.text(*middle, label, ha="center", va="center", fontsize=7.5, color=ink)
+    for kind, colour in _KINDS.items():
+        ax.plot([], [], "s", color=colour, label={"reduce": "being added up"}.get(kind, kind))
+    ax.plot([], [], "s", color=plots.FAINT, label="gather, loss")
+    ax.set(xlim=(0, 1.01 * _span(events, begin)), ylim=(timeline["workers"] - 0.15, -0.15))
+    ax.set_xlabel("milliseconds")
+    ax.set_yticks(np.arange(timeline["workers"]) + 0.35, [f"worker {w}" for w in range(timeline["workers"])])
+    legend(ax, loc="lower left", ncols=6, bbox_to_anchor=(-0.02, 1.0), handlelength=0.8, columnspacing=1)
+    workers = range(timeline["workers"])
+    buckets = "; ".join(
+        f"bucket {k}: {' and '.join(bucket['layers'])}, {bucket['bytes']:,} bytes"
+        for k, bucket in enumerate(timeline["buckets"])
+    )
+    return plots.picture(
+        fig,
+        f"Step {events[0]['step']}, the shortest of those recorded: above what a worker computes, below "
+        f"which buckets are being added up meanwhile. White is handing a bucket over. {buckets}.",
+        f"Bars for each worker, in milliseconds. {'; '.join(_told(events, w, begin) for w in workers)}.",
+    )
+
+
+def _told(events, worker, begin):
+    """Say when a worker's buckets were on their way, and when its backward pass was done."""
+    mine = [event for event in events if event["worker"] == worker]
+    back = max(event["end"] for event in mine if event["what"].startswith("backward"))
+    spans = [
+        f"bucket {event['what'].split()[1]} from {1e3 * (event['start'] - begin):.0f} to "
+        f"{1e3 * (event['end'] - begin):.0f}"
+        for event in mine
+        if event["what"].startswith("reduce")
+    ]
+    return f"Worker {worker}: backward until {1e3 * (back - begin):.0f}, {', '.join(spans)}"
+
+
+_KINDS = {
+    "forward": plots.SKY,
+    "backward": plots.BLUE,
+    "reduce": plots.ORANGE,
+    "wait": plots.RED,
+    "update": plots.GREEN,
+}
+# How much of the picture's width a letter takes.
+_LEGIBLE = 0.014
+
+
+def _span(events, begin):
+    return 1e3 * (max(event["end"] for event in events) - begin)
+
+
+def durations(timeline: Mapping) -> dict[str, list[float]]:
+    """Return how long the parts of a step took, in milliseconds: a number for each step and worker.
+
+    Parameters
+    ----------
+    timeline : dict
+        As ``cnn-numba train --timeline`` writes it.
+    """
+    found = {}
+    for events in _steps_of_workers(timeline):
+        spans = {}
+        for event in events:
+            kind = event["what"] if event["what"].startswith("reduce") else event["what"].split()[0]
+            start, end = spans.get(kind, (event["start"], event["end"]))
+            spans[kind] = min(start, event["start"]), max(end, event["end"])
+        for name, kind in _parts(timeline):
+            start, end = spans[kind]
+            found.setdefault(name, []).append(1e3 * (end - start))
+    return found
+
+
+def _steps_of_workers(timeline):
+    """Return the events of each step and worker, a list for each pair."""
+    return [
+        [event for event in timeline["events"] if (event["step"], event["worker"]) == (step, worker)]
+        for step in timeline["steps"]
+        for worker in range(timeline["workers"])
+    ]
+
+
+def _parts(timeline):
+    """Return what is shown of a step: a name for people, and the beginning of an event's name."""
+    buckets = [(f"bucket {k} under way", f"reduce {k}") for k in range(len(timeline["buckets"]))]
+    return [("forward", "forward"), ("backward", "backward"), *buckets, ("waiting at the end", "wait")]
+
+
+def left_early(timeline: Mapping) -> int:
+    """Return how often, of all recorded steps and workers, bucket 0 left while the backward pass went on."""
+    count = 0
+    for events in _steps_of_workers(timeline):
+        sent = next(event["start"] for event in events if event["what"] == "reduce 0")
+        count += sent < max(event["end"] for event in events if event["what"].startswith("backward"))
+    return count
+
+
+def steps_picture(timeline: Mapping) -> plots.Picture:
+    """Draw how long the parts of a step took: all that was recorded, with median and spread.
+
+    Parameters
+    ----------
+    timeline : dict
+        As ``cnn-numba train --timeline`` writes it.
+    """
+    found = durations(timeline)
+    steps, workers = len(timeline["steps"]), timeline["workers"]
+    fig, ax = plots.figure(size=(7.2, 2.5))
+    told = [
+        _spread(ax, place, name, values, _KINDS.get(kind.split()[0]))
+        for place, ((name, kind), values) in enumerate(zip(_parts(timeline), found.values(), strict=True))
+    ]
+    ax.set_yticks(range(len(found)), list(found))
+    ax.set(ylim=(len(found) - 0.5, -0.5), xlim=(0, None), xlabel="milliseconds")
+    return plots.picture(
+        fig,
+        f"The parts of a step, {steps} steps of {workers} workers. Dots: each of them. Bars: from the least "
+        "to the most. Lines: the medians. Bucket 0 left while the backward pass went on in "
+        f"{left_early(timeline)} of {steps * workers}.",
+        f"A row for each part, in milliseconds, median and range. {'; '.join(told)}.",
+    )
+
+
+def _spread(ax, place, name, milliseconds, colour):
+    """Draw what was measured in a row: all values, their range and their median; return it in words."""
+    low, middle, high = np.min(milliseconds), np.median(milliseconds), np.max(milliseconds)
+    ax.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.4)
+    ax.plot(milliseconds, np.full(len(milliseconds), place), "o", color=plots.INK, markersize=2.5)
+    ax.plot([middle] * 2, [place - 0.32, place + 0.32], color=plots.INK, linewidth=2)
+    return f"{name} {middle:.1f} ({low:.1f} to {high:.1f})"
+
+
+def measured_picture(record: Mapping) -> plots.Picture:
+    """Draw the record of ``cnn-numba bench workers``: steps, and the all-reduce beside its estimate."""
+    fig, axes = plots.figure(1, 2, size=(7.2, 2.3), width_ratios=(3, 2))
+    panels = (
+        ("a step of 64 images", plots.BLUE, record["step_seconds"]),
+        ("an all-reduce of 0.9 MB", plots.ORANGE, {"measured": record["sum_seconds"][str(ARENA)]}),
+    )
+    told = []
+    for ax, (title, colour, ways) in zip(axes, panels, strict=True):
+        for place, (name, seconds) in enumerate(ways.items()):
+            times = 1e3 * np.array(seconds)
+            told.append(_spread(ax, place, name, times, colour))
+            if name in record["least_step_seconds"]:
+                least = 1e3 * record["least_step_seconds"][name]
+                ax.plot(least, place, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
+                told[-1] += f", the fastest step {least:.1f}"
+        names = list(ways)
+        if title.startswith("an all"):
+            estimate = 1e3 * record["estimated_sum_seconds"]
+            ax.plot(estimate, 1, "D", color=plots.PAPER, markeredgecolor=plots.INK, markersize=6)
+            names.append("by the formula")
+            told.append(f"by the formula {estimate:.1f}")
+        ax.set_yticks(range(len(names)), names)
+        ax.set(ylim=(len(names) - 0.5, -0.5), xlabel="milliseconds", xlim=(0, None))
+        ax.set_title(title, fontsize=10, color=plots.INK)
+    rounds = len(next(iter(record["step_seconds"].values())))
+    return plots.picture(
+        fig,
+        f"Measured on {record['date']}, on two cores that others used besides, in {rounds} rounds. Dots: the "
+        "median of each round. Bars: from the least to the most of these. Lines: their medians. Diamonds: "
+        "the fastest single step, and what the formula says.",
+        f"In milliseconds, median and range of the rounds: {'; '.join(told)}.",
+    )
