@@ -1,7 +1,6 @@
 """`new_last_layer`: a trained network gets a new last layer, and the others stay as they are."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -50,26 +49,33 @@ class Loss:
         return f"CrossEntropyLoss({self.batch_size}, {self.classes})"
 
 
-def _learned(net, weight, bias, loss, x, labels, lr, steps, *, old=(), fixed=()):
-    """Return weight and bias of the last layer after the steps, in float64.
+def _learning(old=(), fixed=()):
+    """Return the function that computes weight and bias of the last layer after the steps, in float64.
 
     Of `old` the network's own numbers are where it begins, those of `fixed` no step changes.
     """
-    network = net.built()
-    last = network.layers[-1]
-    network.forward(x)
-    features, rows = np.float64(network.layers[-2].output), np.arange(len(x))
-    w = np.float64(last.weight if "weight" in old else weight)
-    b = np.float64(last.bias if "bias" in old else bias)
-    for _ in range(steps):
-        logits = features @ w.T + b
-        gradient = np.exp(logits - logits.max(axis=1, keepdims=True))
-        gradient /= gradient.sum(axis=1, keepdims=True)
-        gradient[rows, labels] -= 1
-        gradient /= len(x)
-        w -= lr * gradient.T @ features * ("weight" not in fixed)
-        b -= lr * gradient.sum(axis=0) * ("bias" not in fixed)
-    return np.float32(w), np.float32(b)
+
+    def learned(net, weight, bias, loss, x, labels, lr, steps):
+        network = net.built()
+        last = network.layers[-1]
+        network.forward(x)
+        features, rows = np.float64(network.layers[-2].output), np.arange(len(x))
+        w = np.float64(last.weight if "weight" in old else weight)
+        b = np.float64(last.bias if "bias" in old else bias)
+        for _ in range(steps):
+            logits = features @ w.T + b
+            gradient = np.exp(logits - logits.max(axis=1, keepdims=True))
+            gradient /= gradient.sum(axis=1, keepdims=True)
+            gradient[rows, labels] -= 1
+            gradient /= len(x)
+            w -= lr * gradient.T @ features * ("weight" not in fixed)
+            b -= lr * gradient.sum(axis=0) * ("bias" not in fixed)
+        return np.float32(w), np.float32(b)
+
+    return learned
+
+
+_learned = _learning()
 
 
 class _Watch:
@@ -91,20 +97,20 @@ class _Watch:
         setattr(layer, name, counted)
 
 
-def _run(attempt, net, weight, bias, loss, x, labels, lr, steps):
+def _run(attempt, net, *given):
     """Call the attempt on a network of its own; return weight and bias of the last layer."""
     network = net.built()
-    _attempted(attempt, network, weight, bias, loss, x, labels, lr, steps)
+    _attempted(attempt, network, *given)
     last = network.layers[-1]
     return last.weight.copy(), last.bias.copy()
 
 
-def _attempted(attempt, network, weight, bias, loss, x, labels, lr, steps):
+def _attempted(attempt, network, weight, bias, loss, *given):
     """Call the attempt, and look at what else of the network it has changed; return the watch."""
     last, before, statistics = network.layers[-1], network.parameters.copy(), network.buffers.copy()
     began = [(last.weight.copy(), last.bias.copy()), (weight.copy(), bias.copy())]
     watch = _Watch(network)
-    attempt(network, weight, bias, CrossEntropyLoss(loss.batch_size, loss.classes), x, labels, lr, steps)
+    attempt(network, weight, bias, CrossEntropyLoss(loss.batch_size, loss.classes), *given)
     arrays = last.weight, last.bias
     if network.layers[-1] is not last or not all(np.shares_memory(a, network.parameters) for a in arrays):
         raise Wrong(
@@ -146,8 +152,8 @@ def _changed(network, before):
 
 def _spares_the_frozen_layers(attempt):
     """Demand that a frozen layer runs forward once, and never backward."""
-    net, *given, steps = next(_tasks(np.random.default_rng(0)))
-    watch = _attempted(attempt, net.built(), *given, steps)
+    net, *given = next(_tasks(np.random.default_rng(0)))
+    watch = _attempted(attempt, net.built(), *given)
     if watch.backward:
         raise Wrong(
             "gradient of the frozen part",
@@ -159,8 +165,8 @@ def _spares_the_frozen_layers(attempt):
     if most > 1:
         raise Wrong(
             "frozen layers run again",
-            f"The numbers are right, but `{name}` runs {most} times for {steps} steps. It is frozen, and the "
-            "images are the same: so is its output. Compute it once, before the first step.",
+            f"The numbers are right, but `{name}` runs {most} times for {given[-1]} steps. It is frozen, and "
+            "the images are the same: so is its output. Compute it once, before the first step.",
         )
 
 
@@ -216,38 +222,38 @@ new_last_layer = NetworkExercise(
     mistakes={
         "nothing changed": (
             "The network is as it was: the last layer has neither its new numbers nor a step behind it.",
-            partial(_learned, old=_BOTH, fixed=_BOTH),
+            _learning(old=_BOTH, fixed=_BOTH),
             [(_FRESH, ""), (_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
         ),
         "not re-initialised": (
             "Your last layer begins with its old numbers, which answer the old task. Write `{weight}` and "
             "`{bias}` into it before the first step.",
-            partial(_learned, old=_BOTH),
+            _learning(old=_BOTH),
             (_FRESH, ""),
         ),
         "weight not re-initialised": (
             "The weight begins with its old numbers. Write `{weight}` into it before the first step.",
-            partial(_learned, old=("weight",)),
+            _learning(old=("weight",)),
             (_FRESH, "last.bias[:] = bias"),
         ),
         "bias not re-initialised": (
             "The bias begins with its old numbers. Write `{bias}` into it before the first step.",
-            partial(_learned, old=("bias",)),
+            _learning(old=("bias",)),
             (_FRESH, "last.weight[:] = weight"),
         ),
         "not trained": (
             "The last layer has its new numbers, and no step changes them.",
-            partial(_learned, fixed=_BOTH),
+            _learning(fixed=_BOTH),
             [(_WEIGHT_STEP, ""), (_BIAS_STEP, "")],
         ),
         "weight not trained": (
             "The bias learns, and the weight keeps the numbers that it began with.",
-            partial(_learned, fixed=("weight",)),
+            _learning(fixed=("weight",)),
             (_WEIGHT_STEP, ""),
         ),
         "bias not trained": (
             "The weight learns, and the bias keeps the numbers that it began with.",
-            partial(_learned, fixed=("bias",)),
+            _learning(fixed=("bias",)),
             (_BIAS_STEP, ""),
         ),
         "one step": (
