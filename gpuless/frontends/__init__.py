@@ -5,7 +5,7 @@ what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows 
 """
 
 from gpuless import emulator
-from gpuless.frontends import numba_cuda
+from gpuless.frontends import numba_cuda, numba_cuda_mlir
 
 __all__ = ["install", "installed", "simulated"]
 
@@ -14,11 +14,12 @@ def install():
     """Let kernels that this process compiles run on the emulated GPU."""
     emulator.install()
     numba_cuda.install()
+    numba_cuda_mlir.install()
 
 
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
-    return numba_cuda.installed()
+    return numba_cuda.installed() or numba_cuda_mlir.installed()
 
 
 def simulated():

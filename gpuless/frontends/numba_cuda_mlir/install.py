@@ -1,0 +1,58 @@
+"""Let numba-cuda-mlir hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
+
+from gpuless.frontends.handover import take_over, taken_over
+from gpuless.importing import after_import
+
+#: Its driver layer, a copy of numba-cuda's.
+_LAYER = "numba_cuda_mlir.numba_cuda"
+
+
+def install():
+    """Let numba-cuda-mlir compile for the emulated GPU, from when it is first imported."""
+    after_import("numba_cuda_mlir.cuda", _replace)
+
+
+def installed():
+    """Return whether kernels that this process launches run on the emulated GPU."""
+    return taken_over(_LAYER)
+
+
+def _replace(cuda):
+    """Let it hand over PTX, where it would make machine code of it, and look for the driver again."""
+    if not take_over(_LAYER):
+        return
+    from numba_cuda_mlir import _cext
+    from numba_cuda_mlir.descriptor import MLIRDispatcher
+
+    if not _cext.cuda_available:
+        _refuse_launches()
+    MLIRDispatcher._compile_impl = _remembered(MLIRDispatcher._compile_impl)
+
+
+def _remembered(compile_impl):
+    """Let it be known from what a kernel was compiled."""
+    from gpuless.frontends.numba_cuda_mlir.origins import remember
+
+    def compile_and_remember(dispatcher, *arguments, **options):
+        found = compile_impl(dispatcher, *arguments, **options)
+        remember(dispatcher, found[0])
+        return found
+
+    return compile_and_remember
+
+
+#: What is said where it was imported without a driver: its launcher looks for one only then.
+_TOO_LATE = (
+    "numba_cuda_mlir was imported before gpuless.select(), and found no driver: call gpuless.select() first, "
+    "or run the program with python -m gpuless"
+)
+
+
+def _refuse_launches():
+    """Let a launch be an error, where the launcher has no driver to call and would end the process."""
+    from numba_cuda_mlir.descriptor import _ArgMarshaller
+
+    def refuse(marshaller, *arguments):
+        raise RuntimeError(_TOO_LATE)
+
+    _ArgMarshaller.__call__ = refuse
