@@ -7,21 +7,52 @@ what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows 
 from gpuless import emulator
 from gpuless.frontends import numba_cuda, numba_cuda_mlir
 
-__all__ = ["install", "installed", "simulated"]
+__all__ = [
+    "compiler_of",
+    "install",
+    "installed",
+    "kernel_types",
+    "launch_of",
+    "prepare_compilers",
+    "simulated",
+]
+
+_COMPILERS = numba_cuda_mlir, numba_cuda
 
 
 def install():
     """Let kernels that this process compiles run on the emulated GPU."""
     emulator.install()
-    numba_cuda.install()
-    numba_cuda_mlir.install()
+    for each in _COMPILERS:
+        each.install()
 
 
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
-    return numba_cuda.installed() or numba_cuda_mlir.installed()
+    return any(each.installed() for each in _COMPILERS)
 
 
 def simulated():
     """Return whether the compiler that has been imported is a simulator that steps Python code."""
     return numba_cuda.simulated()
+
+
+def prepare_compilers():
+    """Make all compilers compile without a GPU, for a process that does nothing else."""
+    for each in _COMPILERS:
+        each.compiling.prepare()
+
+
+def compiler_of(kernel):
+    """Return what compiles a kernel, a module `compiling` of one of the folders; None if it is no kernel."""
+    return next((each.compiling for each in _COMPILERS if each.compiling.is_kernel(kernel)), None)
+
+
+def launch_of(value):
+    """Return the `Launch` that a kernel with its launch configuration is, None if it is something else."""
+    return next(filter(None, (each.compiling.launch_of(value) for each in _COMPILERS)), None)
+
+
+def kernel_types():
+    """Return the classes of what the ``@cuda.jit`` of each compiler in this process makes."""
+    return tuple(kind for each in _COMPILERS for kind in each.compiling.kernel_types())

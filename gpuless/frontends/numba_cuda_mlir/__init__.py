@@ -3,6 +3,7 @@
 What is replaced in it (`install`), and what is known of a kernel beyond its PTX (`origins`).
 """
 
+from gpuless.frontends.numba_cuda_mlir import compiling
 from gpuless.frontends.numba_cuda_mlir.install import install, installed
 
-__all__ = ["install", "installed"]
+__all__ = ["compiling", "install", "installed"]

@@ -21,12 +21,26 @@ def _replace(cuda):
     """Let it hand over PTX, where it would make machine code of it, and look for the driver again."""
     if not take_over(_LAYER):
         return
-    from numba_cuda_mlir import _cext
+    from numba_cuda_mlir import _cext, mlir_optimization
     from numba_cuda_mlir.descriptor import MLIRDispatcher
 
     if not _cext.cuda_available:
         _refuse_launches()
+    mlir_optimization.optimize = _with_strides(mlir_optimization.optimize)
     MLIRDispatcher._compile_impl = _remembered(MLIRDispatcher._compile_impl)
+
+
+def _with_strides(optimize):
+    """Let PTX say what the types of arrays do."""
+    from gpuless.frontends.numba_cuda_mlir.strides import with_known_strides
+
+    def optimize_and_say(result):
+        optimize(result)
+        code = bytes(result.metadata["cubin"]).decode()
+        name = result.metadata["func_name"]
+        result.metadata["cubin"] = with_known_strides(code, name, result.signature.args).encode()
+
+    return optimize_and_say
 
 
 def _remembered(compile_impl):

@@ -3,6 +3,7 @@
 import weakref
 
 from gpuless.emulator.run import lines
+from gpuless.frontends.numba_cuda_mlir.strides import count
 
 _known = weakref.WeakKeyDictionary()  # the `_Source`s of a dispatcher, by their PTX
 
@@ -23,7 +24,7 @@ class _Source:
     def parameter_names(self):
         function, _, types = self.made_from
         names = function.__code__.co_varnames
-        return [name for name, type_ in zip(names, types, strict=False) for _ in range(_count(type_))]
+        return [name for name, type_ in zip(names, types, strict=False) for _ in range(count(type_))]
 
     def with_lines(self):
         from numba_cuda_mlir import types, typing
@@ -60,14 +61,3 @@ def _dispatcher_of(function, options):
     from numba_cuda_mlir.descriptor import MLIRDispatcher
 
     return MLIRDispatcher(function, dict(options))
-
-
-def _count(type_):
-    """Return how many parameters an argument takes: an array is a descriptor of 3 numbers, and 2 an axis."""
-    from numba_cuda_mlir import types
-
-    if isinstance(type_, types.Array):
-        return 3 + 2 * type_.ndim
-    if isinstance(type_, types.BaseTuple):
-        return sum(map(_count, type_))
-    return 1
