@@ -68,9 +68,8 @@ def _missing():
     """Return what the compiler lacks, "" if it is complete."""
     try:
         from cuda.bindings import nvjitlink, nvvm
-        from numba import cuda
 
-        if "numba_cuda" not in cuda.__file__:
+        if not frontends.present():
             return "numba-cuda is not installed"
         nvvm.version(), nvjitlink.version()
     except Exception as error:

@@ -4,16 +4,20 @@ Only here the internals of a compiler are touched. A frontend lets it hand over 
 what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows no frontend.
 """
 
+import importlib
+
 from gpuless import emulator
 from gpuless.frontends import numba_cuda, numba_cuda_mlir
 
 __all__ = [
     "compiler_of",
+    "cuda",
     "install",
     "installed",
     "kernel_types",
     "launch_of",
     "prepare_compilers",
+    "present",
     "simulated",
 ]
 
@@ -25,6 +29,17 @@ def install():
     emulator.install()
     for each in _COMPILERS:
         each.install()
+
+
+def present():
+    """Return whether any compiler is installed."""
+    return any(each.present() for each in _COMPILERS)
+
+
+def cuda():
+    """Return the module `cuda` of a compiler, numba-cuda's where it is installed; it may be a simulator."""
+    name = "numba_cuda_mlir" if numba_cuda_mlir.present() and not numba_cuda.present() else "numba"
+    return importlib.import_module(f"{name}.cuda")
 
 
 def installed():
@@ -40,7 +55,8 @@ def simulated():
 def prepare_compilers():
     """Make all compilers compile without a GPU, for a process that does nothing else."""
     for each in _COMPILERS:
-        each.compiling.prepare()
+        if each.present():
+            each.compiling.prepare()
 
 
 def compiler_of(kernel):

@@ -43,12 +43,11 @@ def _has_compiler():
 
 def _ask(kernel, arguments):
     """Return what the compiler has against a kernel; None if nothing, or if it cannot be asked."""
-    from numba import typeof
-
     from gpuless.compiler.jobs import InspectionError, Job, Refusal, compile_jobs
+    from gpuless.frontends import compiler_of
 
     try:
-        compile_jobs([Job(kernel, tuple(map(typeof, arguments)), _CC)])
+        compile_jobs([Job(kernel, compiler_of(kernel).types_of(arguments), _CC)])
     except Refusal as error:
         return str(error)
     except (InspectionError, TypeError, ValueError):

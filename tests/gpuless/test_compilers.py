@@ -444,6 +444,45 @@ def test_a_launch_is_modelled(compiler, rng):
     assert report.dram_bytes >= 2.2e6
 
 
+def blurring_kernel(compiler, barrier):
+    """Return a kernel that sums three neighbours by way of shared memory, with a barrier or without."""
+    cuda, types = compiler.cuda, compiler.types
+
+    @cuda.jit
+    def blur_kernel(x, out):
+        tile = cuda.shared.array(64, types.float32)
+        i = cuda.threadIdx.x
+        tile[i] = x[i]
+        if barrier:
+            cuda.syncthreads()
+        total = types.float32(0)
+        for step in range(-1, 2):
+            total += tile[(i + step) % 64]
+        out[i] = total
+
+    return blur_kernel
+
+
+def test_a_kernel_is_stepped(compiler, rng):
+    x, out = rng.standard_normal(64, np.float32), np.zeros(64, np.float32)
+    gpuless.simulate(blurring_kernel(compiler, True))[1, 64](x, out)
+    np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
+
+
+def test_a_race_is_found(compiler, rng):
+    x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
+    report = gpuless.sanitize(blurring_kernel(compiler, False))[1, 64](x, out)
+    assert {finding.kind for finding in report.findings} == {"race"}
+    assert "tile" in str(report)
+    assert not gpuless.sanitize(blurring_kernel(compiler, True))[1, 64](x, out)
+
+
+def test_accesses_are_recorded(compiler, rng):
+    x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
+    trace = gpuless.record(blurring_kernel(compiler, True))[1, 64](x, out)
+    assert trace.kernel == "blur_kernel"
+
+
 def test_memory_can_be_looked_at(compiler):
     array = compiler.cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4))
     seen = array[1:]._ary
@@ -500,6 +539,23 @@ def test_numba_cuda_mlir_before_gpuless_is_an_error_that_says_what_to_do():
     lines += [f"    exec({_KERNEL.format(package='numba_cuda_mlir')!r})"]
     lines += ["except RuntimeError as error: print(error)"]
     assert "call gpuless.select() first, or run the program with python -m gpuless" in python(*lines)
+
+
+#: Hides numba-cuda, which otherwise is in the place of Numba's older `numba.cuda`.
+_WITHOUT_NUMBA_CUDA = """
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find_spec(name, *rest)
+"""
+
+
+def test_numba_cuda_mlir_alone():
+    pytest.importorskip("numba_cuda_mlir")
+    lines = [_WITHOUT_NUMBA_CUDA, "import gpuless", "gpuless.select()"]
+    lines += [_KERNEL.format(package="numba_cuda_mlir"), "from gpuless import frontends"]
+    lines += ["import numba.cuda; print('numba_cuda' in numba.cuda.__file__, frontends.cuda() is cuda)"]
+    lines += ["print(gpuless.sanitize(double)[1, 32](x))"]
+    assert python(*lines).split("\n")[:2] == ["64.0", "False True"]
 
 
 def test_a_program_that_knows_nothing_of_gpuless(tmp_path):

@@ -31,6 +31,13 @@ def make_kernel(function, options):
     return cuda.jit(**options)(function)
 
 
+def types_of(arguments):
+    """Return the types of arguments."""
+    from numba import typeof
+
+    return tuple(map(typeof, arguments))
+
+
 def launch_of(value):
     """Return the `Launch` that ``kernel[grid, block]`` is, None if a value is something else."""
     if not hasattr(value, "dispatcher") or not hasattr(value, "griddim"):

@@ -1,5 +1,6 @@
 """Let numba-cuda hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
+import importlib.util
 import sys
 import threading
 
@@ -10,6 +11,11 @@ from gpuless.importing import after_import
 def install():
     """Let numba-cuda compile for the emulated GPU, from when it is first imported."""
     after_import("numba.cuda", _replace)
+
+
+def present():
+    """Return whether numba-cuda can be imported."""
+    return importlib.util.find_spec("numba_cuda") is not None
 
 
 def installed():
@@ -25,7 +31,7 @@ def simulated():
 
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
-    if not take_over("numba.cuda"):
+    if not present() or not take_over("numba.cuda"):  # Numba has an older `numba.cuda` of its own
         return
     from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import CUDADispatcher

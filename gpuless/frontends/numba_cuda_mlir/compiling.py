@@ -31,6 +31,13 @@ def make_kernel(function, options):
     return cuda.jit(**options)(function)
 
 
+def types_of(arguments):
+    """Return the types of arguments."""
+    from numba_cuda_mlir.numba_cuda.typing.typeof import typeof
+
+    return tuple(map(typeof, arguments))
+
+
 def launch_of(value):
     """Return the `Launch` that ``kernel[grid, block]`` is, None if a value is something else."""
     descriptor = sys.modules.get("numba_cuda_mlir.descriptor")

@@ -1,5 +1,7 @@
 """Let numba-cuda-mlir hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
+import importlib.util
+
 from gpuless.frontends.handover import take_over, taken_over
 from gpuless.importing import after_import
 
@@ -10,6 +12,11 @@ _LAYER = "numba_cuda_mlir.numba_cuda"
 def install():
     """Let numba-cuda-mlir compile for the emulated GPU, from when it is first imported."""
     after_import("numba_cuda_mlir.cuda", _replace)
+
+
+def present():
+    """Return whether numba-cuda-mlir can be imported."""
+    return importlib.util.find_spec("numba_cuda_mlir") is not None
 
 
 def installed():
