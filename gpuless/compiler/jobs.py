@@ -77,6 +77,14 @@ def python_function(kernel):
     return kernel.py_func
 
 
+def types_of(kernel, arguments):
+    """Return the types of arguments, as the compiler of a kernel has them; TypeError if one has no type."""
+    compiler = compiler_of(kernel)
+    if compiler is None:
+        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
+    return compiler.types_of(arguments)
+
+
 # --- sending kernels ---------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,12 @@ import importlib
 import math
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fresh_python import python
+from fresh_python import python, run_pytest
 
 import gpuless
 
@@ -469,12 +470,12 @@ def test_a_kernel_is_stepped(compiler, rng):
     np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
 
 
-def test_a_race_is_found(compiler, rng):
+def test_a_missing_barrier_is_found(compiler, rng):
     x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
     report = gpuless.sanitize(blurring_kernel(compiler, False))[1, 64](x, out)
-    assert {finding.kind for finding in report.findings} == {"race"}
+    assert {finding.kind for finding in report.findings} == {"missing barrier"}
     assert "tile" in str(report)
-    assert not gpuless.sanitize(blurring_kernel(compiler, True))[1, 64](x, out)
+    assert gpuless.sanitize(blurring_kernel(compiler, True))[1, 64](x, out).ok
 
 
 def test_accesses_are_recorded(compiler, rng):
@@ -566,3 +567,56 @@ def test_a_program_that_knows_nothing_of_gpuless(tmp_path):
         arguments = [part.format(path=tmp_path / "program.py") for part in command]
         done = subprocess.run([sys.executable, "-m", "gpuless", *arguments], capture_output=True, text=True)
         assert done.stdout.split() == ["64.0"], done.stderr
+
+
+def test_a_suite_that_knows_nothing_of_gpuless():
+    pytest.importorskip("numba_cuda_mlir")
+    folder = Path(__file__).parents[2] / "examples"
+    if not folder.exists():
+        pytest.skip("a copy of the package without the examples")
+    done = run_pytest("-p", "gpuless", "-n", "0", str(folder / "test_histogram_mlir.py"), cwd=folder)
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+# --- What is numba-cuda-mlir's own: docs/numba-cuda-mlir.md names it ---------------------------------------
+
+
+def test_of_its_own_a_nan_is_equal_to_itself():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(x, out):
+        out[0] = x[0] != x[0]
+        out[1] = math.isnan(x[0])
+
+    out = np.zeros(2, np.bool_)
+    kernel[1, 1](np.full(1, np.nan, np.float32), out)
+    assert out.tolist() == [False, True], "mended: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_shared_arrays_in_functions_need_inlining():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+    lines = [
+        "def through_memory(x, i):",
+        "    held = cuda.shared.array(32, np.float32)",
+        "    held[i] = x[i]",
+    ]
+    lines += ["    total = held[0]", *[f"    total += held[i] * {n}" for n in range(40)], "    return total"]
+    scope = {"cuda": cuda, "np": np}
+    exec("\n".join(lines), scope)
+
+    def launch(**options):
+        function = cuda.jit(device=True, **options)(scope["through_memory"])
+
+        @cuda.jit
+        def kernel(x, out):
+            i = cuda.threadIdx.x
+            out[i] = function(x, i)
+
+        out = np.zeros(32, np.float32)
+        kernel[1, 32](np.ones(32, np.float32), out)
+        return out
+
+    np.testing.assert_array_equal(launch(inline="always"), 1 + sum(range(40)))
+    with pytest.raises(Exception, match="compiler bug"):
+        launch()
