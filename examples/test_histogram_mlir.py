@@ -1,4 +1,4 @@
-"""Tests of a kernel by numba-cuda-mlir, as a project has them: ``pytest -p gpuless`` needs no GPU for them."""
+"""Tests of a kernel by numba-cuda-mlir, as a project has them, to be run by ``pytest -p gpuless``."""
 
 import numpy as np
 import pytest
