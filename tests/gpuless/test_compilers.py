@@ -569,6 +569,34 @@ def test_a_program_that_knows_nothing_of_gpuless(tmp_path):
         assert done.stdout.split() == ["64.0"], done.stderr
 
 
+_KEPT = """
+import sys
+import numpy as np
+from numba_cuda_mlir import cuda
+@cuda.jit(cache=True)
+def kept_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 2 * x[i]
+x, out = cuda.to_device(np.ones(32, np.float32)), cuda.device_array(32, np.float32)
+kept_kernel[1, 32](x, out)
+print(out.copy_to_host().sum(), sum(kept_kernel.stats.cache_hits.values()))
+try:
+    kept_kernel[256, 128](x, cuda.device_array(1 << 15, np.float32))
+except Exception as error:
+    print("(x)" in str(error), "out[i] = 2 * x[i]" in str(error))
+"""
+
+
+def test_its_own_cache_keeps_kernels(tmp_path):
+    pytest.importorskip("numba_cuda_mlir")
+    (tmp_path / "program.py").write_text(_KEPT)
+    command = [sys.executable, "-m", "gpuless", str(tmp_path / "program.py")]
+    for hits in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.stdout.split() == ["64.0", str(hits), "True", "True"], done.stderr
+
+
 def test_a_suite_that_knows_nothing_of_gpuless():
     pytest.importorskip("numba_cuda_mlir")
     folder = Path(__file__).parents[2] / "examples"

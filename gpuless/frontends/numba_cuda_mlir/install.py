@@ -29,12 +29,23 @@ def _replace(cuda):
     if not take_over(_LAYER):
         return
     from numba_cuda_mlir import _cext, mlir_optimization
+    from numba_cuda_mlir.caching import MLIRCache
     from numba_cuda_mlir.descriptor import MLIRDispatcher
 
     if not _cext.cuda_available:
         _refuse_launches()
     mlir_optimization.optimize = _with_strides(mlir_optimization.optimize)
+    MLIRCache._index_key = _of_its_own(MLIRCache._index_key)
     MLIRDispatcher._compile_impl = _remembered(MLIRDispatcher._compile_impl)
+
+
+def _of_its_own(index_key):
+    """Let its cache on disk hold what is compiled here apart from the machine code of a GPU."""
+
+    def key_and_owner(cache, *arguments):
+        return (*index_key(cache, *arguments), "gpuless")
+
+    return key_and_owner
 
 
 def _with_strides(optimize):
