@@ -119,7 +119,7 @@ _known = {}
 
 def known(name: str, launcher) -> Modelled:
     """Return a part as modelled before: in this process, or on record; else model it now."""
-    key = f"{name} {_fingerprint(launcher)}"
+    key = f"{name} {fingerprint_of(launcher)}"
     if key not in _known and key in recorded():
         _known[key] = recorded()[key]
     if key not in _known:
@@ -132,11 +132,12 @@ def known(name: str, launcher) -> Modelled:
 
 def note(name: str, launcher, found: Modelled) -> None:
     """Keep for this process what has been modelled of a launcher."""
-    if mark := _fingerprint(launcher):
+    if mark := fingerprint_of(launcher):
         _known[f"{name} {mark}"] = found._replace(results=None)
 
 
-def _fingerprint(launcher):
+def fingerprint_of(launcher) -> str:
+    """Return a text that changes with the source of a launcher, and of what it uses; empty if unknown."""
     mark = getattr(launcher, "fingerprint", None)
     return fingerprint(launcher) if mark is None else mark
 
@@ -159,7 +160,7 @@ def _from_plain(calls):
 
 def record(launchers) -> None:
     """Model some launchers anew and write them down; a sequence of pairs of a part's name and a launcher."""
-    plain = {f"{name} {_fingerprint(one)}": model_part(name, one).launches for name, one in launchers}
+    plain = {f"{name} {fingerprint_of(one)}": model_part(name, one).launches for name, one in launchers}
     RECORDED.write_text(json.dumps(plain, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

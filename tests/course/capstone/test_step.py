@@ -88,7 +88,7 @@ def test_a_part_draws_five_sizes_or_more_with_its_arguments(part):
 
 def test_all_of_the_course_s_launchers_are_on_record():
     for name, launcher in (*first_launchers({}).items(), *SWAPS):
-        assert f"{name} {modelling._fingerprint(launcher)}" in recorded(), name
+        assert f"{name} {modelling.fingerprint_of(launcher)}" in recorded(), name
 
 
 @pytest.mark.parametrize(
