@@ -142,6 +142,31 @@ def test_what_has_no_source_is_modelled_each_time(monkeypatch):
     assert asked == ["loss", "loss"]
 
 
+def test_what_was_modelled_is_known_after_a_restart(monkeypatch, folder):
+    found = known("loss", first_launchers({})["loss"])
+    monkeypatch.setattr(modelling, "model_part", None)
+    monkeypatch.setattr(modelling, "recorded", dict)
+    launcher = faster_kernels.dense_by_warps
+    for number in range(3):
+        monkeypatch.setattr(modelling, "_known", {})
+        modelling.note("loss", launcher, found._replace(results=(number,)))
+    monkeypatch.setattr(modelling, "_known", {})
+    assert known("loss", launcher) == found
+    path = folder / "modelled.json"
+    good = json.loads(path.read_text())
+    for bad in (
+        good | {"course": "another"},
+        good | {"parts": {key: [] for key in good["parts"]}},
+        good | {"parts": {"os": 3}},
+        [],
+        json.loads(path.read_text().replace('"cross_entropy_kernel", ', '"cross_entropy_kernel", -')),
+    ):
+        path.write_text(json.dumps(bad))
+        assert modelling.kept() == {}
+    path.write_text(json.dumps(good)[:-9])
+    assert modelling.kept() == {}
+
+
 # --- the step ----------------------------------------------------------------------------------------------
 
 

@@ -118,7 +118,8 @@ def test_what_is_not_written_and_what_is_changed_is_named():
     assert refused.value.mistake == "changes input"
 
 
-def test_a_swap_that_is_faster_on_one_gpu_is_kept(monkeypatch):
+def test_a_swap_that_is_faster_on_one_gpu_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path))
     model_part = modelling.model_part
 
     def faster(name, launcher):
