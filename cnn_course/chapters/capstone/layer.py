@@ -67,6 +67,8 @@ def judge_layer(layer: Layer) -> tuple:
         If one of the passes is wrong: the name says how.
     """
     rng, differs = np.random.default_rng(3), False
+    for shape in SHAPES:
+        _shape_of(layer, shape)
     for number, shape in enumerate(SHAPES):
         x = normal(rng, shape)
         out = _forward(layer, x, number == 0)
@@ -81,20 +83,20 @@ def judge_layer(layer: Layer) -> tuple:
     return _modelled(layer)
 
 
-def _shape_of(layer, x):
+def _shape_of(layer, wanted):
     try:
-        shape = tuple(int(size) for size in layer.out_shape(x.shape))
+        shape = tuple(int(size) for size in layer.out_shape(wanted))
     except Exception as error:
-        message = f"`out_shape` fails for an input of {x.shape}: {error}."
+        message = f"`out_shape` fails for an input of {wanted}: {error}."
         raise Wrong("not a layer", message) from error
     if min(shape, default=1) < 1:
         advice = "A pooling that rounds up, and takes what there is at the edge, works for any size."
-        raise Wrong("no output", f"For an input of {x.shape}, `out_shape` returns {shape}.", advice)
+        raise Wrong("no output", f"For an input of {wanted}, `out_shape` returns {shape}.", advice)
     return shape
 
 
 def _forward(layer, x, scrutinised=False):
-    return _pass("forward", layer.forward, [x, output(_shape_of(layer, x))], scrutinised)
+    return _pass("forward", layer.forward, [x, output(_shape_of(layer, x.shape))], scrutinised)
 
 
 def _backward(layer, grad_output, x, out, scrutinised=False):
@@ -116,7 +118,7 @@ def _pass(which, launcher, drawn, scrutinised):
     except Wrong as found:
         named = zip(_CALLED[which], drawn, strict=True)
         arguments = ", ".join(f"{name} {getattr(one, 'shape', one)}" for name, one in named)
-        message = f"In the {which} pass: {found.message}"
+        message = f"{found.message} That is in the {which} pass."
         raise Wrong(
             found.mistake, message, *found.details, f"It was called as {which}({arguments})."
         ) from found
@@ -170,7 +172,7 @@ def _modelled(layer):
     if not can_model():
         return ()
     x = normal(np.random.default_rng(0), LARGE)
-    shape = _shape_of(layer, x)
+    shape = _shape_of(layer, LARGE)
     given = on_device([x, output(shape)])
     lines = []
     weights = device.to_device(normal(np.random.default_rng(1), shape))
