@@ -289,7 +289,7 @@ NOTEBOOKS = (
         "many_gpus",
         "Many GPUs",
         "further",
-        55,
+        60,
         ("share_of", "combined_gradient", "ring_all_reduce", "ring_seconds"),
         ("14",),
     ),
