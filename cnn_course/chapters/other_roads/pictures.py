@@ -11,16 +11,23 @@ from cnn_course.engine import plots
 
 #: What the two columns call by different names, and what is one thing in both has one colour.
 WORDS = (
-    (r"__global__|__kernel|@cuda\.jit", plots.RED),
-    (r"cuda\.shared\.array|__shared__|__local\b", plots.PURPLE),
-    (r"cuda\.syncthreads\(\)|__syncthreads\(\)|barrier\(CLK_LOCAL_MEM_FENCE\)", plots.ORANGE),
-    (r"cuda\.(?:threadIdx|blockIdx|grid)(?:\.\w|\(\d\))|get_\w+_id\(\d\)", plots.BLUE),
+    (r"__global__|__kernel|@cuda\.jit|@triton\.jit|@ct\.kernel", plots.RED),
+    (r"cuda\.shared\.array|__shared__|__local\b|[ct][tl]\.(?:load|store)", plots.PURPLE),
+    (
+        r"cuda\.syncthreads\(\)|__syncthreads\(\)|barrier\(CLK_LOCAL_MEM_FENCE\)"
+        r"|mask=[^,]+(?:, other=0\.0)?(?=\)\n)|padding_mode=ct\.PaddingMode\.ZERO",
+        plots.ORANGE,
+    ),
+    (
+        r"cuda\.(?:threadIdx|blockIdx|grid)(?:\.\w|\(\d\))|get_\w+_id\(\d\)|tl\.program_id\(\d\)|ct\.bid\(\d\)",
+        plots.BLUE,
+    ),
 )
 
 
 @dataclass(frozen=True, repr=False)
 class SideBySide:
-    """Two programs in two columns.
+    """Programs side by side, as many in a row as there is room for.
 
     Parameters
     ----------
