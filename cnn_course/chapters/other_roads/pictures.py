@@ -25,6 +25,10 @@ WORDS = (
 )
 
 
+# JupyterLab would break a long line within a word.
+_LISTING = "font-size: 0.72em; line-height: 1.3; white-space: pre-wrap; word-break: normal"
+
+
 @dataclass(frozen=True, repr=False)
 class SideBySide:
     """Programs side by side, as many in a row as there is room for.
@@ -44,7 +48,7 @@ class SideBySide:
         cell = "flex: 1 1 21em; min-width: 0; overflow-x: auto"
         parts = (
             f'<div style="{cell}"><b>{html.escape(title)}</b>'
-            f'<pre style="font-size: 0.72em; line-height: 1.3">{_coloured(text)}</pre></div>'
+            f'<pre style="{_LISTING}">{_coloured(text)}</pre></div>'
             for title, text in self.columns.items()
         )
         return (
