@@ -25,7 +25,7 @@ PACKAGES = ("cuda-tile", "nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvv
 
 #: The instructions that tell how a product is computed: multiply-adds, Tensor Cores of three generations,
 #: copies from global to shared memory, barriers.
-TELLING = ("FFMA", "FMUL", "HMMA", "HGMMA", "UTCHMMA", "LDGSTS", "BAR")
+TELLING = ("FFMA", "HMMA", "HGMMA", "UTCHMMA", "LDGSTS", "BAR")
 
 #: What `compiled` gave for the notebook's kernel in tiles of 64 x 64 x 32, by tf32 and compute capability, on
 #: 26 November 2026; nvcc and nvvm had the assembler's version.
