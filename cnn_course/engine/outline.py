@@ -298,7 +298,7 @@ NOTEBOOKS = (
         "other_roads",
         "Other roads",
         "further",
-        80,
+        85,
         ("block_sums_source", "standardise_rows", "pooling_program", "tune"),
         ("15",),
     ),

@@ -11,16 +11,27 @@ from cnn_course.engine import plots
 
 #: What the two columns call by different names, and what is one thing in both has one colour.
 WORDS = (
-    (r"__global__|__kernel|@cuda\.jit", plots.RED),
-    (r"cuda\.shared\.array|__shared__|__local\b", plots.PURPLE),
-    (r"cuda\.syncthreads\(\)|__syncthreads\(\)|barrier\(CLK_LOCAL_MEM_FENCE\)", plots.ORANGE),
-    (r"cuda\.(?:threadIdx|blockIdx|grid)(?:\.\w|\(\d\))|get_\w+_id\(\d\)", plots.BLUE),
+    (r"__global__|__kernel|@cuda\.jit|@triton\.jit|@ct\.kernel", plots.RED),
+    (r"cuda\.shared\.array|__shared__|__local\b|[ct][tl]\.(?:load|store)", plots.PURPLE),
+    (
+        r"cuda\.syncthreads\(\)|__syncthreads\(\)|barrier\(CLK_LOCAL_MEM_FENCE\)"
+        r"|mask=[^,]+(?:, other=0\.0)?(?=\)\n)|padding_mode=ct\.PaddingMode\.ZERO",
+        plots.ORANGE,
+    ),
+    (
+        r"cuda\.(?:threadIdx|blockIdx|grid)(?:\.\w|\(\d\))|get_\w+_id\(\d\)|tl\.program_id\(\d\)|ct\.bid\(\d\)",
+        plots.BLUE,
+    ),
 )
+
+
+# JupyterLab would break a long line within a word.
+_LISTING = "font-size: 0.72em; line-height: 1.3; white-space: pre-wrap; word-break: normal"
 
 
 @dataclass(frozen=True, repr=False)
 class SideBySide:
-    """Two programs in two columns.
+    """Programs side by side, as many in a row as there is room for.
 
     Parameters
     ----------
@@ -37,7 +48,7 @@ class SideBySide:
         cell = "flex: 1 1 21em; min-width: 0; overflow-x: auto"
         parts = (
             f'<div style="{cell}"><b>{html.escape(title)}</b>'
-            f'<pre style="font-size: 0.72em; line-height: 1.3">{_coloured(text)}</pre></div>'
+            f'<pre style="{_LISTING}">{_coloured(text)}</pre></div>'
             for title, text in self.columns.items()
         )
         return (

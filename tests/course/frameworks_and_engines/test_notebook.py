@@ -108,9 +108,9 @@ def test_the_cost_is_the_arithmetic_of_the_text():
     assert int(seconds) == round(exact)
     assert int(joules) == round(exact * 360 * 2 / 96 * 1.55)
     assert round(700 / (360 * 2 / 96)) == 93  # "93 times"
-    after = next(cell.source for cell in CELLS.values() if "are a lamp of" in cell.source)
+    after = next(cell.source for cell in CELLS.values() if "keep a lamp of" in cell.source)
     found, watts, lamp_seconds = map(
-        int, re.match(r"(\d+) J are a lamp of (\d+) W for some (\d+)", after).groups()
+        int, re.match(r"(\d+) J keep a lamp of (\d+) W on for some (\d+)", after).groups()
     )
     assert found == int(joules)
     assert abs(watts * lamp_seconds - found) <= watts

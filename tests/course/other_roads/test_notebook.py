@@ -336,6 +336,13 @@ def test_columns_have_the_same_ground_for_the_same_thing():
     assert html.count(pictures.plots.BLUE) == 1
     assert "&lt;b&gt;" in html
     assert repr(pictures.SideBySide(columns)).startswith("a\ncuda.syncthreads()")
+    columns = {
+        "Triton": "tl.program_id(0)\nx = tl.load(p, mask=there, other=0.0)\n",
+        "cuTile": "ct.bid(0)\nx = ct.load(a, (0,), (4,), padding_mode=ct.PaddingMode.ZERO)\n",
+    }
+    html = pictures.SideBySide(columns)._repr_html_()
+    assert [html.count(colour) for colour in (pictures.plots.BLUE, pictures.plots.ORANGE)] == [2, 2]
+    assert html.count(pictures.plots.PURPLE) == 2
 
 
 def test_pictures_say_what_they_show():

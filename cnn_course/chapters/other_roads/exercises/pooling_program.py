@@ -116,8 +116,8 @@ def _insist_on_a_launch(maps, blocks, threads):
     if blocks < 1:
         raise Wrong(
             "rounded down",
-            f"For {maps.shape} you launch {blocks} blocks: the number of blocks is rounded down, and what "
-            "fills no block is never computed.",
+            f"For {maps.shape} you launch {blocks} blocks: the number of blocks is rounded down, so "
+            "the last results are never computed.",
         )
     if not WARP <= threads <= MOST_THREADS:
         raise Wrong(
@@ -139,7 +139,7 @@ pooling_program = RoadExercise(
     broken=_broken_pooling,
     mistakes={
         "rounded down": (
-            "The number of blocks is rounded down: what fills no whole block is never computed.",
+            "The number of blocks is rounded down, so the results after the last whole block are missing.",
             _rounded_down,
             ("-(-places // 256)", "places // 256"),
         ),
@@ -159,7 +159,7 @@ pooling_program = RoadExercise(
             ("fmaxf", "fminf", 3),
         ),
         "windows overlap": (
-            "Windows overlap: a place further in `out` is two further in `{maps}`, across and down.",
+            "Windows overlap: a place further in `out` is two further in `maps`, across and down.",
             lambda maps: _pool_with(maps, down=1),
             lambda maps: _pool_with(maps, across=1),
             lambda maps: _pool_with(maps, down=1, across=1),
@@ -167,12 +167,12 @@ pooling_program = RoadExercise(
             ("2 * column", "column"),
         ),
         "first channel only": (
-            "Every channel of `out` is made from the first one of `{maps}`.",
+            "Every channel of `out` is made from the first one of `maps`.",
             lambda maps: _pool_with(maps, plane_length=0),
             ("c * height + 2 * row", "2 * row"),
         ),
         "row of out": (
-            "The number below is a row of `{maps}` further on, `four[width]`, and not a row of `out`.",
+            "The number below is a row of `maps` further on, `four[width]`, and not a row of `out`.",
             lambda maps: _pool_with(maps, below=maps.shape[2] // 2),
             [("four[width]", "four[w]"), ("four[width + 1]", "four[w + 1]")],
         ),
@@ -187,7 +187,7 @@ pooling_program = RoadExercise(
             ("fmaxf(above, below)", "(four[0] + four[1] + four[width] + four[width + 1]) / 4"),
         ),
         "odd width": (
-            "Right for even widths. A row of `{maps}` is `width` long, twice the row of `out` or one more.",
+            "Right for even widths. A row of `maps` is `width` long: twice a row of `out`, or one more.",
             lambda maps: _pool_with(maps, maps.shape[2] // 2 * 2, maps.shape[1] * maps.shape[2]),
             lambda maps: _pool_with(
                 maps, maps.shape[2] // 2 * 2, maps.shape[1] // 2 * 2 * (maps.shape[2] // 2 * 2)
@@ -204,7 +204,7 @@ pooling_program = RoadExercise(
             ],
         ),
         "odd height": (
-            "Right for even heights. A channel of `{maps}` has `height` rows, perhaps one more than `2 * h`.",
+            "Right for even heights. A channel of `maps` has `height` rows, perhaps one more than `2 * h`.",
             lambda maps: _pool_with(maps, maps.shape[2], maps.shape[1] // 2 * 2 * maps.shape[2]),
             ("(c * height + 2 * row)", "(c * 2 * h + 2 * row)"),
         ),

@@ -196,7 +196,8 @@ standardise_rows = RoadExercise(
     languages=("Triton",),
     mistakes={
         "zeros in the variance": (
-            "What the mask filled up with 0 counts in the variance. Set its difference to 0: `tl.where`.",
+            "The zeros that the mask filled in count in the variance. Set their distance from the mean to 0: "
+            "`tl.where`.",
             _zeros_in_variance,
             ("tl.where(there, values - mean, 0.0)", "values - mean"),
         ),

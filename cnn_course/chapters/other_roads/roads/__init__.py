@@ -3,6 +3,7 @@
 - `yardstick`: what every road has to compute, what ours computes, and how far apart two results are.
 - `opencl` with kernels.cl, `cuda_cpp` with kernels.cu, `blocks` with triton_kernels: a road each, the same
   seven kernels behind the same methods.
+- `tiles`: cuTile's product, run in NumPy, and compiled where NVIDIA's compiler is.
 - `watched` with watched.h: which places of its local array each work-item of an OpenCL kernel touches.
 - `machine_code`: registers and instructions of what NVRTC or Triton compiled.
 - `tuning` with tuned_product.cu: candidates for the auto-tuner.
