@@ -48,6 +48,9 @@ REPAIRED = {
     "axes": "The indices of {array} are not in the order of its axes.",
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",
+    "barriers of a warp": "A barrier is missing: a thread reads {array} where another thread of its warp "
+    "writes it, and the threads of a warp need not go on side by side. Only threads of one warp meet here, "
+    "so the barrier of a warp is enough.",
     "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
     "the same time lose one of the changes: use `cuda.atomic`.",
 }
