@@ -95,7 +95,7 @@ class Repairs:
 
     def barriers(self, lines, array):
         """Find the lines, one or two, before which a barrier is missing, and which: the least that helps."""
-        gaps = self._gaps(lambda gap: min((abs(gap - line) for line in lines), default=0))
+        gaps = self._gaps(lines)
         several = [*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)]
         for barrier, places in itertools.product(self._barriers(), several):
             if self._is_repaired(_wait, places, barrier):
@@ -143,14 +143,20 @@ class Repairs:
             for first in (place, max(binding, default=-1) + 1):
                 yield block[first].lineno, "around it and the lines below it", known
 
-    def _gaps(self, distance):
-        """Return the lines that every thread reaches, the nearest first, those in loops last."""
-        bodies, lines = [self._tree.body], []
+    def _gaps(self, lines):
+        """Return the lines that every thread reaches, the nearest to some lines first.
+
+        Where all of these are in one loop, its lines come first; otherwise those in loops come last.
+        """
+        bodies, gaps, own = [self._tree.body], [], []
         while bodies:
             found = [each for body in bodies for each in body if not _is_comment(each)]
-            lines += sorted((each.lineno for each in found), key=distance)
-            bodies = [each.body for each in found if isinstance(each, (ast.For, ast.While))]
-        return lines
+            gaps += sorted((each.lineno for each in found), key=lambda gap: _distance(gap, lines))
+            loops = [each for each in found if isinstance(each, (ast.For, ast.While))]
+            around = [each for each in loops if all(each.lineno < line <= each.end_lineno for line in lines)]
+            own = [each.lineno for each in around[0].body] if around and lines else own
+            bodies = [each.body for each in loops]
+        return sorted(gaps, key=lambda gap: gap not in own)
 
     # --- trying --------------------------------------------------------------------------------------------
 
@@ -218,6 +224,10 @@ def _wait(tree, lines, barrier):
         block = _block(tree, line)
         place = next(k for k, each in enumerate(block) if each.lineno == line)
         block.insert(place, ast.parse(barrier).body[0])
+
+
+def _distance(gap, lines):
+    return min((abs(gap - line) for line in lines), default=0)
 
 
 def _blocks_around(tree, line):

@@ -188,11 +188,16 @@ def _write_write_race(finding):
     return f"{both} both write {words.element(finding)}, with no barrier between the two"
 
 
-# The lines of threads that wait are shown below.
+def _divergent_barrier(finding):
+    # The rule is said before, and the lines of threads that wait are shown below.
+    return words.waiting(finding, sites=False).removesuffix(f": {_RULE}")
+
+
+_RULE = "every thread of a block must reach the same barriers"
 _SEEN = {
     "missing barrier": _missing_barrier,
     "write-write race": _write_write_race,
-    "divergent barrier": lambda finding: words.waiting(finding, sites=False),
+    "divergent barrier": _divergent_barrier,
     "divergent warp": lambda finding: words.waiting(finding, sites=False),
     "depends on order": lambda finding: words.differs(_marked(finding.array), finding.detail),
 }
