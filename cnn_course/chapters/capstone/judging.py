@@ -18,6 +18,7 @@ from cnn_course.chapters.capstone.first_launchers import fingerprint, first_laun
 from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
 from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.kernels import _kernel_problem, is_unfinished
@@ -85,7 +86,7 @@ def judge(name: str, launcher) -> Judged:
         for report in run.reports:
             if not report.ok:
                 finding = report.findings[0]
-                raise Wrong(finding.kind, f"The sanitizer finds: {finding.kind}.", *str(finding).splitlines())
+                raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
     for given in drawn:
         _compare(part, given, watched(launcher, given).results)
     return _faster(part, launcher)
@@ -125,8 +126,9 @@ def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             at = f"{name}[{', '.join(map(str, place))}]"
+            first = f"Right at small sizes, wrong{where}: " if where else ""
             message = (
-                f"{int(wrong.sum())} of {got.size} elements of `{name}` are wrong{where}; the first is "
+                f"{first}{int(wrong.sum())} of {got.size} elements of `{name}` are wrong, the first is "
                 f"`{at}`, {got[place]:.6g} and not {right[place]:.6g}."
             )
             raise Wrong("wrong when large" if where else "wrong numbers", message, _sizes(part, given))
@@ -139,9 +141,12 @@ def _sizes(part, given):
 
 
 def _faster(part, launcher):
-    """Model the part; refuse one that is wrong at full size, or faster on no GPU."""
+    """Model the part; refuse one that is wrong at full size, or not faster on any GPU."""
     if not can_model():
-        raise Wrong("cannot be modelled", "Steps are modelled on the emulated GPU alone, and this is none.")
+        raise Wrong(
+            "cannot be modelled",
+            "Steps are modelled on the emulated GPU alone, and kernels run on something else here.",
+        )
     after = modelling.model_part(part.name, launcher)
     right = first_launchers({})[part.name]
     for call, results in zip(calls_of(part.name), after.results, strict=True):
@@ -151,7 +156,7 @@ def _faster(part, launcher):
     before = modelling.known(part.name, first_launchers()[part.name])
     if not any(after.microseconds(k) < before.microseconds(k) for k in range(len(NAMES))):
         lines = Judged(before, after).lines()
-        raise Wrong("slower", "The numbers are right, and the part gets faster on no GPU.", *lines)
+        raise Wrong("slower", "The numbers are right, but the part does not get faster on any GPU.", *lines)
     modelling.note(part.name, launcher, after)
     return Judged(before, after._replace(results=None))
 

@@ -9,6 +9,7 @@ import numpy as np
 import gpuless
 from cnn_course.chapters.capstone.modelling import GPUS, can_model, on_device
 from cnn_course.chapters.capstone.watching import sanitized, watched
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.kernels import is_unfinished
@@ -85,7 +86,7 @@ def _shape_of(layer, x):
     try:
         return tuple(int(size) for size in layer.out_shape(x.shape))
     except Exception as error:
-        message = f"The shape of the output for an input of {x.shape} cannot be had: {error}."
+        message = f"`out_shape` gives no shape for an input of {x.shape}: {error}."
         raise Wrong("not a layer", message) from error
 
 
@@ -102,7 +103,7 @@ def _pass(which, launcher, drawn, scrutinised):
     for report in sanitized(launcher, drawn).reports if scrutinised else ():
         if not report.ok:
             finding = report.findings[0]
-            message = f"The sanitizer finds in the {which} pass: {finding.kind}."
+            message = f"In the {which} pass: {wording.meaning(finding)}"
             raise Wrong(finding.kind, message, *str(finding).splitlines())
     (result,) = watched(launcher, drawn).results
     if missing := int(np.isnan(result).sum()):
@@ -130,14 +131,15 @@ def _check_gradient(layer, x, weights, gradient, rng):
     if np.abs(told + measured).max() <= _TOLERANCE * largest:
         raise Wrong("negated", "The gradient of your backward pass has the wrong sign.")
     if not told.any():
-        raise Wrong("no gradient", "Your backward pass gives zeros, and the output does depend on the input.")
+        raise Wrong("no gradient", "Your backward pass gives zeros, but the output depends on the input.")
     worst = int(np.abs(told - measured).argmax())
+    element = f"x[{', '.join(map(str, places[worst]))}]"
     message = (
-        f"The backward pass does not fit the forward pass: the sum of `grad_output * out` changes by "
-        f"{measured[worst]:.5g} for each 1 that an element of `x` moves, and your gradient is "
-        f"{told[worst]:.5g}. `x` has shape {x.shape}."
+        f"The backward pass does not fit the forward pass. If `{element}` moves a little, the sum of "
+        f"`grad_output * out` changes {measured[worst]:.5g} times as much, and your gradient is "
+        f"{told[worst]:.5g}."
     )
-    raise Wrong("wrong gradient", message, f"That is `x[{', '.join(map(str, places[worst]))}]`.")
+    raise Wrong("wrong gradient", message, f"`x` has shape {x.shape}.")
 
 
 def _difference(layer, x, weights, place, step):

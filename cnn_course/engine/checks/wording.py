@@ -105,6 +105,11 @@ def name_of(finding):
     return "reads past the edge" if finding.operation == "read" else "writes past the edge"
 
 
+def meaning(finding):
+    """Return what a finding means, where nothing else is known of the launch."""
+    return WORDS[name_of(finding)].format(array=f"`{finding.array}`")
+
+
 # --- What it is about --------------------------------------------------------------------------------------
 
 
