@@ -88,7 +88,7 @@ def judge(name: str, launcher) -> Judged:
                 finding = report.findings[0]
                 raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
     for given in drawn:
-        _compare(part, given, watched(launcher, given).results)
+        _compare(part, given, watched(launcher, given, part.arguments).results)
     return _faster(part, launcher)
 
 
@@ -151,7 +151,7 @@ def _faster(part, launcher):
     right = first_launchers({})[part.name]
     for call, results in zip(calls_of(part.name), after.results, strict=True):
         given = arguments_of(call)
-        expected = watched(right, given).results
+        expected = watched(right, given, part.arguments).results
         _compare(part, given, results, expected, LARGE, f" at the size of {call.layer}")
     before = modelling.known(part.name, first_launchers()[part.name])
     if not any(after.microseconds(k) < before.microseconds(k) for k in range(len(NAMES))):
@@ -221,10 +221,12 @@ class OwnSwaps(KernelSwap):
         try:
             swaps = attempt()
         except Exception as error:
-            message = f"It raises `{type(error).__name__}`: {error}."
+            message = f"Your function raises `{type(error).__name__}`: {error}."
             return Verdict(self.name, "wrong", message, mistake="raises")
         if not isinstance(swaps, dict) or not swaps:
             message = 'Return a dict with at least one launcher, as `{"dense_forward": my_launcher}`.'
+            if swaps is None:
+                message = f"Your function returns nothing: is there a `return`? {message}"
             return Verdict(self.name, "wrong", message, mistake="no swaps")
         unknown = [str(name) for name in swaps if name not in PARTS]
         if unknown:

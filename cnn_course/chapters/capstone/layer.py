@@ -53,7 +53,7 @@ def _layer_of(name, attempt):
     try:
         found = attempt()
     except Exception as error:
-        raise Wrong("raises", f"It raises `{type(error).__name__}`: {error}.") from error
+        raise Wrong("raises", f"Your function raises `{type(error).__name__}`: {error}.") from error
     if not isinstance(found, tuple) or len(found) != 3 or not all(map(callable, found)):
         raise Wrong("not a layer", wanted)
     return Layer(*found)
@@ -98,6 +98,9 @@ def _backward(layer, grad_output, x, out, scrutinised=False):
     return _pass("backward", layer.backward, [grad_output, x, out, output(x.shape)], scrutinised)
 
 
+_ARGUMENTS = {"forward": ("x", "out"), "backward": ("grad_output", "x", "out", "grad_input")}
+
+
 def _pass(which, launcher, drawn, scrutinised):
     """Run a pass; under the sanitizer first if asked for."""
     for report in sanitized(launcher, drawn).reports if scrutinised else ():
@@ -105,7 +108,7 @@ def _pass(which, launcher, drawn, scrutinised):
             finding = report.findings[0]
             message = f"In the {which} pass: {wording.meaning(finding)}"
             raise Wrong(finding.kind, message, *str(finding).splitlines())
-    (result,) = watched(launcher, drawn).results
+    (result,) = watched(launcher, drawn, _ARGUMENTS[which]).results
     if missing := int(np.isnan(result).sum()):
         message = f"The {which} pass leaves {missing} of {result.size} elements unwritten, or NaN."
         raise Wrong("never written", message)

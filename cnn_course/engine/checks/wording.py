@@ -67,8 +67,8 @@ _EITHER = (
     "are the indices not computed as you meant, such as from the shape of another array?"
 )
 _SEVERAL = (
-    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
-    "the first alone. Does a loop go one too far?"
+    "The same thread writes into {array} and past its edge: every index that it uses must be inside, not "
+    "only the first. Does a loop go one too far?"
 )
 _BLOCKS = (
     "{array} has an element for each block, and is written past its edge: your index counts the threads of "

@@ -77,7 +77,7 @@ def test_what_is_not_written_and_what_is_changed_is_named():
         one_block(grad_output, out, grad_input)
         gate_kernel[1, 32](out, out, grad_output)
 
-    with pytest.raises(Wrong) as refused:
+    with pytest.raises(Wrong, match="changes `grad_output`, which must stay as it is") as refused:
         judge("relu_backward", changes)
     assert refused.value.mistake == "changes input"
 
