@@ -67,14 +67,18 @@ class ModelledLadder:
         """Return the modelled microseconds of each rung on a GPU; nothing where nothing can be modelled."""
         return {rung: times[gpu].microseconds for rung, times in self.times.items()}
 
-    def close(self) -> dict[tuple[str, str], list[str]]:
-        """Return the pairs of rungs that lie within the model's error, the faster first, with the GPUs."""
-        found: dict[tuple[str, str], list[str]] = {}
+    def close(self) -> dict[tuple[str, ...], list[str]]:
+        """Return groups of rungs that lie within the model's error, the fastest first, with the GPUs."""
+        found: dict[tuple[str, ...], list[str]] = {}
         for gpu in next(iter(self.times.values()), ()):
-            rungs = sorted(self.microseconds(gpu).items(), key=lambda rung: rung[1])
-            for (faster, least), (slower, most) in itertools.combinations(rungs, 2):
-                if most <= CLEAR * least:
-                    found.setdefault((faster, slower), []).append(gpu)
+            times = self.microseconds(gpu)
+            rungs, end = sorted(times, key=lambda rung: times[rung]), 0
+            for first, rung in enumerate(rungs):
+                near = [other for other in rungs[first:] if times[other] <= CLEAR * times[rung]]
+                if len(near) > 1 and first + len(near) > end:  # else all of them are in the last group
+                    end = first + len(near)
+                    group = next((each for each in found if set(each) == set(near)), tuple(near))
+                    found.setdefault(group, []).append(gpu)
         return found
 
     def __repr__(self):
@@ -85,10 +89,12 @@ class ModelledLadder:
         rows += [(rung, *(str(times[gpu]) for gpu in gpus)) for rung, times in self.times.items()]
         title = f"{self.title}: " if self.title else ""
         lines = [f"{title}modelled times, not measured", text_table(rows), _RANGE]
-        for pair, where in self.close().items():
-            on = f" on {', '.join(where)}" if len(where) < len(gpus) else ""
-            text = f"Within the model's error{on}: {pair[0]} and {pair[1]}. Either may be the faster one."
-            lines += wrapped(text, rest="  ")
+        if close := self.close():
+            groups = (
+                " / ".join(group) + (f" ({', '.join(where)})" if len(where) < len(gpus) else "")
+                for group, where in close.items()
+            )
+            lines += wrapped(f"Too close for the model to tell apart: {'; '.join(groups)}.", rest="  ")
         width = 2 + max(map(len, self.times))
         lines += ["", "limited by"]
         for rung in self.times:

@@ -15,6 +15,7 @@ from gpuless.profile.units import COLUMN_OF_WIDTH, is_float64
 
 _WASTED = 2.0  # times as many sectors as bytes need
 _CONFLICTS = 1.5  # times as many deliveries as without conflicts
+_ROW = 8  # elements: rows of tiles are mostly this long or longer, strides within a row mostly shorter
 _SHARE = 0.05  # of a launch's requests: lines with less are left out
 _BUSY, _FLOAT64 = 0.6, 0.3
 _WAVES, _TAIL = 4, 0.5
@@ -63,17 +64,28 @@ def _conflicts(modelled: Any) -> Iterator[str]:
     seen = set()
     for step in modelled.counts.steps:
         what = {"LDS": "load", "STS": "store"}.get(step.base)
-        delivered = modelled.traffic.shared.get((what, step.file, step.line)) if what else None
-        if not delivered or (step.file, step.line, what) in seen:
+        place = what, step.file, step.line
+        delivered = modelled.traffic.shared.get(place) if what else None
+        if not delivered or place in seen:
             continue
-        seen.add((step.file, step.line, what))
+        seen.add(place)
         least = max(1, width(step.opcode) // 4)
         times = delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)]
         if times > _CONFLICTS * least:
             yield (
                 f"{_code(step.file, step.line)}: a {what} of shared memory takes {times:.3g} wavefronts, "
-                f"{least} would do: rows that are one element longer end in other banks"
+                f"{least} would do: {_against_conflicts(modelled.traffic.steps.get(place, 0))}"
             )
+
+
+def _against_conflicts(apart: int) -> str:
+    """Say what to do about lanes that are so many elements apart: a stride within a row, or a column's."""
+    longer = "rows that are one element longer end in other banks"
+    nearer = "let neighbouring threads use neighbouring elements"
+    if not apart:
+        return f"lanes want different words of one bank; down a column, {longer}, and elsewhere {nearer}"
+    seen = f"neighbouring threads are {apart} elements apart"
+    return f"{seen}: {nearer}" if apart < _ROW else f"{seen}, as down a column: {longer}"
 
 
 def _float64(modelled: Any) -> Iterator[str]:

@@ -35,7 +35,8 @@ class Traffic(NamedTuple):
     `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
     `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `opened`: pages
     of DRAM that are opened for these; `places`: sectors that atomic operations go to; `shared`: by what is
-    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `needed`:
+    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `steps`:
+    by the same, how many elements neighbouring lanes are apart, 0 where that is not known; `needed`:
     by what is done and line, how many sectors would do if full warps asked for neighbours; `warps`: how many
     the sample has; `at_work`: how many of the blocks access memory at all, and of the warps of those: others
     end at once.
@@ -48,6 +49,7 @@ class Traffic(NamedTuple):
     opened: float
     places: int
     shared: dict
+    steps: dict
     needed: dict
     warps: int
     at_work: tuple
@@ -99,6 +101,7 @@ def traffic_of(sample, device, window, shared):
         *(written * max(0.0, 1 - kept / max(1e-300, written[0]))).tolist(),
         sample.atomic_places,
         _shared_lines(sample),
+        _steps(sample),
         dict(needed),
         sample.count * sample.warps,
         sample.at_work,
@@ -208,3 +211,13 @@ def _shared_lines(recording):
         if delivered is not None:
             sums[site.operation, site.file, site.line].append(delivered)
     return {key: tuple(np.mean(each, 0).tolist()) for key, each in sums.items()}
+
+
+def _steps(recording):
+    """Return how many elements neighbouring lanes are apart, by line: of the access that takes longest."""
+    steps, longest = {}, {}
+    for site, delivered in zip(recording.sites, recording.delivered, strict=True):
+        key = site.operation, site.file, site.line
+        if delivered is not None and delivered[0] > longest.get(key, 0):
+            steps[key], longest[key] = site.step // site.size, delivered[0]
+    return steps

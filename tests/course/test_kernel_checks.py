@@ -1272,7 +1272,7 @@ def meet():
 
 
 def test_a_barrier_is_told_by_one_line():
-    assert "In block 0, thread 0 waits at a barrier and thread 4 has finished:" in str(
+    assert "In block 0, thread 0 waits at a barrier and thread 4 has finished." in str(
         reverse(reverse_with_a_barrier_for_some)
     )
 
@@ -1285,7 +1285,7 @@ def test_a_barrier_is_told_by_one_line():
         out[cuda.grid(1)] = x[cuda.grid(1)]
 
     told = reverse(two_barriers)
-    assert "thread 0 waits at a barrier and thread 4 waits at another:" in str(told)
+    assert "thread 0 waits at a barrier and thread 4 waits at another." in str(told)
     assert [line.partition(":")[0] for line in told.details if line.startswith("Line")] == [
         "Line 4 of your kernel",
         "Line 6 of your kernel",
@@ -1438,3 +1438,85 @@ def test_with_a_gpu_the_kernel_is_run_for_real_as_well(monkeypatch):
     assert scale(Compiled()).mistake == "numbers"
     assert launches == [(1, 8), (3, 8), (2, 32)]
     assert scale(scale_right).status == "solved"
+
+
+@cuda.jit
+def exchange_in_step(x, out):
+    line = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    line[t] = x[cuda.grid(1)]
+    out[cuda.grid(1)] = line[t ^ 1]
+
+
+@cuda.jit
+def exchange_between_warps(x, out):
+    line = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    line[t] = x[cuda.grid(1)]
+    out[cuda.grid(1)] = line[cuda.blockDim.x - 1 - t] if t > 48 else line[t ^ 1]
+
+
+def pairs_of(*blocks):
+    """Return an exercise that exchanges neighbours, launched in these blocks."""
+    return KernelExercise(
+        "exchange",
+        reference=lambda x: x.reshape(-1, 2)[:, ::-1].ravel(),
+        cases=lambda rng: [launch(1, block, normal(rng, block), output(block)) for block in blocks],
+        other_blocks=False,
+    )
+
+
+def test_among_threads_of_one_warp_the_barrier_of_a_warp_is_advised():
+    verdict = pairs_of(32, 64)(exchange_in_step)
+    assert verdict.mistake == "missing barrier"
+    assert "another thread of its warp writes it" in verdict.message
+    assert "Line 6 of your kernel: `out[cuda.grid(1)] = line[t ^ 1]`. Write `cuda.syncwarp()` before it." in (
+        verdict.details
+    )
+
+
+def test_where_no_block_has_two_warps_the_barrier_of_the_block_is_advised():
+    assert "Write `cuda.syncthreads()` before it." in str(pairs_of(16, 32)(exchange_in_step))
+
+
+def test_where_warps_meet_elsewhere_the_barrier_of_the_block_is_advised():
+    def exchanged(x):
+        return np.where(np.arange(len(x)) > 48, x[::-1], x.reshape(-1, 2)[:, ::-1].ravel())
+
+    verdict = replace(pairs_of(32, 64), reference=exchanged)(exchange_between_warps)
+    assert "another thread of its block writes it" in verdict.message
+    assert "Write `cuda.syncthreads()` before it." in str(verdict)
+
+
+@cuda.jit
+def gather_with_one_barrier(x, out):
+    """Fill a tile again and again: the next round may overwrite what others still read."""
+    tile = cuda.shared.array(TILE, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    rounds = x.size // TILE
+    first = t + 1
+    last = first + TILE
+    for k in range(rounds):
+        tile[t] = x[k * TILE + t]
+        cuda.syncthreads()
+        for j in range(first, last):
+            total += float32(j - t) * tile[j % TILE]
+    out[t] = total
+
+
+gather = KernelExercise(
+    "gather",
+    reference=lambda x: sum(
+        (j + 1) * np.roll(each, -1 - j) for each in x.reshape(-1, TILE) for j in range(TILE)
+    ),
+    cases=lambda rng: [launch(1, TILE, normal(rng, n * TILE), output(TILE)) for n in (1, 3)],
+    other_blocks=False,
+)
+
+
+def test_a_barrier_is_looked_for_first_in_the_loop_with_both_accesses():
+    verdict = gather(gather_with_one_barrier)
+    assert verdict.mistake == "missing barrier"
+    line = "Line 11 of your kernel: `tile[t] = x[k * TILE + t]`. Write `cuda.syncthreads()` before it."
+    assert line in verdict.details

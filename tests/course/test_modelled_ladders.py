@@ -117,7 +117,7 @@ def test_the_text_says_time_range_limiter_and_line():
         "plain  56.7 ms (34 to 140)  900 us (540 to 2200)",
         "tiled       5 ms (3 to 12)  750 us (450 to 1900)",
         "A measured time would lie in the range in brackets four times out of five.",
-        "Within the model's error on H100: tiled and plain. Either may be the faster one.",
+        "Too close for the model to tell apart: tiled / plain (H100).",
         "",
         "limited by",
         "plain  L2 (T4), line 3: `x = a[i]`",
@@ -130,8 +130,24 @@ def test_only_rungs_less_than_a_quarter_apart_are_close():
     assert LADDER.close() == {("tiled", "plain"): ["H100"]}
     same = {"T4": Time(10, 8, 15, "L2", "line 1: `x`")}
     assert ModelledLadder("", {"a": same, "b": same}).close() == {("a", "b"): ["T4"]}
-    assert "Within the model's error: a and b." in repr(ModelledLadder("", {"a": same, "b": same}))
+    assert "Too close for the model to tell apart: a / b.\n" in repr(
+        ModelledLadder("", {"a": same, "b": same})
+    )
     assert ModelledLadder("", {"a": same}).close() == {}
+
+
+def test_many_close_rungs_are_said_in_one_sentence():
+    times = {"a": (100, 10), "b": (110, 11), "c": (120, 10.5), "d": (134, 30), "e": (200, 34)}
+    rungs = {
+        rung: {
+            gpu: Time(t, t / 2, 2 * t, "L2", "line 1: `x`") for gpu, t in zip(("T4", "H100"), of, strict=True)
+        }
+        for rung, of in times.items()
+    }
+    ladder = ModelledLadder("", rungs)
+    assert ladder.close() == {("a", "b", "c"): ["T4", "H100"], ("b", "c", "d"): ["T4"], ("d", "e"): ["H100"]}
+    assert repr(ladder).count("Too close") == 1
+    assert "tell apart: a / b / c; b / c / d (T4); d / e (H100).\n" in repr(ladder)
 
 
 def test_the_picture_says_that_it_is_modelled():

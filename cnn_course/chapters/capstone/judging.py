@@ -18,6 +18,7 @@ from cnn_course.chapters.capstone.first_launchers import fingerprint, first_laun
 from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
 from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.float64 import float64_in
@@ -108,14 +109,14 @@ def _right(part, launcher):
         for report in run.reports:
             if not report.ok:
                 finding = report.findings[0]
-                raise Wrong(finding.kind, f"The sanitizer finds: {finding.kind}.", *str(finding).splitlines())
+                raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
     for given in drawn:
-        run = watched(launcher, given)
+        run = watched(launcher, given, part.arguments)
         _compare(part, given, run.results)
         kernels |= {kernel.py_func.__name__: kernel for kernel in run.kernels}
     for given in _small(part, seed=1)[:_SANITIZED]:
         try:
-            _compare(part, given, watched(launcher, given).results)
+            _compare(part, given, watched(launcher, given, part.arguments).results)
         except Wrong as found:
             message = "The first call is right, and one with other numbers of the same sizes is not."
             raise Wrong("keeps results", message, _KEPT, found.message) from None
@@ -166,8 +167,9 @@ def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
         if wrong.any():
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             at = f"{name}[{', '.join(map(str, place))}]"
+            first = f"Right at small sizes, wrong{where}: " if where else ""
             message = (
-                f"{int(wrong.sum())} of {got.size} elements of `{name}` are wrong{where}; the first is "
+                f"{first}{int(wrong.sum())} of {got.size} elements of `{name}` are wrong, the first is "
                 f"`{at}`, {got[place]:.6g} and not {right[place]:.6g}."
             )
             raise Wrong("wrong when large" if where else "wrong numbers", message, _sizes(part, given))
@@ -180,19 +182,22 @@ def _sizes(part, given):
 
 
 def _faster(part, launcher):
-    """Model the part; refuse one that is wrong at full size, or faster on no GPU."""
+    """Model the part; refuse one that is wrong at full size, or not faster on any GPU."""
     if not can_model():
-        raise Wrong("cannot be modelled", "Steps are modelled on the emulated GPU alone, and this is none.")
+        raise Wrong(
+            "cannot be modelled",
+            "Steps are modelled on the emulated GPU alone, and kernels run on something else here.",
+        )
     after = modelling.model_part(part.name, launcher)
     right = first_launchers({})[part.name]
     for call, results in zip(calls_of(part.name), after.results, strict=True):
         given = arguments_of(call)
-        expected = watched(right, given).results
+        expected = watched(right, given, part.arguments).results
         _compare(part, given, results, expected, LARGE, f" at the size of {call.layer}")
     before = modelling.known(part.name, first_launchers()[part.name])
     if not any(after.microseconds(k) < before.microseconds(k) for k in range(len(NAMES))):
         lines = Judged(before, after).lines()
-        raise Wrong("slower", "The numbers are right, and the part gets faster on no GPU.", *lines)
+        raise Wrong("slower", "The numbers are right, but the part does not get faster on any GPU.", *lines)
     modelling.note(part.name, launcher, after)
     return Judged(before, after._replace(results=None))
 
@@ -258,10 +263,12 @@ class OwnSwaps(KernelSwap):
         try:
             swaps = attempt()
         except Exception as error:
-            message = f"It raises `{type(error).__name__}`: {error}."
+            message = f"Your function raises `{type(error).__name__}`: {error}."
             return Verdict(self.name, "wrong", message, mistake="raises")
         if not isinstance(swaps, dict) or not swaps:
             message = 'Return a dict with at least one launcher, as `{"dense_forward": my_launcher}`.'
+            if swaps is None:
+                message = f"Your function returns nothing: is there a `return`? {message}"
             return Verdict(self.name, "wrong", message, mistake="no swaps")
         unknown = [str(name) for name in swaps if name not in PARTS]
         if unknown:

@@ -9,6 +9,7 @@ import numpy as np
 import gpuless
 from cnn_course.chapters.capstone.modelling import GPUS, can_model, on_device
 from cnn_course.chapters.capstone.watching import TO_HOST, sanitized, watched
+from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.kernels import is_unfinished
@@ -52,7 +53,7 @@ def _layer_of(name, attempt):
     try:
         found = attempt()
     except Exception as error:
-        raise Wrong("raises", f"It raises `{type(error).__name__}`: {error}.") from error
+        raise Wrong("raises", f"Your function raises `{type(error).__name__}`: {error}.") from error
     if not isinstance(found, tuple) or len(found) != 3 or not all(map(callable, found)):
         raise Wrong("not a layer", wanted)
     return Layer(*found)
@@ -112,9 +113,8 @@ def _pass(which, launcher, drawn, scrutinised):
         for report in sanitized(launcher, drawn, TO_HOST).reports if scrutinised else ():
             if not report.ok:
                 finding = report.findings[0]
-                message = f"The sanitizer finds: {finding.kind}."
-                raise Wrong(finding.kind, message, *str(finding).splitlines())
-        (result,) = watched(launcher, drawn, TO_HOST).results
+                raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
+        (result,) = watched(launcher, drawn, _CALLED[which], TO_HOST).results
     except Wrong as found:
         named = zip(_CALLED[which], drawn, strict=True)
         arguments = ", ".join(f"{name} {getattr(one, 'shape', one)}" for name, one in named)
@@ -147,14 +147,15 @@ def _check_gradient(layer, x, weights, gradient, rng):
     if np.abs(told + measured).max() <= _TOLERANCE * largest:
         raise Wrong("negated", "The gradient of your backward pass has the wrong sign.")
     if not told.any():
-        raise Wrong("no gradient", "Your backward pass gives zeros, and the output does depend on the input.")
+        raise Wrong("no gradient", "Your backward pass gives zeros, but the output depends on the input.")
     worst = int(np.abs(told - measured).argmax())
+    element = f"x[{', '.join(map(str, places[worst]))}]"
     message = (
-        f"The backward pass does not fit the forward pass: the sum of `grad_output * out` changes by "
-        f"{measured[worst]:.5g} for each 1 that an element of `x` moves, and your gradient is "
-        f"{told[worst]:.5g}. `x` has shape {x.shape}."
+        f"The backward pass does not fit the forward pass. If `{element}` moves a little, the sum of "
+        f"`grad_output * out` changes {measured[worst]:.5g} times as much, and your gradient is "
+        f"{told[worst]:.5g}."
     )
-    raise Wrong("wrong gradient", message, f"That is `x[{', '.join(map(str, places[worst]))}]`.")
+    raise Wrong("wrong gradient", message, f"`x` has shape {x.shape}.")
 
 
 def _difference(layer, x, weights, place, step):

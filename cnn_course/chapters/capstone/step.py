@@ -90,9 +90,9 @@ class StepByParts:
     def __repr__(self):
         if not can_model():
             return "Steps are modelled on the emulated GPU alone, and kernels run on something else here."
-        lines = [f"{'on a ' + NAMES[0] + ', modelled':32}{'us':>8}{'share':>7}"]
+        lines = [f"{'on a ' + NAMES[0] + ', modelled':37}{'us':>8}{'share':>7}"]
         for name, time, share, whose in self.rows():
-            lines.append(f"{name:14}{_short(PARTS[name].title):18}{time:8.0f}{share:7.0%}  {whose}".rstrip())
+            lines.append(f"{name:15}{_short(PARTS[name].title):22}{time:8.0f}{share:7.0%}  {whose}".rstrip())
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:

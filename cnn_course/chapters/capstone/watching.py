@@ -62,8 +62,10 @@ def sanitized(launcher, drawn, refused=COPIES) -> Run:
     return Run(results_of(drawn, given), reports)
 
 
-def watched(launcher, drawn, refused=COPIES) -> Run:
+def watched(launcher, drawn, names, refused=COPIES) -> Run:
     """Run a launcher compiled; refuse kernels of the package, some copies, and no launch at all.
+
+    `names` are those of the arguments.
 
     Raises
     ------
@@ -75,9 +77,9 @@ def watched(launcher, drawn, refused=COPIES) -> Run:
         _called(launcher, given)
     if not launched:
         raise Wrong("no launch", "No kernel was launched. A launcher launches kernels of yours.")
-    for number, (one, there) in enumerate(zip(drawn, given, strict=True)):
+    for name, one, there in zip(names, drawn, given, strict=True):
         if isinstance(one, np.ndarray) and not np.array_equal(device.to_host(there), one):
-            raise Wrong("changes input", f"Argument {number} is not what it was before the launch.")
+            raise Wrong("changes input", f"Your launch changes `{name}`, which must stay as it is.")
     return Run(results_of(drawn, given), kernels=launched)
 
 
@@ -141,7 +143,7 @@ def _called(launcher, given, passing=Wrong):
         except (Wrong, passing):
             raise
         except Exception as error:
-            raise Wrong("raises", f"It raises `{type(error).__name__}`.", plain(str(error))) from error
+            raise Wrong("raises", f"Your code raises `{type(error).__name__}`.", plain(str(error))) from error
 
 
 def _dispatcher():

@@ -16,8 +16,8 @@ SOURCES = {
     "N": "NVIDIA's data sheets and white papers of the T4 (Turing) and the H100 PCIe (Hopper)",
     "G": "NVIDIA, CUDA C++ Programming Guide, table of compute capabilities; Turing and Hopper Tuning Guides",
     "J": "Jia and others, Dissecting the NVidia Turing T4 GPU via Microbenchmarking (2019)",
-    "L": "Luo and others, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture (2024); measured on "
-    "the H800 PCIe, the H100's twin for another market",
+    "L": "Luo and others, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture (2024); on the "
+    "H800 PCIe",
     "C": "Chips and Cheese, Nvidia's H100: Funny L2, and Tons of Bandwidth (2023)",
 }
 

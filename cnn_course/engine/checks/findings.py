@@ -1,10 +1,13 @@
 """The judge of what the sanitizer has found, and what mends it if that is known."""
 
+import numpy as np
+
 from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
-from cnn_course.engine.checks.repairs import Repairs
+from cnn_course.engine.checks.repairs import WARP_BARRIER, Repairs
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.wording import name_of
+from gpuless.limits import WARP
 
 # Which methods of `Repairs` may repair what has been found.
 _REPAIRS = {
@@ -89,8 +92,19 @@ def _repair(evidence, finding, cases):
 
     places = (_own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
     lines = [line for line in places if line is not None]
-    repairs = Repairs(attempt, solves)
+    repairs = Repairs(attempt, solves, _in_one_warp(finding, cases))
     for way in _REPAIRS.get(name_of(finding), ()):
         if found := getattr(repairs, way)(lines, finding.array):
-            return way, found
+            return "barriers of a warp" if found[0].new == WARP_BARRIER else way, found
     return "", []
+
+
+def _in_one_warp(finding, cases):
+    """Return whether two threads that meet are of one warp, and other launches would show those of two."""
+    if finding.kind != "missing barrier" or max(np.prod(case.block) for case in cases) <= WARP:
+        return False
+    shape = finding.launch.block[::-1]
+    one, other = (
+        np.ravel_multi_index(each[::-1], shape) // WARP for each in (finding.thread, finding.other_thread)
+    )
+    return bool(one == other)

@@ -94,12 +94,12 @@ _NOT_SMALL_ENOUGH = (
     "largest start from a number? Let it start from the first element, or from `float32(-math.inf)`."
 )
 _FIXED_BLOCK = (
-    "Right, until blocks have another size. Is it written down as a number? A block has `cuda.blockDim.x` "
-    "threads along x, and a thread's place in the grid is what `cuda.grid` says."
+    "Right for this size of blocks, wrong for others. Does your kernel have the size as a number? A block "
+    "has `cuda.blockDim.x` threads along x, and `cuda.grid` gives a thread's place in the grid."
 )
 _WRONG_WHEN_LARGE = (
-    "Right in all small launches, and wrong in a large one. Is a size written down as a number, or an index "
-    "kept in a type too small for it?"
+    "Right in all small launches, wrong in a large one. Does your kernel have a size as a number, or an "
+    "index in a type too small for it?"
 )
 
 

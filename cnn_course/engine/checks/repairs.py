@@ -42,14 +42,16 @@ class Repairs:
     kernel : kernel
     passes : callable
         Takes a kernel, returns whether it is right.
+    in_one_warp : bool, optional
+        Whether a barrier of a warp may do, where one is missing.
 
     The methods take the lines of the accesses in question, counted from the kernel's first line, and the name
     of the array. They return a list of `Repair`, all to be made; empty if there is none of their kind, no
     source, or no time left.
     """
 
-    def __init__(self, kernel, passes):
-        self._kernel, self._passes = kernel, passes
+    def __init__(self, kernel, passes, in_one_warp=False):
+        self._kernel, self._passes, self._in_one_warp = kernel, passes, in_one_warp
         self._until = time.process_time() + _SECONDS
         try:
             text = textwrap.dedent(inspect.getsource(kernel.py_func))
@@ -92,12 +94,18 @@ class Repairs:
         return []
 
     def barriers(self, lines, array):
-        """Find the lines, one or two, before which `cuda.syncthreads()` is missing."""
-        gaps = self._gaps(lambda gap: min((abs(gap - line) for line in lines), default=0))
-        for places in (*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)):
-            if self._is_repaired(_wait, places):
-                return [Repair(gap, self._text(gap), _BARRIER, "before it") for gap in sorted(places)]
+        """Find the lines, one or two, before which a barrier is missing, and which: the least that helps."""
+        gaps = self._gaps(lines)
+        several = [*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)]
+        for barrier, places in itertools.product(self._barriers(), several):
+            if self._is_repaired(_wait, places, barrier):
+                if self._in_one_warp and self._is_repaired(_wait, places, WARP_BARRIER):
+                    barrier = WARP_BARRIER
+                return [Repair(gap, self._text(gap), barrier, "before it") for gap in sorted(places)]
         return []
+
+    def _barriers(self):
+        return (_BARRIER, WARP_BARRIER) if self._in_one_warp else (_BARRIER,)
 
     # --- what is in the kernel -----------------------------------------------------------------------------
 
@@ -135,14 +143,20 @@ class Repairs:
             for first in (place, max(binding, default=-1) + 1):
                 yield block[first].lineno, "around it and the lines below it", known
 
-    def _gaps(self, distance):
-        """Return the lines that every thread reaches, the nearest first, those in loops last."""
-        bodies, lines = [self._tree.body], []
+    def _gaps(self, lines):
+        """Return the lines that every thread reaches, the nearest to some lines first.
+
+        Where all of these are in one loop, its lines come first; otherwise those in loops come last.
+        """
+        bodies, gaps, own = [self._tree.body], [], []
         while bodies:
             found = [each for body in bodies for each in body if not _is_comment(each)]
-            lines += sorted((each.lineno for each in found), key=distance)
-            bodies = [each.body for each in found if isinstance(each, (ast.For, ast.While))]
-        return lines
+            gaps += sorted((each.lineno for each in found), key=lambda gap: _distance(gap, lines))
+            loops = [each for each in found if isinstance(each, (ast.For, ast.While))]
+            around = [each for each in loops if all(each.lineno < line <= each.end_lineno for line in lines)]
+            own = [each.lineno for each in around[0].body] if around and lines else own
+            bodies = [each.body for each in loops]
+        return sorted(gaps, key=lambda gap: gap not in own)
 
     # --- trying --------------------------------------------------------------------------------------------
 
@@ -183,7 +197,7 @@ class Repairs:
 
 # --- changes of a syntax tree ------------------------------------------------------------------------------
 
-_BARRIER = "cuda.syncthreads()"
+_BARRIER, WARP_BARRIER = "cuda.syncthreads()", "cuda.syncwarp()"
 
 
 def _guard(tree, line, where, conditions):
@@ -205,11 +219,15 @@ def _replace(tree, line, text):
     block[block.index(_statement(tree, line))] = ast.parse(text).body[0]
 
 
-def _wait(tree, lines):
+def _wait(tree, lines, barrier):
     for line in sorted(lines, reverse=True):
         block = _block(tree, line)
         place = next(k for k, each in enumerate(block) if each.lineno == line)
-        block.insert(place, ast.parse(_BARRIER).body[0])
+        block.insert(place, ast.parse(barrier).body[0])
+
+
+def _distance(gap, lines):
+    return min((abs(gap - line) for line in lines), default=0)
 
 
 def _blocks_around(tree, line):

@@ -48,6 +48,9 @@ REPAIRED = {
     "axes": "The indices of {array} are not in the order of its axes.",
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",
+    "barriers of a warp": "A barrier is missing: a thread reads {array} where another thread of its warp "
+    "writes it, and the threads of a warp need not go on side by side. Only threads of one warp meet here, "
+    "so the barrier of a warp is enough.",
     "atomic": "Several threads read an element of {array}, change it and write it back. Two that do it at "
     "the same time lose one of the changes: use `cuda.atomic`.",
 }
@@ -64,8 +67,8 @@ _EITHER = (
     "are the indices not computed as you meant, such as from the shape of another array?"
 )
 _SEVERAL = (
-    "The same thread writes into {array} and past its edge: every index that it uses has to lie inside, not "
-    "the first alone. Does a loop go one too far?"
+    "The same thread writes into {array} and past its edge: every index that it uses must be inside, not "
+    "only the first. Does a loop go one too far?"
 )
 _BLOCKS = (
     "{array} has an element for each block, and is written past its edge: your index counts the threads of "
@@ -100,6 +103,11 @@ def name_of(finding):
     if finding.kind != "out of bounds":
         return finding.kind
     return "reads past the edge" if finding.operation == "read" else "writes past the edge"
+
+
+def meaning(finding):
+    """Return what a finding means, where nothing else is known of the launch."""
+    return WORDS[name_of(finding)].format(array=f"`{finding.array}`")
 
 
 # --- What it is about --------------------------------------------------------------------------------------
@@ -185,11 +193,16 @@ def _write_write_race(finding):
     return f"{both} both write {words.element(finding)}, with no barrier between the two"
 
 
-# The lines of threads that wait are shown below.
+def _divergent_barrier(finding):
+    # The rule is said before, and the lines of threads that wait are shown below.
+    return words.waiting(finding, sites=False).removesuffix(f": {_RULE}")
+
+
+_RULE = "every thread of a block must reach the same barriers"
 _SEEN = {
     "missing barrier": _missing_barrier,
     "write-write race": _write_write_race,
-    "divergent barrier": lambda finding: words.waiting(finding, sites=False),
+    "divergent barrier": _divergent_barrier,
     "divergent warp": lambda finding: words.waiting(finding, sites=False),
     "depends on order": lambda finding: words.differs(_marked(finding.array), finding.detail),
 }

@@ -5,6 +5,7 @@ of 32 bits in a buffer of the thread that runs the block, and one of shared memo
 to deliver it, whichever width the machine code gives it in the end.
 """
 
+import itertools
 import re
 from collections import Counter
 from typing import NamedTuple
@@ -25,7 +26,8 @@ class RecordedSite(NamedTuple):
     `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those
     of the kernel that the address is computed from; `number`: of shared memory the first of the numbers:
     requests that were looked at and what delivering them takes for each of `WIDTHS`, or -1; `always`: that,
-    where it is known beforehand.
+    where it is known beforehand; `step`: of shared memory how many bytes most neighbouring lanes are
+    apart, 0 where that is not known.
     """
 
     space: str
@@ -37,6 +39,7 @@ class RecordedSite(NamedTuple):
     parameters: list
     number: int = -1
     always: tuple = ()
+    step: int = 0
 
 
 class Listed(NamedTuple):
@@ -110,12 +113,13 @@ class _Recording(Counting):
         ]
         return [self._loop(first) for _, first in sorted(around, reverse=True)]
 
-    def _site(self, space, operation, size, address, number=-1, always=()):
+    def _site(self, space, operation, size, address, number=-1, always=(), step=0):
         """Note a site; return its number."""
         sites = self.module.recorded
         parameters = sorted(self._parameters(address))
         cached = _UNCACHED.isdisjoint(self.instruction.opcode)
-        sites.append(RecordedSite(space, operation, size, *self.place, cached, parameters, number, always))
+        place = space, operation, size, *self.place
+        sites.append(RecordedSite(*place, cached, parameters, number, always, step))
         return len(sites) - 1
 
     def _count(self, space, operation, size, address):
@@ -177,14 +181,15 @@ class _Recording(Counting):
 
     def _shared(self, operation, size, address):
         known = self._known(address)
+        step = step_of(known) if known else 0
         if known and not self.masked:
             always = tuple(deliveries(known, width) for width in WIDTHS)
             if operation == "atomic":
                 always = always[0], turns(known, 4), turns(known, 8)
-            self._site("shared", operation, size, address, always=always)
+            self._site("shared", operation, size, address, always=always, step=step)
             return
         number = self.module.numbers(1 + len(WIDTHS))
-        self._site("shared", operation, size, address, number)
+        self._site("shared", operation, size, address, number, step=step)
         self._count_widths(operation, self._addresses(address), self.mask, number)
 
     def _count_widths(self, operation, vector, mask, number):
@@ -212,6 +217,17 @@ def deliveries(distances, width):
     pieces = {distance // width for distance in distances}
     groups = counters.BANKS * counters.WORD // width
     return max(Counter(piece % groups for piece in pieces).values())
+
+
+def step_of(distances):
+    """Return how many bytes most neighbouring lanes are apart, of those apart; 0 if no number has most.
+
+    >>> step_of([lane % 16 * 8 + lane // 16 * 132 for lane in range(32)]), step_of([0] * 32)
+    (8, 0)
+    """
+    steps = Counter(abs(after - before) for before, after in itertools.pairwise(distances) if before != after)
+    step, times = max(steps.items(), key=lambda each: each[1], default=(0, 0))
+    return step if times > steps.total() / 2 else 0
 
 
 def turns(distances, width):

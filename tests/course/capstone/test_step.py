@@ -180,6 +180,12 @@ def test_without_a_swap_of_the_reader_s_the_course_s_stands_in():
     assert "○ the course's swap" in repr(second)
 
 
+def test_the_table_of_parts_lines_up():
+    heading, *rows = repr(first_step()).split("\n\n")[0].splitlines()
+    assert len(rows) == len(PARTS)
+    assert {len(row) for row in rows} == {len(heading)}
+
+
 @pytest.mark.usefixtures("solved")
 def test_the_reader_s_swap_comes_first():
     assert first_step().swapped("conv_weight").holders["conv_weight"].whose == YOURS

@@ -1,5 +1,7 @@
 """`gpuless.profile`: counts that can be worked out by hand, and times that follow from them."""
 
+import linecache
+
 import gpuless
 
 # isort: split
@@ -101,18 +103,43 @@ def test_what_is_not_coalesced_is_slower_and_said():
     assert not any("sectors a request" in text for text in row_by_row.advice)
 
 
-def test_conflicts_are_said():
-    @cuda.jit
-    def transpose(x, y):
-        tile = cuda.shared.array((32, 32), float32)
-        tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
-        row, col = cuda.blockIdx.y * 32, cuda.blockIdx.x * 32
-        tile[ty, tx] = x[row + ty, col + tx]
-        cuda.syncthreads()
-        y[col + ty, row + tx] = tile[tx, ty]
+def advice_about_a_tile(index, block=(32, 32)):
+    """Return what is advised about the line that reads a tile of 32 by 64 by such an index."""
+    program = f"""
+def turned(x, y):
+    tile = cuda.shared.array((32, 64), float32)
+    tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+    for r in range(ty, 32, cuda.blockDim.y):
+        tile[r, tx], tile[r, tx + 32] = x[r, tx], x[r, tx + 32]
+    cuda.syncthreads()
+    y[ty, tx] = tile[{index}]
+"""
+    names = {"cuda": cuda, "float32": float32}
+    linecache.cache["<turned>"] = len(program), None, program.splitlines(keepends=True), "<turned>"
+    exec(compile(program, "<turned>", "exec"), names)
+    report = gpuless.profile(cuda.jit(names["turned"])[40, block], "RTX 3080")(zeros(32, 64), zeros(32, 64))
+    return [text for text in report.advice if "wavefronts" in text]
 
-    report = gpuless.profile(transpose[(32, 32), (32, 32)], "RTX 3080")(zeros(1024, 1024), zeros(1024, 1024))
-    assert any("32 wavefronts, 1 would do" in text for text in report.advice)
+
+def test_a_walk_down_a_column_is_advised_longer_rows():
+    (text,) = advice_about_a_tile("tx, ty")
+    assert "`y[ty, tx] = tile[tx, ty]`): a load of shared memory takes 32 wavefronts, 1 would do" in text
+    assert "64 elements apart, as down a column: rows that are one element longer" in text
+
+
+@pytest.mark.parametrize(("index", "block"), [("ty, 2 * tx", (32, 32)), ("ty, 2 * tx + 1", (16, 16))])
+def test_a_stride_within_a_row_is_advised_neighbours(index, block):
+    (text,) = advice_about_a_tile(index, block)
+    assert (
+        "takes 2 wavefronts, 1 would do: neighbouring threads are 2 elements apart: let neighbouring" in text
+    )
+    assert "longer" not in text
+
+
+def test_where_lanes_are_anywhere_both_are_advised():
+    (text,) = advice_about_a_tile("ty, 2 * (tx * tx % 32)")
+    assert "lanes want different words of one bank; down a column" in text
+    assert text.endswith("and elsewhere let neighbouring threads use neighbouring elements")
 
 
 def test_loads_of_the_same_hit_in_caches():

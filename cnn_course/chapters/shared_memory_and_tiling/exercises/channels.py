@@ -44,7 +44,11 @@ def _which_barrier(attempt, trials):
                 "`cuda.syncwarp()` makes only the 32 threads of a warp wait for each other. Here two "
                 "warps share a tile, so the whole block must wait: `cuda.syncthreads()`.",
             )
-        return None
+        return Wrong(
+            "missing barrier",
+            "No thread waits for another: your kernel has no barrier. Some threads sum while others still "
+            "load, and some load the next channel while others still sum over this one.",
+        )
     tile = [number for number, info in enumerate(trace.arrays) if info.space == "shared"]
     of_one = np.isin(trace.array, tile) & (trace.thread == 0) & (trace.block == 0)
     for interval in range(int(trace.interval.max()) + 1):

@@ -21,11 +21,14 @@ def outside_the_tile(evidence):
     for trial in evidence.traced:
         for finding in trial.report.findings:
             if finding.kind == "out of bounds" and finding.space == "shared":
+                row = "is computed with the wrong row width" if len(finding.shape) > 1 else "goes too far"
                 return Wrong(
                     "outside the tile",
                     f"Threads use elements past the end of `{finding.array}`. Either it is too small, or "
-                    "an index is computed with the wrong row width.",
+                    f"an index {row}.",
                     wording.seen(finding),
+                    *([wording.line_of(evidence.attempt, finding.site)] if finding.site else []),
+                    evidence.where(trial),
                 )
     return None
 

@@ -85,7 +85,10 @@ def _reason(grid, block, height, width):
     if height * width < 0.5 * threads * blocks:
         return "threads outside", "Most of your threads are outside the image and have nothing to do."
     if blocks < T4.sms:
-        return "too few blocks", f"Only {blocks} blocks, so some of the {T4.sms} multiprocessors get none."
+        return (
+            "too few blocks",
+            f"There are only {blocks} blocks, so some of the {T4.sms} multiprocessors get none.",
+        )
     return "", ""
 
 
