@@ -1,13 +1,9 @@
 """``python -m gpuless profile``: the program runs as it does alone, and what is modelled comes after it."""
 
 import json
-import os
-import sys
 
 import pytest
-from fresh_python import PATH
-from test_running import GPULESS, PLAIN, call, emulated
-from warm_python import warm
+from test_running import GPULESS, PLAIN, call, call_warm, emulated
 
 from gpuless.profile.command import main
 
@@ -48,16 +44,6 @@ PROFILE = [*GPULESS, "profile", "--gpu"]
 def program(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     return tmp_path
-
-
-def call_warm(*arguments, cwd):
-    """Do as `call` does, where it can be done in a process that has imported Numba already."""
-    if not sys.platform.startswith("linux"):
-        return call(*arguments, cwd=cwd)
-    env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
-    environment = env | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH}
-    done = warm("emulator", PATH).run(arguments[len(PLAIN) :], environment, folder=cwd)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @pytest.mark.parametrize("what", ["raise", "exit"])
