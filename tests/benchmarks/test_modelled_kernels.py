@@ -12,8 +12,6 @@ if not gpuless.select().emulated:
 
 from benchmarks.modelled import convolutions, held_out, kernels, matrices, rungs, scans, tiles
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 RNG = np.random.default_rng(3)
 
 
