@@ -26,7 +26,7 @@ $(if $(wildcard .venv/.installed-*),$(shell $(BIN)/python -c '' 2>/dev/null || r
 
 $(BASE): EXTRAS := $(if $(filter none,$(CUDA)),,[cu$(CUDA)])
 $(BASE): WHAT := what training needs, a download of some 400 MB
-$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA)),roads,test,conformance,book,lint]
+$(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA),mlir),roads,test,conformance,book,lint]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
 .PHONY: help train test test-all conformance sanitize lint format lab notebooks html book book-serve bench install

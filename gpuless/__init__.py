@@ -29,7 +29,8 @@ from gpuless.selection import Selection, select
 if TYPE_CHECKING:
     from gpuless.access import AccessMap, Trace, access_map, explore_access, plot_access, record
     from gpuless.counts import Counts, count, counting
-    from gpuless.sanitizer import Finding, Report, sanitize
+    from gpuless.sanitizer.findings import Finding, Report
+    from gpuless.sanitizer.sanitize import sanitize
     from gpuless.simulator import DivergenceError, LaunchStopped, UnsupportedPython, simulate
 
 __all__ = [

@@ -50,8 +50,9 @@ def _main(arguments):
 
 
 def _describe():
-    from numba import cuda
+    from gpuless import frontends
 
+    cuda = frontends.cuda()
     try:
         device = cuda.get_current_device()
     except cuda.CudaSupportError as error:

@@ -113,6 +113,15 @@ def test_the_cuda_extras_exclude_each_other():
         assert (project.name, project.extras, torch.name) == ("cnn-numba", {extra, "torch"}, "torch")
 
 
+def test_gpuless_takes_either_compiler_or_none():
+    names = {Requirement(line).name for line in GPULESS["dependencies"]}
+    assert not any(name.startswith("numba-cuda") for name in names)
+    (ours,) = map(Requirement, PROJECT["optional-dependencies"]["mlir"])
+    theirs, disassembler = map(Requirement, GPULESS["optional-dependencies"]["mlir-cu13"])
+    assert (theirs.name, theirs.extras, theirs.specifier) == ("numba-cuda-mlir", {"cu13"}, ours.specifier)
+    assert str(disassembler) in map(str, map(Requirement, GPULESS["optional-dependencies"]["cu13"]))
+
+
 def test_the_two_packages_are_of_one_version_and_ask_for_the_same():
     assert f"gpuless=={PROJECT['version']}" in PROJECT["dependencies"]
     for key in ("version", "license", "requires-python", "urls"):
@@ -194,8 +203,8 @@ def checkout(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("cuda", "base", "everything"),
     [
-        ((), "[cu13]", "[torch-cu13,roads,test,conformance,book,lint]"),
-        (("CUDA=12",), "[cu12]", "[torch-cu12,roads,test,conformance,book,lint]"),
+        ((), "[cu13]", "[torch-cu13,mlir,roads,test,conformance,book,lint]"),
+        (("CUDA=12",), "[cu12]", "[torch-cu12,mlir,roads,test,conformance,book,lint]"),
         (("CUDA=none",), "", "[torch,roads,test,conformance,book,lint]"),
     ],
 )
@@ -210,17 +219,17 @@ def test_make_installs_in_two_stages_in_any_order(checkout, cuda, base, everythi
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_make_installs_everything_at_once_where_everything_is_needed(checkout):
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book,lint]"]
+    assert checkout("test") == ["[torch-cu13,mlir,roads,test,conformance,book,lint]"]
     assert checkout("train") == []
 
 
 @pytest.mark.exhaustive("the two stages: what they install is remembered")
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no CUDA")
 def test_another_cuda_is_installed_anew(checkout):
-    assert checkout("CUDA=12", "test") == ["[torch-cu12,roads,test,conformance,book,lint]"]
+    assert checkout("CUDA=12", "test") == ["[torch-cu12,mlir,roads,test,conformance,book,lint]"]
     assert checkout("CUDA=13", "train") == ["[cu13]"]
     assert checkout("train") == []
-    assert checkout("test") == ["[torch-cu13,roads,test,conformance,book,lint]"]
+    assert checkout("test") == ["[torch-cu13,mlir,roads,test,conformance,book,lint]"]
 
 
 @pytest.mark.exhaustive_unless(

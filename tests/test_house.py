@@ -19,7 +19,7 @@ UPWARDS = {
 OUTSIDE = ("__init__", "__main__", "course")
 # The parts of gpuless, from the top down, and which it imports besides itself: none that stands above it.
 GPULESS = {
-    "__main__": "profile running nvidia",
+    "__main__": "profile running frontends nvidia",
     "testing": "profile running",
     "profile": "running inspector selection compiler source frontends emulator limits positions "
     "wrapping nvidia",

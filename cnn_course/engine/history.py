@@ -6,7 +6,6 @@ Each time the step is modelled, an entry says what changed and how long the step
 """
 
 import json
-import math
 from typing import NamedTuple
 
 from cnn_course.engine import workbook
@@ -16,6 +15,7 @@ from cnn_numba.train.checkpoint import written_whole
 PART_ONE = "certificate of Part I"
 _LONGEST = 80  # letters of a name
 _MOST = 200  # entries
+_LARGE = 1e12  # microseconds
 
 
 class Step(NamedTuple):
@@ -99,6 +99,8 @@ def add(what: str, steps) -> list:
 
 def _keep(found):
     path().parent.mkdir(parents=True, exist_ok=True)
+    if path().is_file() and not entries():  # damaged: it may be worth a look
+        path().replace(path().with_name("steps.damaged.json"))
     with written_whole(path()) as file:
         file.write(json.dumps([as_plain(each) for each in found], indent=1).encode())
     return found
@@ -144,7 +146,8 @@ def _step_of(plain):
             raise ValueError(f"{name} must be a line of 1 to {_LONGEST} letters")
     for name in ("microseconds", "low", "high", "share"):
         number = plain[name]
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+        # Not `isfinite`: an integer may be too large for it.
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not -_LARGE < number < _LARGE:
             raise ValueError(f"{name} must be a number")
     step = Step(**plain)
     if not 0 < step.low <= step.microseconds <= step.high or not 0 < step.share <= 1:

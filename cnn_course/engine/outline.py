@@ -230,7 +230,7 @@ NOTEBOOKS = (
         "capstone",
         "Capstone",
         "make_it_fast",
-        65,
+        70,
         ("filter_gradient_kernel", "forward_maps_kernel", "your_swaps", "your_layer"),
         (),
     ),

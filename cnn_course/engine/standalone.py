@@ -36,6 +36,8 @@ def standalone(function: FunctionType) -> str:
     >>> standalone(_import_line).splitlines()[0]
     'def _import_line(parent, child, name):'
     """
+    if not isinstance(function, FunctionType):
+        raise NotStandalone("it is not written as a `def`")
     needs = _Needs(function.__globals__)
     needs.add(function)
     constants = "\n".join(needs.constants.values())
@@ -94,7 +96,10 @@ def _names_around(function, source):
         code = waiting.pop()
         names |= {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
         waiting += filter(inspect.iscode, code.co_consts)
-    definition = ast.parse(source).body[0]
+    try:
+        definition = ast.parse(source).body[0]
+    except SyntaxError:  # a lambda has the lines that it stands in, from the middle of an expression perhaps
+        definition = None
     if not isinstance(definition, ast.FunctionDef):
         raise NotStandalone(f"`{function.__name__}` is not written as a `def`")
     outside = [*definition.decorator_list, definition.args, *filter(None, [definition.returns])]

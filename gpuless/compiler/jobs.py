@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from numba import cloudpickle, cuda, get_num_threads
 
+from gpuless.frontends import compiler_of, kernel_types
+
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
 _FIX = "install the CUDA compiler (no GPU needed): pip install 'numba-cuda[cu13]'"
@@ -70,15 +72,17 @@ def compile_jobs(jobs):
 
 def python_function(kernel):
     """Return the Python function of a kernel, real or simulated; TypeError if it is no kernel."""
-    if not isinstance(kernel, kernel_type()):
+    if not isinstance(kernel, kernel_types()):
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
     return kernel.py_func
 
 
-@functools.cache
-def kernel_type():
-    """Return the class of what ``@cuda.jit`` makes in this process."""
-    return type(cuda.jit(device=True)(lambda: None))
+def types_of(kernel, arguments):
+    """Return the types of arguments, as the compiler of a kernel has them; TypeError if one has no type."""
+    compiler = compiler_of(kernel)
+    if compiler is None:
+        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
+    return compiler.types_of(arguments)
 
 
 # --- sending kernels ---------------------------------------------------------------------------------------
@@ -96,12 +100,13 @@ class _Pickler(cloudpickle.CloudPickler):
             return getattr, (cuda, _simulated_names()[id(obj)])
         if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
             raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
-        if not isinstance(obj, kernel_type()):
+        compiler = compiler_of(obj)
+        if compiler is None:
             return super().reducer_override(obj)
         function = python_function(obj)
         if self.by_name and _importable(obj, function):
             return _import_kernel, (function.__module__, function.__qualname__)
-        return _make_kernel, (function, _decorator_options(obj))
+        return compiler.make_kernel, (function, _decorator_options(obj))
 
 
 @functools.cache
@@ -133,10 +138,6 @@ def _decorator_options(kernel):
 
 def _import_kernel(module, name):
     return getattr(__import__(module, fromlist=[name]), name)
-
-
-def _make_kernel(function, options):
-    return cuda.jit(**options)(function)
 
 
 def _pickle(kernel, by_name=True):

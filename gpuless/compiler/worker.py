@@ -16,7 +16,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpuless.frontends.numba_cuda import compiling
+from gpuless import frontends
+from gpuless.frontends import signatures
 from gpuless.limits import SHARED_LIMIT
 
 _USAGE = {
@@ -53,7 +54,7 @@ def _serve(jobs):
         return {"missing": missing}
     from cuda.pathfinder import find_nvidia_binary_utility
 
-    compiling.prepare()
+    frontends.prepare_compilers()
     nvdisasm = (
         find_nvidia_binary_utility("nvdisasm")
         if any(job["listing"] in _MACHINE_CODE for job in jobs)
@@ -67,9 +68,8 @@ def _missing():
     """Return what the compiler lacks, "" if it is complete."""
     try:
         from cuda.bindings import nvjitlink, nvvm
-        from numba import cuda
 
-        if "numba_cuda" not in cuda.__file__:
+        if not frontends.present():
             return "numba-cuda is not installed"
         nvvm.version(), nvjitlink.version()
     except Exception as error:
@@ -96,27 +96,36 @@ def _compile(job, nvdisasm, disassembler):
     if kernel.targetoptions.get("device"):
         raise ValueError("a device function has no registers of its own: inspect a kernel that calls it")
     cc = tuple(job["cc"])
-    arguments = compiling.arguments_of(kernel, job["signature"])
+    compiler = frontends.compiler_of(kernel)
+    arguments = compiler.arguments_of(kernel, job["signature"])
     options = _options(kernel, job["options"])
     # From Hopper on numba compiles for the "a" variant of the GPU it runs on.
     target = (*cc, "a") if cc >= (9, 0) else cc
-    codes = compiling.ltoir(kernel, arguments, target, options)
+    codes = compiler.codes_of(kernel, arguments, target, options)
     arch = "sm_" + "".join(map(str, target))
     cubin, log = _link(codes, arch, options, "cubin")
     log = log.partition("\ninfo ")[0]  # what follows is about the kernels inside a linked library
     result = {name: int((re.findall(pattern, log) or ["0"])[-1]) for name, pattern in _USAGE.items()}
     if result["shared"] > SHARED_LIMIT:  # from Hopper on the assembler does not mind
         raise _too_much_shared(result["shared"])
-    result["arguments"] = [compiling.as_written(argument) for argument in arguments]
+    result["arguments"] = [signatures.as_written(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
     if job["listing"] in _MACHINE_CODE and nvdisasm:
         result["sass"] = disassembler.submit(_disassemble, nvdisasm, cubin, job["listing"])
     elif not job["listing"]:
         result["ptx"] = ""
     else:
-        codes = [(kind, code) for kind, code in codes if kind == "LTOIR"]  # no other becomes PTX
-        result["ptx"] = _link(codes, arch, options, "ptx")[0].decode().rstrip("\0")
+        result["ptx"] = _ptx(codes, arch, options)
     return result
+
+
+def _ptx(codes, arch, options):
+    """Return what there is of a kernel as PTX."""
+    known = [code.decode().rstrip("\0") for kind, code in codes if kind == "PTX"]
+    codes = [(kind, code) for kind, code in codes if kind == "LTOIR"]  # no other becomes PTX
+    if codes:
+        known.insert(0, _link(codes, arch, options, "ptx")[0].decode().rstrip("\0"))
+    return "\n".join(known)
 
 
 def _kernel(job):
@@ -143,7 +152,8 @@ def _link(codes, arch, options, output):
     """Return (cubin or PTX, what the assembler said)."""
     from cuda.bindings import nvjitlink
 
-    flags = [f"-arch={arch}", "-lto", "-lineinfo", "-verbose", "-Xptxas=-v"]
+    flags = [f"-arch={arch}", "-lineinfo", "-verbose", "-Xptxas=-v"]
+    flags += ["-lto"] if any(kind == "LTOIR" for kind, _ in codes) else []
     flags += ["-ptx"] if output == "ptx" else []
     flags += [f"-maxrregcount={options['max_registers']}"] if options["max_registers"] else []
     linker = nvjitlink.create(len(flags), flags)

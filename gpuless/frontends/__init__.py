@@ -4,23 +4,71 @@ Only here the internals of a compiler are touched. A frontend lets it hand over 
 what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows no frontend.
 """
 
-from gpuless import emulator
-from gpuless.frontends import numba_cuda
+import importlib
 
-__all__ = ["install", "installed", "simulated"]
+from gpuless import emulator
+from gpuless.frontends import numba_cuda, numba_cuda_mlir
+
+__all__ = [
+    "compiler_of",
+    "cuda",
+    "install",
+    "installed",
+    "kernel_types",
+    "launch_of",
+    "prepare_compilers",
+    "present",
+    "simulated",
+]
+
+_COMPILERS = numba_cuda_mlir, numba_cuda
 
 
 def install():
     """Let kernels that this process compiles run on the emulated GPU."""
     emulator.install()
-    numba_cuda.install()
+    for each in _COMPILERS:
+        each.install()
+
+
+def present():
+    """Return whether any compiler is installed."""
+    return any(each.present() for each in _COMPILERS)
+
+
+def cuda():
+    """Return the module `cuda` of a compiler, numba-cuda's where it is installed; it may be a simulator."""
+    name = "numba_cuda_mlir" if numba_cuda_mlir.present() and not numba_cuda.present() else "numba"
+    return importlib.import_module(f"{name}.cuda")
 
 
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
-    return numba_cuda.installed()
+    return any(each.installed() for each in _COMPILERS)
 
 
 def simulated():
     """Return whether the compiler that has been imported is a simulator that steps Python code."""
     return numba_cuda.simulated()
+
+
+def prepare_compilers():
+    """Make all compilers compile without a GPU, for a process that does nothing else."""
+    for each in _COMPILERS:
+        if each.present():
+            each.compiling.prepare()
+
+
+def compiler_of(kernel):
+    """Return what compiles a kernel, a module `compiling` of one of the folders; None if it is no kernel."""
+    return next((each.compiling for each in _COMPILERS if each.compiling.is_kernel(kernel)), None)
+
+
+def launch_of(value):
+    """Return the `Launch` that a kernel with its launch configuration is, None if it is something else."""
+    return next(filter(None, (each.compiling.launch_of(value) for each in _COMPILERS)), None)
+
+
+def kernel_types():
+    """Return the classes of what the ``@cuda.jit`` of each compiler in this process makes."""
+    return tuple(kind for each in _COMPILERS for kind in each.compiling.kernel_types())

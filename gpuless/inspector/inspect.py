@@ -19,7 +19,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from gpuless.compiler.jobs import OPTIONS, InspectionError, Job, compile_jobs, kernel_type, python_function
+from gpuless.compiler.jobs import OPTIONS, InspectionError, Job, compile_jobs, python_function
+from gpuless.frontends import kernel_types
 from gpuless.inspector.architectures import capability, occupancy
 from gpuless.inspector.assembly import read_ptx, read_sass
 from gpuless.inspector.report import KernelReport
@@ -224,4 +225,4 @@ def _kernel(value):
 
 
 def _is_kernel(value):
-    return isinstance(value, kernel_type())
+    return isinstance(value, kernel_types())

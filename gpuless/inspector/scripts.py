@@ -14,7 +14,7 @@ import warnings
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from gpuless.compiler.jobs import kernel_type
+from gpuless.frontends import kernel_types
 
 
 def load(place):
@@ -123,19 +123,20 @@ def _names_cuda(statement):
 @contextmanager
 def _without_launches():
     """Let launches do nothing; yield a list that gets the kernels they were of."""
-    skipped, kernels = [], kernel_type()
+    skipped, before = [], []
 
     def configured(kernel, *configuration, **options):
         return lambda *arguments: skipped.append(kernel)
 
-    methods = {name: getattr(kernels, name, None) for name in ("__getitem__", "configure", "forall")}
-    methods = {name: method for name, method in methods.items() if method}
-    for name in methods:
-        setattr(kernels, name, configured)
+    for kernels in kernel_types():
+        for name in ("__getitem__", "configure", "forall"):
+            if hasattr(kernels, name):
+                before.append((kernels, name, getattr(kernels, name)))
+                setattr(kernels, name, configured)
     try:
         yield skipped
     finally:
-        for name, method in methods.items():
+        for kernels, name, method in before:
             setattr(kernels, name, method)
 
 

@@ -11,6 +11,8 @@ import statistics
 import subprocess
 import sys
 
+from gpuless.frontends import launch_of
+
 _WARM_UP, _REPEATS = 3, 20
 
 
@@ -83,8 +85,8 @@ def measure(launch, arguments):
 
 def _modelled(launch, devices, arguments):
     """Return the `Report` of each device, from a process with the emulated GPU."""
-    configuration = launch.griddim, launch.blockdim, launch.sharedmem
-    task = pickle.dumps((launch.dispatcher, configuration, devices, arguments))
+    kernel, *configuration = launch_of(launch)
+    task = pickle.dumps((kernel, configuration, devices, arguments))
     environment = os.environ | {"GPULESS": "emulator", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", _SERVE], input=task, env=environment, capture_output=True, check=False

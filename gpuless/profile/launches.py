@@ -25,7 +25,7 @@ class Profiled:
     """A launch that is modelled when it is called with its arguments."""
 
     def __init__(self, launch: Any, gpus: Iterable[Any], several: bool = True) -> None:
-        if not hasattr(launch, "dispatcher") or not hasattr(launch, "griddim"):
+        if frontends.launch_of(launch) is None:
             raise TypeError(
                 "launch must be a kernel with its launch configuration, kernel[grid, block], "
                 f"got {reprlib.repr(launch)}"

@@ -54,7 +54,10 @@ def _key(kernel, taken, cc):
     return cache.key(text, "machine code", cc, *about)
 
 
-_TOOLS = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm")
+_TOOLS = (
+    *("numba-cuda", "numba-cuda-mlir"),
+    *("nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"),
+)
 _KEPT = ("sass", "registers", "shared", "spill_stores")
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuless.limits import LaunchError
 from gpuless.simulator.arithmetic import typed
+from gpuless.simulator.compilers import cuda_modules
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.memory import poison
 
@@ -92,11 +93,11 @@ def device_arguments(launch, arguments):
 
 
 def _on_device(value, name, launch, finish):
-    cuda = sys.modules.get("numba.cuda")
     copy_in = copy_back = True
-    if cuda is not None and isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
-        copy_in, copy_back = not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
-        value = value.value
+    for cuda in cuda_modules():
+        if isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
+            copy_in, copy_back = not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
+            value = value.value
     if isinstance(value, np.ndarray) and getattr(value, "__cuda_ndarray__", False):
         # Mapped or managed: the host's memory as well, and `owner` keeps it.
         return np.asarray(SimpleNamespace(__array_interface__=value.__array_interface__, owner=value))
@@ -107,7 +108,7 @@ def _on_device(value, name, launch, finish):
     if getattr(value, "__cuda_ndarray__", False):
         return _real_or_simulated(value, finish)
     if hasattr(value, "__cuda_array_interface__"):
-        return _real_or_simulated(cuda.as_cuda_array(value), finish)
+        return _real_or_simulated(cuda_modules()[0].as_cuda_array(value), finish)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(_on_device(part, f"{name}[{i}]", launch, finish) for i, part in enumerate(value))
     if isinstance(value, (list, dict, set, str, bytes)) or type(value).__module__.startswith("torch"):

@@ -11,6 +11,7 @@ import types
 import numpy as np
 
 from gpuless.simulator.arrays import REDUCTIONS
+from gpuless.simulator.compilers import CUDA_NAMES
 from gpuless.simulator.definition import UNKNOWN, is_part, is_type
 from gpuless.simulator.intrinsics import vector_types
 from gpuless.simulator.namespace import DEVICE_NAMES
@@ -72,7 +73,7 @@ def _is_known(value):
 def _is_doubtful_attribute(node, definition):
     """Return whether something has it in Python and perhaps not there; ``records[i].mass`` is a field."""
     owner, value = definition.value(node.value), definition.value(node)
-    if isinstance(owner, types.ModuleType) and owner.__name__ in ("numba.cuda", "numba.cuda.simulator"):
+    if isinstance(owner, types.ModuleType) and owner.__name__ in CUDA_NAMES:
         is_module_or_type = isinstance(value, types.ModuleType) or hasattr(np, node.attr)
         return node.attr not in _OF_CUDA and not is_module_or_type
     if isinstance(owner, types.ModuleType):

@@ -43,12 +43,10 @@ def _has_compiler():
 
 def _ask(kernel, arguments):
     """Return what the compiler has against a kernel; None if nothing, or if it cannot be asked."""
-    from numba import typeof
-
-    from gpuless.compiler.jobs import InspectionError, Job, Refusal, compile_jobs
+    from gpuless.compiler.jobs import InspectionError, Job, Refusal, compile_jobs, types_of
 
     try:
-        compile_jobs([Job(kernel, tuple(map(typeof, arguments)), _CC)])
+        compile_jobs([Job(kernel, types_of(kernel, arguments), _CC)])
     except Refusal as error:
         return str(error)
     except (InspectionError, TypeError, ValueError):

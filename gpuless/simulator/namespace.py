@@ -13,6 +13,7 @@ import numpy as np
 from gpuless.limits import WARP, LaunchError
 from gpuless.simulator import intrinsics
 from gpuless.simulator.arithmetic import Unsigned, cast, typed
+from gpuless.simulator.compilers import of_cuda
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import Dim3
 
@@ -276,7 +277,7 @@ class Cuda(Warp):
         if name in _VECTOR_TYPES:
             return _VECTOR_TYPES[name]
         # Types such as cuda.int32, and whatever else needs no simulation.
-        return typed(getattr(sys.modules["numba.cuda"], name))
+        return typed(of_cuda(name))
 
     @property
     def laneid(self):

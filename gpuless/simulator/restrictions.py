@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuless.limits import CONSTANT_LIMIT
 from gpuless.simulator.arrays import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
+from gpuless.simulator.compilers import PACKAGES
 from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import CMATH_NAMES, MATH_ARGUMENTS
@@ -150,7 +151,7 @@ class _Checker:
         called, name = self._value(node.func), ast.unparse(node.func)
         if called is getattr(builtins, name, UNKNOWN) and name in _BUILTINS:
             self._refuse(node, "is not supported", f"{name}()")
-        if isinstance(called, types.FunctionType) and package(called) not in ("numba", "numpy"):
+        if isinstance(called, types.FunctionType) and package(called) not in {*PACKAGES, "numpy"}:
             self._refuse(node, "is a plain Python function: decorate it with @cuda.jit(device=True)", name)
         if isinstance(called, types.FunctionType) and package(called) == "numpy":
             self._check_numpy(node, name)

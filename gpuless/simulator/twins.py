@@ -12,7 +12,6 @@ import ast
 import cmath
 import functools
 import math
-import sys
 import types
 import weakref
 from typing import NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 from gpuless.simulator import restrictions
 from gpuless.simulator.arguments import contents, memory_argument
 from gpuless.simulator.arithmetic import typed, with_typed_literals
+from gpuless.simulator.compilers import PACKAGES, cuda_modules
 from gpuless.simulator.definition import Definition, package
 from gpuless.simulator.doubts import find_doubt
 from gpuless.simulator.flat import ndenumerate
@@ -42,7 +42,7 @@ class Twins:
         self._cuda, self._memory = cuda, memory
         self._types, self._judge = argument_types, judge
         self._known, self.written = {}, {}
-        self._module = sys.modules.get("numba.cuda")
+        self._modules = cuda_modules()
 
     def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
@@ -71,7 +71,7 @@ class Twins:
         twin.__kwdefaults__ = function.__kwdefaults__
         # Known before its globals are looked through: a function may call itself.
         self._known[function] = twin
-        if not stands_in and package(function) != "numba":
+        if not stands_in and package(function) not in PACKAGES:
             self.written[id(twin.__code__)] = function
         for name, value in constants.names.items():
             value = self._replace(value, name, constants)
@@ -83,14 +83,14 @@ class Twins:
 
     def _replace(self, value, name, constants):
         """Return what a global is in a kernel."""
-        if value is self._module and value is not None:
+        if any(value is module for module in self._modules):
             return self._cuda
         if value is math or value is cmath:
             return GPU_MATH if value is math else GPU_CMATH
         if value is np.ndenumerate:
             return ndenumerate
-        if id(value) in _stubs(self._module):
-            return _Live(self._cuda, _stubs(self._module)[id(value)])
+        if id(value) in _stubs(self._modules):
+            return _Live(self._cuda, _stubs(self._modules)[id(value)])
         if isinstance(value, types.BuiltinFunctionType) and value.__module__ in ("math", "cmath"):
             return getattr(GPU_MATH if value.__module__ == "math" else GPU_CMATH, value.__name__)
         if isinstance(value, np.ufunc):
@@ -113,7 +113,7 @@ _known_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 def _checked(function, device, parameters):
     """Refuse a function, or return what is doubtful in it, if anything, and its code with our operators."""
-    if package(function) == "numba":
+    if package(function) in PACKAGES:
         return None, function.__code__
     known = _known_functions.setdefault(function, {})
     if parameters not in known:
@@ -184,9 +184,9 @@ def _constant(value):
 
 
 @functools.cache
-def _stubs(module):
+def _stubs(modules):
     """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id."""
-    values = ((getattr(module, name, None), name) for name in DEVICE_NAMES)
+    values = ((getattr(module, name, None), name) for module in modules for name in DEVICE_NAMES)
     return {id(value): name for value, name in values if value is not None}
 
 

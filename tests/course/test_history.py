@@ -97,6 +97,15 @@ def test_what_is_no_object_is_no_entry():
         history.entry_of([1])
 
 
+def test_a_damaged_file_is_put_aside():
+    history.add("one", SLOW)
+    history.path().write_text(history.path().read_text()[:-20])
+    assert history.entries() == []
+    history.add("two", FAST)
+    assert [entry.what for entry in history.entries()] == ["two"]
+    assert '"one"' in history.path().with_name("steps.damaged.json").read_text()
+
+
 def test_progress_shows_the_history():
     before = course.progress()
     assert "modelled" not in repr(before)

@@ -5,6 +5,7 @@ import math
 import py_compile
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,8 @@ def test_a_source_brings_all_that_it_uses():
         (kernel_on_an_array.py_func, "it uses `ARRAY`, a ndarray of its notebook"),
         (eval("lambda x: x"), "the source of `<lambda>` is not to be had"),
         (lambda x: undefined + x, "`<lambda>` is not written as a `def`"),  # noqa: F821
+        ({"of a dict": lambda x: x}["of a dict"], "`<lambda>` is not written as a `def`"),
+        (partial(max, 0), "it is not written as a `def`"),
     ],
 )
 def test_what_cannot_stand_alone_says_why(function, reason):

@@ -8,7 +8,7 @@ import numpy as np
 
 import gpuless
 from cnn_course.chapters.capstone.modelling import GPUS, can_model, on_device
-from cnn_course.chapters.capstone.watching import sanitized, watched
+from cnn_course.chapters.capstone.watching import TO_HOST, sanitized, watched
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.kernels import is_unfinished
@@ -67,6 +67,8 @@ def judge_layer(layer: Layer) -> tuple:
         If one of the passes is wrong: the name says how.
     """
     rng, differs = np.random.default_rng(3), False
+    for shape in SHAPES:
+        _shape_of(layer, shape)
     for number, shape in enumerate(SHAPES):
         x = normal(rng, shape)
         out = _forward(layer, x, number == 0)
@@ -81,30 +83,45 @@ def judge_layer(layer: Layer) -> tuple:
     return _modelled(layer)
 
 
-def _shape_of(layer, x):
+def _shape_of(layer, wanted):
     try:
-        return tuple(int(size) for size in layer.out_shape(x.shape))
+        shape = tuple(int(size) for size in layer.out_shape(wanted))
     except Exception as error:
-        message = f"The shape of the output for an input of {x.shape} cannot be had: {error}."
+        message = f"`out_shape` fails for an input of {wanted}: {error}."
         raise Wrong("not a layer", message) from error
+    if min(shape, default=1) < 1:
+        advice = "A pooling that rounds up, and takes what there is at the edge, works for any size."
+        raise Wrong("no output", f"For an input of {wanted}, `out_shape` returns {shape}.", advice)
+    return shape
 
 
 def _forward(layer, x, scrutinised=False):
-    return _pass("forward", layer.forward, [x, output(_shape_of(layer, x))], scrutinised)
+    return _pass("forward", layer.forward, [x, output(_shape_of(layer, x.shape))], scrutinised)
 
 
 def _backward(layer, grad_output, x, out, scrutinised=False):
     return _pass("backward", layer.backward, [grad_output, x, out, output(x.shape)], scrutinised)
 
 
+_CALLED = {"forward": ("x", "out"), "backward": ("grad_output", "x", "out", "grad_input")}
+
+
 def _pass(which, launcher, drawn, scrutinised):
     """Run a pass; under the sanitizer first if asked for."""
-    for report in sanitized(launcher, drawn).reports if scrutinised else ():
-        if not report.ok:
-            finding = report.findings[0]
-            message = f"The sanitizer finds in the {which} pass: {finding.kind}."
-            raise Wrong(finding.kind, message, *str(finding).splitlines())
-    (result,) = watched(launcher, drawn).results
+    try:
+        for report in sanitized(launcher, drawn, TO_HOST).reports if scrutinised else ():
+            if not report.ok:
+                finding = report.findings[0]
+                message = f"The sanitizer finds: {finding.kind}."
+                raise Wrong(finding.kind, message, *str(finding).splitlines())
+        (result,) = watched(launcher, drawn, TO_HOST).results
+    except Wrong as found:
+        named = zip(_CALLED[which], drawn, strict=True)
+        arguments = ", ".join(f"{name} {getattr(one, 'shape', one)}" for name, one in named)
+        message = f"{found.message} That is in the {which} pass."
+        raise Wrong(
+            found.mistake, message, *found.details, f"It was called as {which}({arguments})."
+        ) from found
     if missing := int(np.isnan(result).sum()):
         message = f"The {which} pass leaves {missing} of {result.size} elements unwritten, or NaN."
         raise Wrong("never written", message)
@@ -155,7 +172,7 @@ def _modelled(layer):
     if not can_model():
         return ()
     x = normal(np.random.default_rng(0), LARGE)
-    shape = _shape_of(layer, x)
+    shape = _shape_of(layer, LARGE)
     given = on_device([x, output(shape)])
     lines = []
     weights = device.to_device(normal(np.random.default_rng(1), shape))
@@ -172,5 +189,6 @@ def _modelled(layer):
             f"{sum(r.microseconds for r in each):.3g} us on {each[0].device.name}" for each in reports
         )
         lines.append(f"{name} on {LARGE}: {times} (modelled)")
-        lines.append(f"on a {reports[0][0].device.name} it is limited by {reports[0][0].limiter}")
+        longest = max(reports[0], key=lambda report: report.microseconds)
+        lines.append(f"on a {longest.device.name} it is limited by {longest.limiter}")
     return tuple(lines)

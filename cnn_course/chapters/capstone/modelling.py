@@ -4,6 +4,7 @@ A swap changes one part, so only that part is modelled again. What the parts ask
 `gpuless.profiling` schedules a whole step; a test holds the two together. All of it is modelled.
 """
 
+import hashlib
 import json
 import zlib
 from functools import cache
@@ -15,9 +16,11 @@ import numpy as np
 import gpuless
 from cnn_course.chapters.capstone.first_launchers import fingerprint
 from cnn_course.chapters.capstone.parts import PARTS, STEP, calls_of
+from cnn_course.engine import workbook
 from cnn_course.engine.checks.launches import _fresh, is_result
 from cnn_course.engine.history import Step
 from cnn_numba import device
+from cnn_numba.train.checkpoint import written_whole
 from gpuless import frontends
 from gpuless.profile import costs
 from gpuless.profile.schedule import HIGH, KERNEL, LAUNCH, LOW, MODELLED, Asked, Lane, schedule
@@ -115,28 +118,72 @@ def _rounded(times):
 
 
 _known = {}
+_MOST = 200  # parts beside the workbook
 
 
 def known(name: str, launcher) -> Modelled:
-    """Return a part as modelled before: in this process, or on record; else model it now."""
-    key = f"{name} {_fingerprint(launcher)}"
-    if key not in _known and key in recorded():
-        _known[key] = recorded()[key]
-    if key not in _known:
-        found = model_part(name, launcher)._replace(results=None)
-        if key.endswith(" "):
-            return found
+    """Return a part as modelled before: in this process, on record, or beside the workbook; else model it."""
+    mark = fingerprint_of(launcher)
+    key = f"{name} {mark}"
+    if not mark:
+        return model_part(name, launcher)._replace(results=None)
+    if key not in _known and (found := recorded().get(key) or kept().get(key)):
         _known[key] = found
+    if key not in _known:
+        note(name, launcher, model_part(name, launcher))
     return _known[key]
 
 
 def note(name: str, launcher, found: Modelled) -> None:
-    """Keep for this process what has been modelled of a launcher."""
-    if mark := _fingerprint(launcher):
-        _known[f"{name} {mark}"] = found._replace(results=None)
+    """Keep what has been modelled of a launcher: for this process, and beside the workbook."""
+    if not (mark := fingerprint_of(launcher)):
+        return
+    key = f"{name} {mark}"
+    _known[key] = found._replace(results=None)
+    if key in recorded() or kept().get(key) == _known[key]:
+        return
+    newest = dict([*kept().items(), (key, _known[key])][-_MOST:])
+    plain = {"course": _course(), "parts": {key: one.launches for key, one in newest.items()}}
+    _path().parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(_path()) as file:
+        file.write(json.dumps(plain).encode())
 
 
-def _fingerprint(launcher):
+def kept() -> dict:
+    """Return what is beside the workbook, by part and fingerprint: numbers, modelled by this course."""
+    try:
+        plain = json.loads(_path().read_bytes())
+        if plain["course"] != _course():
+            return {}
+        return {key: _checked(key.split()[0], calls) for key, calls in plain["parts"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        return {}
+
+
+def _checked(name, calls):
+    """Return a part that a file has; raise one of many errors if it is none."""
+    found = Modelled(_from_plain(calls))
+    launches = [launch for call in found.launches for launch in call]
+    numbers = np.array([[launch.host, *sum(launch.times, ())] for launch in launches], float)
+    if len(found.launches) != len(calls_of(name)) or numbers.shape[1] != 1 + 3 * len(GPUS):
+        raise ValueError(name)
+    if not ((numbers > 0) & (numbers < 1e9)).all():
+        raise ValueError(name)
+    return found
+
+
+def _path():
+    return workbook.folder() / "modelled.json"
+
+
+@cache
+def _course():
+    """Return what changes with the course's record, and so with the model."""
+    return hashlib.sha256(RECORDED.read_bytes()).hexdigest()[:16] if RECORDED.is_file() else ""
+
+
+def fingerprint_of(launcher) -> str:
+    """Return a text that changes with the source of a launcher, and of what it uses; empty if unknown."""
     mark = getattr(launcher, "fingerprint", None)
     return fingerprint(launcher) if mark is None else mark
 
@@ -159,7 +206,7 @@ def _from_plain(calls):
 
 def record(launchers) -> None:
     """Model some launchers anew and write them down; a sequence of pairs of a part's name and a launcher."""
-    plain = {f"{name} {_fingerprint(one)}": model_part(name, one).launches for name, one in launchers}
+    plain = {f"{name} {fingerprint_of(one)}": model_part(name, one).launches for name, one in launchers}
     RECORDED.write_text(json.dumps(plain, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
 
 

@@ -46,6 +46,21 @@ class Part(NamedTuple):
     small: tuple
     kernels: tuple
 
+    def __str__(self):
+        """Return the call of a small size, with shapes."""
+        given = self.draw(np.random.default_rng(0), *self.small[0])
+        named = zip(self.arguments, given, strict=True)
+        return f"{self.name}({', '.join(f'{name} {_in_words(one)}' for name, one in named)})"
+
+
+def _in_words(given):
+    if isinstance(given, tuple) and not hasattr(given, "_fields"):
+        return f"{len(given)} numbers"
+    given = getattr(given, "array", given)
+    if not hasattr(given, "shape"):
+        return str(given)
+    return f"{given.shape}" + ("" if given.dtype == np.float32 else f" of {np.dtype(given.dtype)}")
+
 
 class Call(NamedTuple):
     """A part of the step as one layer calls it, with the size of that layer."""

@@ -1,11 +1,12 @@
 """What a reader hands in: the certificate of Part II, and a report page that is one HTML file."""
 
 import html
+import re
 
 from cnn_course.chapters.capstone.first_launchers import FirstLauncher
 from cnn_course.chapters.capstone.parts import PARTS
 from cnn_course.chapters.capstone.results import Result, result_of
-from cnn_course.chapters.capstone.step import COURSE, YOURS, StepByParts, your_step
+from cnn_course.chapters.capstone.step import COURSE, TOPIC, YOURS, StepByParts, your_step
 from cnn_course.engine import history, plots, progress, workbook
 from cnn_course.engine.standalone import NotStandalone, standalone
 from cnn_numba.train.checkpoint import written_whole
@@ -15,7 +16,6 @@ _STYLE = """
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif }
 table { border-collapse: collapse; margin: 1rem 0 }
 th, td { border-bottom: 1px solid #8886; padding: 0.25rem 0.8rem 0.25rem 0; text-align: left }
-td.n, th.n { text-align: right }
 pre { overflow-x: auto; padding: 0.8rem; background: #8882; border-radius: 6px; font-size: 13px }
 img { max-width: 100% }
 """
@@ -51,9 +51,9 @@ class PartTwo:
         fig, top, bottom = plots.figure_in_two((7.2, 2.4 + 0.35 * len(found)), (1.6, 0.8 + 0.35 * len(found)))
         ax = top.subplots()
         ax.set_axis_off()
-        ratio = max(self.result.ratio.values())
+        gpu, ratio = max(self.result.ratio.items(), key=lambda pair: pair[1])
         ax.text(0.5, 0.8, "Part II: made fast", ha="center", fontsize=13, color=plots.INK)
-        ax.text(0.5, 0.35, f"{ratio:.3g} times as fast", ha="center", fontsize=24, color=plots.GREEN)
+        ax.text(0.5, 0.35, f"{ratio:.3g} times as fast on {gpu}", ha="center", fontsize=22, color=plots.GREEN)
         words = f"{self.result.name}, {plots.counted(len(self.result.swaps), 'swap')}, modelled"
         ax.text(0.5, 0.08, words, ha="center", fontsize=9, color=plots.INK)
         progress.draw_history(bottom.subplots(), found)
@@ -91,18 +91,31 @@ def certificate(name: str, step: StepByParts | None = None) -> PartTwo:
     return found
 
 
-def report(name: str, step: StepByParts | None = None):
+def report(name: str, reasons: str = "", step: StepByParts | None = None):
     """Write the report page to ``capstone.html`` beside the workbook; return where that is.
 
-    It is one file and loads nothing: name, times before and after with their ranges, the swaps, where the
-    time goes now, and the sources of the kernels that are yours. Arguments and errors are those of
-    `certificate`.
+    It is one file and loads nothing: name, times before and after with their ranges, the way there, your
+    reasons, the swaps, where the time goes now, and the sources of what is yours.
+
+    Parameters
+    ----------
+    name : str
+        Yours.
+    reasons : str
+        What you write about your swaps; an empty line begins a paragraph.
+    step : StepByParts, optional
+        None takes the step with your swaps.
+
+    Raises
+    ------
+    ValueError
+        If there is no swap of yours yet.
     """
     step = step or your_step()
-    return _write("capstone.html", page(_own_result(name, step), step).encode())
+    return _write("capstone.html", page(_own_result(name, step), step, reasons).encode())
 
 
-def page(result: Result, step: StepByParts) -> str:
+def page(result: Result, step: StepByParts, reasons: str = "") -> str:
     """Return the report as HTML."""
     title = f"Capstone: {html.escape(result.name)}"
     now = step.picture()
@@ -116,6 +129,9 @@ def page(result: Result, step: StepByParts) -> str:
                 ("GPU", "before, ms", "after, ms", "between", "times as fast"),
                 [_row(*pair) for pair in zip(result.first.steps, result.last.steps, strict=True)],
             ),
+            *_way(),
+            "<h2>Reasons</h2>",
+            *_paragraphs(reasons),
             "<h2>Parts</h2>",
             _table(("part", "kernels", f"us on a {step.times[0].gpu}", "share"), _parts(step)),
             now._repr_html_(),
@@ -123,6 +139,18 @@ def page(result: Result, step: StepByParts) -> str:
             *_sources(step),
         ]
     )
+
+
+def _way():
+    """Return the history as a table, if there is one."""
+    if found := history.entries():
+        yield f"<h2>The way, as recorded</h2><pre>{html.escape(history.table(found))}</pre>"
+
+
+def _paragraphs(text):
+    found = [each.strip() for each in re.split(r"\n\s*\n", text) if each.strip()]
+    for each in found or ["None were given."]:
+        yield f"<p>{'<br>'.join(html.escape(each).splitlines())}</p>"
 
 
 def _own_result(name, step):
@@ -147,14 +175,16 @@ def _parts(step):
 
 
 def _sources(step):
-    for name in step.own:
-        launcher = step.holders[name].launcher
+    found = {PARTS[name].title: step.holders[name].launcher for name in step.own}
+    if layer := workbook.answer(TOPIC, "your_layer"):
+        found["A layer of my own"] = layer
+    for title, launcher in found.items():
         function = getattr(launcher, "kernel", launcher)
         try:
             source = standalone(getattr(function, "py_func", function))
         except NotStandalone as reason:
-            source = f"The source is not to be had: {reason}."
-        yield f"<h3>{html.escape(PARTS[name].title)}</h3><pre>{html.escape(source)}</pre>"
+            source = f"There is no source: {reason}."
+        yield f"<h3>{html.escape(title)}</h3><pre>{html.escape(source)}</pre>"
 
 
 def _table(heading, rows):

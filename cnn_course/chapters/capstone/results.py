@@ -2,32 +2,39 @@
 
 An entry is a small JSON file with a name, numbers and the names of parts. Nothing of it is run. What does not
 have exactly this form is refused, and the message says why.
+
+Times can be compared if they are modelled alike. So an entry also has the step of the course's own kernels of
+Part I, as modelled where the entry was made; where that differs from here, the table says so.
 """
 
 import hashlib
 import html
 import json
+import math
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.records import text_table
 from cnn_course.chapters.capstone.parts import PARTS
-from cnn_course.chapters.capstone.step import StepByParts
+from cnn_course.chapters.capstone.step import StepByParts, course_path
 from cnn_course.engine import history, workbook
 from cnn_numba.train.checkpoint import written_whole
 
-FORMAT = "cnn-numba capstone, 1"
+FORMAT = "cnn-numba capstone, 2"
 _LARGEST = 20_000  # bytes
-_FIELDS = {"format", "name", "swaps", "first", "last"}
+_FIELDS = {"format", "name", "swaps", "course", "first", "last"}
+#: Who the notebook is handed in by, as long as nobody has written a name into it.
+NOBODY = "Your name"
 #: A step shorter than this by the model is none: so long does the host take to launch a single kernel.
 _SHORTEST = 10.0
 
 
 class Result(NamedTuple):
-    """One entry: who, the parts that are theirs, and the step before and after."""
+    """One entry: who, the parts that are theirs, and the step: the course's, theirs before and after."""
 
     name: str
     swaps: tuple
+    course: history.Entry
     first: history.Entry
     last: history.Entry
 
@@ -51,24 +58,29 @@ def result_of(name: str, step: StepByParts) -> Result:
         raise ValueError("there is no result: steps are modelled on the emulated GPU alone")
     first, last = (tuple(time.step for time in one.times) for one in (step.before, step))
     entries = history.Entry("kernels of Part I", first), history.Entry("your swaps", last)
-    return Result(name.strip(), tuple(step.own), *entries)
+    return Result(name.strip(), tuple(step.own), _course(), *entries)
+
+
+def _course():
+    """Return the step of the course's kernels of Part I, as it is modelled here."""
+    return history.Entry("the course's step", tuple(time.step for time in course_path()[0].times))
 
 
 def export(result: Result) -> Path:
-    """Write an entry to ``capstone_entry.json`` beside the workbook, and add it to the table."""
+    """Write your entry to ``capstone_entry.json`` beside the workbook; the table has it from there."""
     plain = {
         "format": FORMAT,
         "name": result.name,
         "swaps": list(result.swaps),
+        "course": history.as_plain(result.course),
         "first": history.as_plain(result.first),
         "last": history.as_plain(result.last),
     }
     content = json.dumps(plain, indent=1).encode()
-    path = workbook.folder() / "capstone_entry.json"
+    path = _own()
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as file:
         file.write(content)
-    _add(content, result)
     return path
 
 
@@ -83,13 +95,41 @@ def add_entry(path) -> Result:
     Raises
     ------
     ValueError
-        If it is no entry; the message says what is wrong.
+        If it is no entry, or has no name yet; the message says what is wrong.
     """
     with Path(path).open("rb") as file:
         content = file.read(_LARGEST + 1)
     result = read(content)
+    if result.name == NOBODY:
+        raise ValueError(f"the entry has no name yet but {NOBODY!r}: ask for one with a name")
     _add(content, result)
     return result
+
+
+def add_entries(places=()) -> "Table":
+    """Add the entries of others, and return the table of all; it names the files that were refused.
+
+    Parameters
+    ----------
+    places : sequence of str or Path
+        Files; or folders, whose JSON files are taken, and each ``capstone_entry.json`` in the folders below.
+    """
+    refused, names = [], {}
+    for path in dict.fromkeys(file for place in places for file in _files(Path(place))):
+        try:
+            result = add_entry(path)
+        except (OSError, ValueError) as error:
+            refused.append(f"{path}: {getattr(error, 'strerror', None) or error}")
+            continue
+        if result.name in names:
+            refused.append(f"{names[result.name]}: {path} has the same name, and takes its place")
+        names[result.name] = path
+    found = table()
+    return Table(found.results, found.gpu, [*refused, *found.refused])
+
+
+def _files(place):
+    return sorted({*place.glob("*.json"), *place.rglob(_own().name)}) if place.is_dir() else [place]
 
 
 def read(content: bytes) -> Result:
@@ -124,13 +164,17 @@ def read(content: bytes) -> Result:
         raise ValueError("swaps must be a list of parts of the step")
     if len({*swaps}) != len(swaps):
         raise ValueError("swaps must not name a part twice")
-    first, last = history.entry_of(plain["first"]), history.entry_of(plain["last"])
-    gpus = [[step.gpu for step in entry.steps] for entry in (first, last)]
-    if gpus[0] != gpus[1] or len({*gpus[0]}) != len(gpus[0]):
-        raise ValueError("first and last must be of the same GPUs")
-    if min(step.microseconds for entry in (first, last) for step in entry.steps) < _SHORTEST:
+    entries = [history.entry_of(plain[key]) for key in ("course", "first", "last")]
+    gpus = [[step.gpu for step in entry.steps] for entry in entries]
+    if any(each != gpus[0] for each in gpus) or len({*gpus[0]}) != len(gpus[0]):
+        raise ValueError("course, first and last must be of the same GPUs")
+    if min(step.microseconds for entry in entries for step in entry.steps) < _SHORTEST:
         raise ValueError(f"a step must take at least {_SHORTEST:g} microseconds")
-    return Result(name.strip(), tuple(swaps), first, last)
+    return Result(name.strip(), tuple(swaps), *entries)
+
+
+def _own():
+    return workbook.folder() / "capstone_entry.json"
 
 
 def _folder():
@@ -147,42 +191,63 @@ def _add(content, result):
 class Table:
     """The entries, the shortest step first; as text and as HTML."""
 
-    def __init__(self, results, gpu="T4"):
+    def __init__(self, results, gpu="T4", refused=()):
         known = [one for one in results if one.last.on(gpu)]
         self.gpu, self.results = gpu, sorted(known, key=lambda one: (one.last.on(gpu).microseconds, one.name))
+        self.refused = list(refused)
 
     def rows(self):
         """Return heading and rows as text."""
         gpus = list(dict.fromkeys(step.gpu for one in self.results for step in one.last.steps))
-        rows = [("", "swaps", *(f"{gpu}, ms" for gpu in gpus), "times as fast")]
+        rows = [("", "swaps", f"{self.gpu} before", *(f"{gpu}, ms" for gpu in gpus), "times as fast")]
         for one in self.results:
-            steps = [one.last.on(gpu) for gpu in gpus]
+            steps = [one.first.on(self.gpu), *(one.last.on(gpu) for gpu in gpus)]
             times = (f"{step.microseconds / 1000:.3g}" if step else "" for step in steps)
             rows.append((one.name, str(len(one.swaps)), *times, f"{one.ratio[self.gpu]:.3g}"))
         return rows
 
-    def __repr__(self):
+    def notes(self):
+        """Return what is to be said below the table, line by line."""
         if not self.results:
-            return "The table is empty."
-        return f"{text_table(self.rows())}\nModelled; sorted by the {self.gpu}."
+            return ["The table is empty.", *self._refused]
+        here = f"Modelled; sorted by the {self.gpu}. Each began with kernels of Part I of their own."
+        others = [one.name for one in self.results if not _comparable(one, self.gpu)]
+        other = f"Not to be compared: modelled by another version of the course: {', '.join(others)}."
+        return [here, *([other] if others else []), *self._refused]
+
+    @property
+    def _refused(self):
+        return [f"Look at {line}." for line in self.refused]
+
+    def __repr__(self):
+        rows = [text_table(self.rows())] if self.results else []
+        return "\n".join([*rows, *self.notes()])
 
     def _repr_html_(self):
-        if not self.results:
-            return "<p>The table is empty.</p>"
         lines = [
             "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in row) + "</tr>"
             for tag, row in zip(("th", *["td"] * len(self.results)), self.rows(), strict=True)
         ]
-        return f"<table>{''.join(lines)}</table><p>Modelled; sorted by the {html.escape(self.gpu)}.</p>"
+        notes = "<br>".join(map(html.escape, self.notes()))
+        return f"<table>{''.join(lines)}</table>" * bool(self.results) + f"<p>{notes}</p>"
+
+
+def _comparable(result, gpu):
+    """Return whether a result was modelled as here; where nothing is modelled, that is not known."""
+    here, there = _course().on(gpu), result.course.on(gpu)
+    return here is None or math.isclose(here.microseconds, there.microseconds, rel_tol=1e-3)
 
 
 def table() -> Table:
-    """Return the table of all entries beside the workbook; what is no entry is left out."""
-    found = []
-    for path in sorted(_folder().glob("*.json")) if _folder().is_dir() else ():
+    """Return the table of your entry and those beside the workbook; what is no entry is named below it."""
+    found, refused = {}, []
+    for path in [*(sorted(_folder().glob("*.json")) if _folder().is_dir() else ()), _own()]:
         try:
             with path.open("rb") as file:
-                found.append(read(file.read(_LARGEST + 1)))
-        except (OSError, ValueError):
+                result = read(file.read(_LARGEST + 1))
+            found[result.name] = result
+        except FileNotFoundError:
             continue
-    return Table(found)
+        except (OSError, ValueError) as error:
+            refused.append(f"{path.name}: {error}")
+    return Table(found.values(), refused=refused)

@@ -20,34 +20,50 @@ _LIMITS = {"seconds": 10, "log_entries": 2_000_000}
 
 
 class Run(NamedTuple):
-    """What a launcher came to: the arrays it filled, and the sanitizer's reports, one a launch."""
+    """What a launcher came to: the arrays it filled, the sanitizer's reports, and the compiled kernels."""
 
     results: list
-    reports: list
+    reports: list = ()
+    kernels: list = ()
 
 
-def sanitized(launcher, drawn) -> Run:
+def _to_host(*arguments, **keywords):
+    raise Wrong("computes on the host", "An array is copied to the host. Leave the work to kernels.")
+
+
+def _copied(*arguments, **keywords):
+    message = "An array is filled or copied without a kernel of yours, and the model counts kernels alone."
+    raise Wrong("copies", message, "Write a short kernel for it. `array[:] = 0` is a copy as well.")
+
+
+#: Functions of the driver, and what stands in for them while a launcher is watched.
+TO_HOST = {"device_to_host": _to_host}
+COPIES = {**TO_HOST, "host_to_device": _copied, "device_to_device": _copied}
+
+
+def sanitized(launcher, drawn, refused=COPIES) -> Run:
     """Run a launcher with each of its kernels under the sanitizer, from its first to one with findings."""
     reports = []
 
     def call(dispatcher, arguments, configuration):
         shape = configuration.griddim, configuration.blockdim
         shared = (0, configuration.sharedmem) if configuration.sharedmem else ()
-        reports.append(sanitize(dispatcher)[(*shape, *shared)](*arguments))
+        with allowed():  # on a GPU the sanitizer copies the arrays
+            reports.append(sanitize(dispatcher)[(*shape, *shared)](*arguments))
         if not reports[-1].ok:
             raise _Found
 
-    with _short(), _replaced(_dispatcher(), "call", call):
-        given = on_device(drawn)
+    given = on_device(drawn)
+    with _short(), copies_refused(refused) as allowed, _replaced(_dispatcher(), "call", call):
         try:
             _called(launcher, given, _Found)
         except _Found:
             return Run([], reports)
-        return Run(results_of(drawn, given), reports)
+    return Run(results_of(drawn, given), reports)
 
 
-def watched(launcher, drawn) -> Run:
-    """Run a launcher compiled; refuse kernels of the package, copies to the host, and no launch at all.
+def watched(launcher, drawn, refused=COPIES) -> Run:
+    """Run a launcher compiled; refuse kernels of the package, some copies, and no launch at all.
 
     Raises
     ------
@@ -55,21 +71,20 @@ def watched(launcher, drawn) -> Run:
         For what is refused, for what is raised, and where an input is not what it was.
     """
     given, launched = on_device(drawn), []
-    with launches_watched(launched):
+    with launches_watched(launched, refused):
         _called(launcher, given)
     if not launched:
         raise Wrong("no launch", "No kernel was launched. A launcher launches kernels of yours.")
     for number, (one, there) in enumerate(zip(drawn, given, strict=True)):
         if isinstance(one, np.ndarray) and not np.array_equal(device.to_host(there), one):
             raise Wrong("changes input", f"Argument {number} is not what it was before the launch.")
-    return Run(results_of(drawn, given), [])
+    return Run(results_of(drawn, given), kernels=launched)
 
 
 @contextmanager
-def launches_watched(launched):
-    """Note the kernels that are launched; refuse those of the package, and copies to the host."""
+def launches_watched(launched, refused=COPIES):
+    """Note the kernels that are launched; refuse those of the package, and some copies."""
     from numba.cuda import dispatcher
-    from numba.cuda.cudadrv import driver
 
     launch = dispatcher._Kernel.launch
 
@@ -77,14 +92,29 @@ def launches_watched(launched):
         if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
             name = kernel.py_func.__name__
             raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own.")
-        launched.append(kernel.py_func.__name__)
+        launched.append(kernel)
         return launch(kernel, *arguments, **keywords)
 
-    def refused(*arguments, **keywords):
-        raise Wrong("computes on the host", "An array is copied to the host. Leave the work to kernels.")
-
-    with _replaced(dispatcher._Kernel, "launch", noted), _replaced(driver, "device_to_host", refused):
+    with _replaced(dispatcher._Kernel, "launch", noted), copies_refused(refused):
         yield
+
+
+@contextmanager
+def copies_refused(refused):
+    """Refuse copies, and yield what allows them for a while."""
+    from numba.cuda.cudadrv import driver
+
+    before = {name: getattr(driver, name) for name in refused}
+
+    @contextmanager
+    def copying(functions):
+        with ExitStack() as stack:
+            for name, function in functions.items():
+                stack.enter_context(_replaced(driver, name, function))
+            yield
+
+    with copying(refused):
+        yield lambda: copying(before)
 
 
 def fresh(drawn):

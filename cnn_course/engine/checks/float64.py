@@ -59,6 +59,15 @@ def computes_in_float64(evidence):
     return None
 
 
+def float64_in(compiled):
+    """Return what is found of a kernel as it was compiled for a launch, None if it computes in float32."""
+    instructions = read_ptx(compiled.inspect_asm(None))
+    if not _computing(instructions):
+        return None
+    instructions = _with_lines(compiled, compiled.argument_types) or instructions
+    return _named(compiled, *_causes(compiled, filter(_is_float64, instructions)))
+
+
 def _causes(compiled, instructions):
     """Return what makes instructions float64, and how to advise it: by the source alone it is a guess."""
     instructions = list(instructions)
@@ -192,7 +201,7 @@ def _with_lines(attempt, types):
             attempt.py_func,
             types,
             lineinfo=True,
-            fastmath=attempt.targetoptions.get("fastmath") or False,
+            fastmath=getattr(attempt, "targetoptions", {}).get("fastmath") or False,
         )
     except Exception:  # it is only about the words: the kernel has been compiled and has run
         return None

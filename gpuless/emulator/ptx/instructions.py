@@ -75,10 +75,15 @@ def split_call(instruction):
 
 
 def readable(name):
-    """Return the last part of a mangled name, which is the function's own."""
-    found, at = name, 3
-    while name.startswith("_ZN") and (length := re.match(r"\d+", name[at:])):
-        at += length.end()
+    """Return what a mangled name says of the function's own name: the last of the parts before its types.
+
+    >>> readable("_ZN8__main__6doubleE5ArrayIfLi1E1C"), readable("_Z6double5ArrayIfLi1E1C")
+    ('double', 'double')
+    """
+    head = re.match(r"_ZN?(?=\d)", name)
+    found, at, parts = name, head.end() if head else 0, len(name) if name.startswith("_ZN") else 1
+    while head and parts and (length := re.match(r"\d+", name[at:])):
+        at, parts = at + length.end(), parts - 1
         found = name[at : at + int(length[0])]
         at += len(found)
     return found

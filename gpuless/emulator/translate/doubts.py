@@ -51,7 +51,9 @@ def or_nowhere(t, value, address, s):
 
     `s`: the shape of the address, a number or one for each row.
     """
-    return t.new(f"select i1 {right(t, value)}, {s.int(64)} {address}, {s.int(64)} {s.literal(_NOWHERE, 'i64')}")
+    return t.new(
+        f"select i1 {right(t, value)}, {s.int(64)} {address}, {s.int(64)} {s.literal(_NOWHERE, 'i64')}"
+    )
 
 
 def wrapped(t, value, have, bits, signed):

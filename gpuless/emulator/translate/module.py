@@ -1,8 +1,11 @@
 """Put the translation of a kernel together: its functions, its variables, and what runs it."""
 
+from dataclasses import replace
+
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.inlining import joined
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
+from gpuless.emulator.analysis.signs import with_masks
 from gpuless.emulator.analysis.variables import (
     function_address,
     lay_out,
@@ -56,6 +59,7 @@ class ModuleTranslator:
 
     private_span = PRIVATE_SPAN
     translator = Translator
+    prepared = staticmethod(with_masks)  # what a function is translated as
     passed = ""  # what is run where all have come to a barrier
 
     def __init__(self, source, kernel, block, alignments=None):
@@ -64,8 +68,10 @@ class ModuleTranslator:
             visible_variables(source, source.functions[kernel]), ("shared",)
         )
         self.static_shared = -(-self.static_shared // 16) * 16
-        self.source = source = joined(source, kernel, self.anew)
-        self.kernel, self.block = source.functions[kernel], block
+        source = joined(source, kernel, self.anew)
+        functions = {name: self.prepared(function) for name, function in source.functions.items()}
+        self.source = source = replace(source, functions=functions)
+        self.kernel, self.block = functions[kernel], block
         self.alignments = alignments or {}
         self.threads = block[0] * block[1] * block[2]
         self.warps = -(-self.threads // WARP)

@@ -5,6 +5,7 @@ is known of a kernel beyond its PTX (`origins`), its compiler without a GPU (`co
 it finds (`typed`).
 """
 
-from gpuless.frontends.numba_cuda.install import install, installed, simulated
+from gpuless.frontends.numba_cuda import compiling
+from gpuless.frontends.numba_cuda.install import install, installed, present, simulated
 
-__all__ = ["install", "installed", "simulated"]
+__all__ = ["compiling", "install", "installed", "present", "simulated"]

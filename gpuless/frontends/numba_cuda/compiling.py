@@ -1,11 +1,48 @@
 """numba-cuda's compiler without a GPU: what is replaced in it, and kernels as code for NVIDIA's linker.
 
-For a process of its own, `gpuless.compiler.worker`: what is replaced here stays so.
+What `prepare` replaces is for a process of its own, `gpuless.compiler.worker`: it stays so.
 """
 
+import functools
 import gc
 from pathlib import Path
-from typing import get_type_hints
+from types import SimpleNamespace
+
+from gpuless.frontends import signatures
+
+
+@functools.cache
+def kernel_types():
+    """Return the classes of what ``@cuda.jit`` makes in this process, which may have the simulator."""
+    from numba import cuda
+
+    return (type(cuda.jit(device=True)(lambda: None)),)
+
+
+def is_kernel(value):
+    """Return whether a value is what this compiler's ``@cuda.jit`` makes."""
+    return isinstance(value, kernel_types())
+
+
+def make_kernel(function, options):
+    """Return a kernel of a function, in a process that may have another compiler yet."""
+    from numba import cuda
+
+    return cuda.jit(**options)(function)
+
+
+def types_of(arguments):
+    """Return the types of arguments."""
+    from numba import typeof
+
+    return tuple(map(typeof, arguments))
+
+
+def launch_of(value):
+    """Return the `Launch` that ``kernel[grid, block]`` is, None if a value is something else."""
+    if not hasattr(value, "dispatcher") or not hasattr(value, "griddim"):
+        return None
+    return signatures.Launch(value.dispatcher, value.griddim, value.blockdim, value.sharedmem)
 
 
 class _Device:
@@ -96,54 +133,17 @@ def _hurry():
     gc.set_threshold(100_000)
 
 
-def as_written(argument):
-    """Return a type as signatures have it, which Numba prints as ``array(float32, 1d, C)``."""
-    if not hasattr(argument, "layout"):
-        return str(argument)
-    axes = [":"] * argument.ndim
-    if argument.layout in "CF":
-        axes[-1 if argument.layout == "C" else 0] = "::1"
-    return f"{argument.dtype}[{', '.join(axes)}]"
-
-
 def arguments_of(kernel, signature):
     """Return the types of a signature given as text or as types, checked against the kernel."""
+    from numba import typeof
+    from numba.cuda import types
     from numba.cuda.core import sigutils
 
-    names = kernel.py_func.__code__.co_varnames[: kernel.py_func.__code__.co_argcount]
-    try:
-        arguments, returned = sigutils.normalize_signature(_types(kernel, signature))
-    except Exception as error:
-        raise ValueError(f"the signature {signature!r} cannot be read: {error}") from None
-    if returned is not None and str(returned) not in ("none", "void"):
-        raise ValueError(f"a kernel returns nothing: write void(...) instead of {signature!r}")
-    if len(arguments) != len(names):
-        raise ValueError(
-            f"the kernel takes {len(names)} arguments ({', '.join(names)}), "
-            f"the signature has {len(arguments)}: {signature}"
-        )
-    return arguments
+    compiler = SimpleNamespace(sigutils=sigutils, types=types, typeof=typeof)
+    return signatures.arguments_of(kernel, signature, compiler)
 
 
-def _types(kernel, signature):
-    """Return a signature whose text may name a NamedTuple, one that annotates a parameter of the kernel."""
-    if not isinstance(signature, str):
-        return signature
-    from numba.cuda import types
-
-    annotations = get_type_hints(kernel.py_func).values()
-    tuples = {kind.__name__: _tuple_type(kind) for kind in annotations if hasattr(kind, "_fields")}
-    return eval(signature, {}, {**vars(types), **tuples})
-
-
-def _tuple_type(kind):
-    """Return Numba's type of a NamedTuple whose fields are numbers, as they are annotated."""
-    from numba import typeof
-
-    return typeof(kind(*(field() for field in get_type_hints(kind).values())))
-
-
-def ltoir(kernel, arguments, cc, options):
+def codes_of(kernel, arguments, cc, options):
     """Return a kernel for one compute capability, and what it is linked with: pieces as (kind, bytes)."""
     from numba import cuda
 

@@ -1,13 +1,10 @@
 """Let numba-cuda hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
-import ctypes
+import importlib.util
 import sys
 import threading
-import weakref
 
-import numpy as np
-
-from gpuless.emulator.install import lack_of_compiler, load_driver
+from gpuless.frontends.handover import take_over, taken_over
 from gpuless.importing import after_import
 
 
@@ -16,10 +13,14 @@ def install():
     after_import("numba.cuda", _replace)
 
 
+def present():
+    """Return whether numba-cuda can be imported."""
+    return importlib.util.find_spec("numba_cuda") is not None
+
+
 def installed():
     """Return whether kernels that this process launches run on the emulated GPU."""
-    linker = getattr(sys.modules.get("numba.cuda.cudadrv.driver"), "_Linker", None)
-    return getattr(linker, "complete", None) is _link_to_ptx
+    return taken_over("numba.cuda")
 
 
 def simulated():
@@ -30,27 +31,16 @@ def simulated():
 
 def _replace(cuda):
     """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
-    if lack := lack_of_compiler():
-        raise ImportError(f"there is no emulated GPU: {lack}, or set GPULESS=simulator")
-    load_driver()
-    from numba.cuda import codegen, dispatcher
-    from numba.cuda.core import config
-    from numba.cuda.cudadrv.devicearray import DeviceNDArrayBase
-    from numba.cuda.cudadrv.driver import _Linker, driver
+    if not present() or not take_over("numba.cuda"):  # Numba has an older `numba.cuda` of its own
+        return
+    from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import CUDADispatcher
 
-    if _Linker.complete is _link_to_ptx:
-        return
-    _Linker.complete = _link_to_ptx
-    DeviceNDArrayBase._ary = property(_as_ndarray)
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
-    codegen.CUDACodeLibrary.get_cubin = _without_machine_code(codegen.CUDACodeLibrary.get_cubin)
-    codegen.CUDACodeLibrary.get_cufunc = _one_at_a_time(codegen.CUDACodeLibrary.get_cufunc)
-    dispatcher.CUDADispatcher.add_overload = _remembered(dispatcher.CUDADispatcher.add_overload)
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
-    if driver.initialization_error and not config.DISABLE_CUDA:  # imported before, when there was none
-        driver.is_initialized, driver.initialization_error = False, None
+    CUDADispatcher.add_overload = _remembered(CUDADispatcher.add_overload)
+    CUDACodeLibrary.get_cubin = _without_machine_code(CUDACodeLibrary.get_cubin)
+    CUDACodeLibrary.get_cufunc = _one_at_a_time(CUDACodeLibrary.get_cufunc)
 
 
 def _with_overloads(init):
@@ -76,32 +66,6 @@ def _taken(compile_device):
         return compile_device(dispatcher, args, return_type)
 
     return compile_once
-
-
-def _as_ndarray(array):
-    """Return the elements of a device array where they are, for tools that step a kernel in Python."""
-    if array.size == 0:
-        return np.empty(array.shape, array.dtype)
-    address = array.device_ctypes_pointer.value
-    memory = _memory_around(address, array)
-    return np.ndarray(array.shape, array.dtype, memory, address - memory.ctypes.data, array.strides)
-
-
-#: By address: views of an array are to be views of one ndarray.
-_memories = weakref.WeakValueDictionary()
-
-
-def _memory_around(address, array):
-    """Return the bytes of the allocation that an array lies in."""
-    from gpuless.emulator.driver.device import device
-
-    start, size = device().arena.find(address) or (address, array.nbytes)  # else somebody else's
-    memory = _memories.get(start)
-    if memory is None:
-        buffer = (ctypes.c_char * size).from_address(start)
-        buffer.owner = array  # whose memory must not go
-        memory = _memories[start] = np.frombuffer(buffer, np.uint8)
-    return memory
 
 
 def _without_machine_code(get_cubin):
@@ -140,33 +104,3 @@ def _remembered(add_overload):
         return add_overload(dispatcher, kernel, types)
 
     return add
-
-
-#: Its functions are the emulator's own.
-_PROVIDED = "libcudadevrt.a"
-
-
-def _link_to_ptx(linker):
-    """Finish a link with PTX, where Numba would have the machine code of a GPU."""
-    from cuda.core import ObjectCode
-    from numba.cuda.cudadrv.driver import Linker, LinkerError
-
-    from gpuless.emulator.driver.linking import join
-    from gpuless.emulator.driver.options import bounded
-
-    codes = [code for code in linker._object_codes if code.name != _PROVIDED]
-    pieces = [code.code.decode() for code in codes if code.code_type == "ptx"]
-    rest = [code for code in codes if code.code_type != "ptx"]
-    linker._info_log = linker._error_log = ""
-    if rest:
-        if not linker._has_ltoir:
-            kinds = ", ".join(sorted({f"{code.name} ({code.code_type})" for code in rest}))
-            raise LinkerError(f"the emulated GPU runs PTX and links no machine code: {kinds}")
-        linker.linker = Linker(*rest, options=linker._get_linker_options(ptx=True))
-        pieces.insert(0, linker.linker.link("ptx").code.decode())
-        linker.close()
-    else:
-        linker.linker = codes
-    linker._complete = True
-    bounds = {"maxnreg": linker.max_registers} if linker.max_registers else {}
-    return ObjectCode.from_ptx(bounded(join(pieces), **bounds).encode() + b"\0")

@@ -50,6 +50,7 @@ WRONG = {
     },
     "your_layer": {
         "does nothing": [("float32(0.1) * values[i]", "values[i]")],
+        "no output": [("(lambda shape: shape)", "(lambda shape: (*shape[:2], shape[2] // 2, shape[3]))")],
         "out of bounds": [("if i < out.size:", "if True:")],
         "not a layer": [("(lambda shape: shape), forward", "forward")],
         "never written": [("device.blocks(out.size, 128), 128", "1, 32")],

@@ -1,5 +1,6 @@
 """The table of results: entries are written and read, and what is no entry is refused by name."""
 
+import html
 import json
 
 import pytest
@@ -17,14 +18,25 @@ def entry(factor, what="your swaps"):
     return Entry(what, tuple(steps))
 
 
+COURSE = entry(1, "the course's step")
+
+
 def result(name="Ada", factor=10, swaps=("conv_weight", "bias")):
-    return Result(name, swaps, entry(1, "kernels of Part I"), entry(factor))
+    return Result(name, swaps, COURSE, entry(1, "kernels of Part I"), entry(factor))
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_WORKBOOK", str(tmp_path / "workbook"))
+    monkeypatch.setattr(results, "_course", lambda: COURSE)
     return tmp_path / "workbook"
+
+
+def written(path, one):
+    """Write somebody's entry to a file, as if it came from another workbook."""
+    own = results.export(one)
+    path.parent.mkdir(exist_ok=True)
+    return own.replace(path)
 
 
 def exported(folder):
@@ -39,32 +51,74 @@ def test_an_entry_comes_back_as_it_was(folder):
     assert result().ratio == pytest.approx({"T4": 10, "H100 SXM": 10})
 
 
-def test_the_table_has_the_shortest_step_first(folder, tmp_path):
+def test_the_table_has_the_shortest_step_first(tmp_path):
     assert repr(results.table()) == "The table is empty."
-    results.export(result("Ada", 10))
-    theirs = tmp_path / "theirs.json"
-    theirs.write_bytes((folder / "capstone_entry.json").read_bytes().replace(b"Ada", b"<b>Grace</b>"))
-    results.add_entry(theirs)
+    results.add_entry(written(tmp_path / "ada.json", result("Ada", 10)))
+    results.add_entry(written(tmp_path / "grace.json", result("<b>Grace</b>", 10)))
     results.export(result("Zuse", 20))
     found = results.table()
     assert [one.name for one in found.results] == ["Zuse", "<b>Grace</b>", "Ada"]
-    assert repr(found).splitlines()[-1] == "Modelled; sorted by the T4."
-    assert "Zuse" in repr(found)
+    assert found.rows()[1] == ("Zuse", "2", "13.2", "0.66", "0.5", "20")
+    assert repr(found).splitlines()[-1].startswith("Modelled; sorted by the T4.")
     assert "&lt;b&gt;Grace" in found._repr_html_()
     assert "<b>Grace" not in found._repr_html_()
 
 
-def test_a_second_entry_of_a_name_takes_the_place_of_the_first():
+def test_a_second_entry_of_a_name_takes_the_place_of_the_first(tmp_path):
     for factor in (3, 9):
-        results.export(result(factor=factor))
+        results.add_entry(written(tmp_path / "ada.json", result(factor=factor)))
     (one,) = results.table().results
     assert one.ratio["T4"] == pytest.approx(9)
 
 
+def test_your_entry_is_one_even_after_another_name():
+    for name in (results.NOBODY, "Ada"):
+        results.export(result(name))
+    assert [one.name for one in results.table().results] == ["Ada"]
+
+
+def test_an_entry_without_a_name_is_not_taken_from_others(tmp_path):
+    with pytest.raises(ValueError, match="the entry has no name yet but 'Your name'"):
+        results.add_entry(written(tmp_path / "theirs.json", result(results.NOBODY)))
+    assert results.table().results == []
+
+
+def test_a_class_s_files_are_taken_and_the_bad_ones_are_named(tmp_path):
+    files = tmp_path / "class"
+    for place, one in {
+        "ada.json": result("Ada"),
+        "ada2.json": result("Ada", 12),
+        "grace.json": result("Grace", 11),
+        "nobody.json": result(results.NOBODY),
+    }.items():
+        written(files / place, one)
+    written(files / "zuse" / "capstone_entry.json", result("Zuse", 5))
+    (files / "cut.json").write_bytes((files / "ada.json").read_bytes()[:300])
+    found = results.add_entries([files, files / "ada.json", tmp_path / "missing.json"])
+    assert [one.name for one in found.results] == ["Ada", "Grace", "Zuse"]
+    notes = "\n".join(found.notes())
+    assert f"Look at {files / 'ada.json'}: {files / 'ada2.json'} has the same name" in notes
+    assert f"Look at {files / 'cut.json'}: an entry must be JSON." in notes
+    assert f"Look at {files / 'nobody.json'}: the entry has no name yet" in notes
+    assert f"Look at {tmp_path / 'missing.json'}: No such file or directory." in notes
+    assert len(found.notes()) == 5
+    assert html.escape(found.notes()[1]) in found._repr_html_()
+
+
+def test_an_entry_that_was_modelled_otherwise_is_named(tmp_path):
+    other = result("Grace")._replace(course=entry(1.1, "the course's step"))
+    results.add_entry(written(tmp_path / "grace.json", other))
+    results.export(result())
+    assert results.table().notes()[1].endswith("modelled by another version of the course: Grace.")
+
+
 def test_a_file_beside_the_table_that_is_no_entry_is_left_out(folder):
     results.export(result())
+    (folder / "results").mkdir()
     (folder / "results" / "other.json").write_text("{}")
-    assert [one.name for one in results.table().results] == ["Ada"]
+    found = results.table()
+    assert [one.name for one in found.results] == ["Ada"]
+    assert found.notes()[1].startswith("Look at other.json: an entry must have")
 
 
 BAD = {
@@ -84,6 +138,13 @@ BAD = {
     "gpus": (
         lambda plain: plain | {"last": plain["last"] | {"steps": plain["last"]["steps"][:1]}},
         "of the same GPUs",
+    ),
+    "too large": (
+        lambda plain: (
+            plain
+            | {"last": {"what": "x", "steps": [step | {"high": 10**400} for step in plain["last"]["steps"]]}}
+        ),
+        "high must be a number",
     ),
     "too fast": (
         lambda plain: (
@@ -106,10 +167,9 @@ BAD = {
 def test_what_is_no_entry_is_refused_and_not_kept(folder, tmp_path, change, message):
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(change(exported(folder))))
-    before = sorted((folder / "results").iterdir())
     with pytest.raises(ValueError, match=message):
         results.add_entry(path)
-    assert sorted((folder / "results").iterdir()) == before
+    assert not (folder / "results").exists()
 
 
 @pytest.mark.parametrize(

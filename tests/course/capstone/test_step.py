@@ -83,12 +83,20 @@ def test_a_part_draws_five_sizes_or_more_with_its_arguments(part):
     assert {len(each) for each in drawn} == {len(part.arguments)}
 
 
+def test_a_part_is_shown_as_it_is_called():
+    shown = {name: str(part) for name, part in PARTS.items()}
+    expected = "dense_forward(x (3, 37), weight (5, 37), bias (5,), relu True, out (3, 5))"
+    assert shown["dense_forward"] == expected
+    assert "argmax (3, 2, 3) of int32, grad_input (3, 5, 7)" in shown["pool_backward"]
+    assert shown["adam"].endswith("v (37,), settings 6 numbers)")
+
+
 # --- modelling ---------------------------------------------------------------------------------------------
 
 
 def test_all_of_the_course_s_launchers_are_on_record():
     for name, launcher in (*first_launchers({}).items(), *SWAPS):
-        assert f"{name} {modelling._fingerprint(launcher)}" in recorded(), name
+        assert f"{name} {modelling.fingerprint_of(launcher)}" in recorded(), name
 
 
 @pytest.mark.parametrize(
@@ -132,6 +140,31 @@ def test_what_has_no_source_is_modelled_each_time(monkeypatch):
     for _ in range(2):
         known("loss", unknown)
     assert asked == ["loss", "loss"]
+
+
+def test_what_was_modelled_is_known_after_a_restart(monkeypatch, folder):
+    found = known("loss", first_launchers({})["loss"])
+    monkeypatch.setattr(modelling, "model_part", None)
+    monkeypatch.setattr(modelling, "recorded", dict)
+    launcher = faster_kernels.dense_by_warps
+    for number in range(3):
+        monkeypatch.setattr(modelling, "_known", {})
+        modelling.note("loss", launcher, found._replace(results=(number,)))
+    monkeypatch.setattr(modelling, "_known", {})
+    assert known("loss", launcher) == found
+    path = folder / "modelled.json"
+    good = json.loads(path.read_text())
+    for bad in (
+        good | {"course": "another"},
+        good | {"parts": {key: [] for key in good["parts"]}},
+        good | {"parts": {"os": 3}},
+        [],
+        json.loads(path.read_text().replace('"cross_entropy_kernel", ', '"cross_entropy_kernel", -')),
+    ):
+        path.write_text(json.dumps(bad))
+        assert modelling.kept() == {}
+    path.write_text(json.dumps(good)[:-9])
+    assert modelling.kept() == {}
 
 
 # --- the step ----------------------------------------------------------------------------------------------
@@ -257,7 +290,8 @@ def test_the_certificate_has_the_ratio_of_first_to_last(folder):
 
 @pytest.mark.usefixtures("solved")
 def test_the_report_is_one_page_that_loads_nothing(folder):
-    path = report.report("Ada <script>")
+    record("a block for each weight")
+    path = report.report("Ada <script>", "conv_weight: <71%>\nlatency\n\n \nand more")
     page = path.read_text()
     assert path == folder / "capstone.html"
     assert "Ada &lt;script&gt;" in page
@@ -266,6 +300,15 @@ def test_the_report_is_one_page_that_loads_nothing(folder):
     assert "def filter_gradient_kernel" in page
     assert "yours, a swap" in page
     assert page.count("modelled") >= 2
+    assert "<p>conv_weight: &lt;71%&gt;<br>latency</p><p>and more</p>" in page
+    assert "a block for each weight" in page
+    assert "A layer of my own" not in page
+    (folder / "capstone_your_layer.py").write_text("def your_layer():\n    return 'mine'\n")
+    page = report.report("Ada").read_text()
+    assert "<p>None were given.</p>" in page
+    assert page.endswith(
+        "<h3>A layer of my own</h3><pre>def your_layer():\n    return &#x27;mine&#x27;\n</pre>"
+    )
 
 
 @pytest.mark.usefixtures("solved")

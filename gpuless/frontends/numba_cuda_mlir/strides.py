@@ -1,0 +1,49 @@
+"""The parameters that arrays are passed as: where they are, and which of them their types tell.
+
+An array is a descriptor: two pointers, the offset of its first element, its shape, its strides in elements.
+"""
+
+import re
+
+
+def count(type_):
+    """Return how many parameters an argument takes."""
+    from numba_cuda_mlir import types
+
+    if isinstance(type_, types.Array):
+        return 3 + 2 * type_.ndim
+    if isinstance(type_, types.BaseTuple):
+        return sum(map(count, type_))
+    return 1
+
+
+def with_known_strides(text, kernel, arguments):
+    """Return PTX of a kernel in which what the types of its arguments tell is no parameter, but a number.
+
+    Elements of a row of an array that is contiguous follow each other. The compiler asks for their distance
+    as the kernel runs, so that nobody would know that the lanes of a warp read neighbours.
+
+    `arguments`: their types.
+    """
+    known = dict(_known(arguments))
+    if not known:
+        return text
+    parameter = re.compile(rf"ld\.param\.u64(\s+)(%\w+), \[{re.escape(kernel)}_param_(\d+)\];")
+
+    def said(match):
+        number = known.get(int(match[3]))
+        return match[0] if number is None else f"mov.u64{match[1]}{match[2]}, {number};"
+
+    return parameter.sub(said, text)
+
+
+def _known(arguments):
+    """Give the number of each parameter that the types tell, and what it holds."""
+    from numba_cuda_mlir import types
+
+    at = 0
+    for type_ in arguments:
+        if isinstance(type_, types.Array) and type_.layout in "CF" and type_.ndim:
+            yield at + 2, 0  # the offset
+            yield at + 3 + type_.ndim + (type_.ndim - 1 if type_.layout == "C" else 0), 1
+        at += count(type_)

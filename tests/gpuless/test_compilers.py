@@ -1,0 +1,650 @@
+"""The same kernels by both compilers on the emulated GPU: numba-cuda and numba-cuda-mlir."""
+
+import importlib
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fresh_python import python, run_pytest
+
+import gpuless
+
+if not gpuless.select().emulated:
+    pytest.skip("about compilers that hand kernels to the emulated GPU", allow_module_level=True)
+
+from gpuless import counts, emulator, frontends
+from gpuless.emulator.translate.module import ModuleTranslator
+from gpuless.inspector import InspectionError, inspect_kernel
+from gpuless.profile import profile
+
+pytestmark = pytest.mark.filterwarnings("ignore:Host array", "ignore:Grid size")
+PACKAGES = {"numba-cuda": "numba", "numba-cuda-mlir": "numba_cuda_mlir"}
+
+
+@pytest.fixture(scope="module", params=PACKAGES.values(), ids=PACKAGES)
+def compiler(request):
+    """Return a compiler's `cuda` and its types."""
+    package = pytest.importorskip(request.param)
+    types = package if request.param == "numba" else importlib.import_module(f"{request.param}.types")
+    return SimpleNamespace(
+        name=request.param, cuda=importlib.import_module(f"{request.param}.cuda"), types=types
+    )
+
+
+def test_both_hand_their_kernels_over(compiler):
+    assert frontends.installed()
+    assert compiler.cuda.get_current_device().compute_capability == (8, 0)
+
+
+# --- What a kernel may do ----------------------------------------------------------------------------------
+
+
+def scaled(cuda, types):
+    @cuda.jit
+    def kernel(x, factor, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = factor * x[i]
+
+    def run(x):
+        out = np.zeros_like(x)
+        kernel[8, 32](x, np.float32(3), out)
+        return out
+
+    return run, lambda x: 3 * x
+
+
+def from_the_end(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i - 7]
+
+    def run(x):
+        out = np.zeros_like(x)
+        kernel[8, 32](x, out)
+        return out
+
+    return run, lambda x: np.roll(x, 7)
+
+
+def every_third(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i]
+
+    def run(x):
+        out = cuda.device_array(x[::3].size, np.float32)
+        kernel[8, 32](cuda.to_device(x)[::3], out)
+        return out.copy_to_host()
+
+    return run, lambda x: x[::3]
+
+
+def transposed(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        tile = cuda.shared.array((16, 17), types.float32)
+        col, row = cuda.grid(2)
+        if row < x.shape[0] and col < x.shape[1]:
+            tile[cuda.threadIdx.y, cuda.threadIdx.x] = x[row, col]
+        cuda.syncthreads()
+        row = cuda.blockIdx.x * 16 + cuda.threadIdx.y
+        col = cuda.blockIdx.y * 16 + cuda.threadIdx.x
+        if row < out.shape[0] and col < out.shape[1]:
+            out[row, col] = tile[cuda.threadIdx.x, cuda.threadIdx.y]
+
+    def run(x):
+        image = x[:200].reshape(10, 20)
+        out = np.zeros((20, 10), np.float32)
+        kernel[(2, 2), (16, 16)](image, out)
+        return out
+
+    return run, lambda x: x[:200].reshape(10, 20).T
+
+
+def by_columns(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        row, col = cuda.grid(2)
+        if row < x.shape[0] and col < x.shape[1]:
+            out[row, col] = 2 * x[row, col]
+
+    def run(x):
+        image = np.asfortranarray(x[:200].reshape(10, 20))
+        out = np.zeros((10, 20), np.float32, order="F")
+        kernel[(1, 2), (16, 16)](image, out)
+        return out
+
+    return run, lambda x: 2 * x[:200].reshape(10, 20)
+
+
+def summed_by_shuffles(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        value = x[i] if i < x.size else types.float32(0)
+        for step in (16, 8, 4, 2, 1):
+            value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+        if cuda.laneid == 0:
+            cuda.atomic.add(out, 0, value)
+
+    def run(x):
+        out = np.zeros(1, np.float32)
+        kernel[2, 128](np.round(8 * x), out)
+        return out
+
+    return run, lambda x: [np.round(8 * x).sum()]
+
+
+def in_local_memory(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        last = cuda.local.array(4, types.float32)
+        if i < out.size:
+            for j in range(4):
+                last[j] = x[i + j]
+            for j in range(4):
+                out[i] += last[(i + j) % 4] * (j + 1)
+
+    def expected(x):
+        windows = np.lib.stride_tricks.sliding_window_view(x, 4)
+        order = (np.arange(windows.shape[0])[:, None] + np.arange(4)) % 4
+        return (np.take_along_axis(windows, order, 1) * np.arange(1, 5)).sum(1)
+
+    def run(x):
+        out = np.zeros(x.size - 3, np.float32)
+        kernel[8, 32](x, out)
+        return out
+
+    return run, expected
+
+
+def with_dynamic_shared_memory(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        held = cuda.shared.array(0, types.float32)
+        i = cuda.threadIdx.x
+        held[i + 10000] = x[i]
+        cuda.syncthreads()
+        out[i] = held[10127 - i]
+
+    def run(x):
+        out = np.zeros(128, np.float32)
+        kernel[1, 128, 0, 40960](x, out)
+        return out
+
+    return run, lambda x: x[127::-1]
+
+
+def by_a_device_function(cuda, types):
+    @cuda.jit(device=True)
+    def damped(value, times):
+        for _ in range(times):
+            value = math.sqrt(abs(value)) + value / 2
+        return value
+
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = damped(x[i], 3)
+
+    def expected(x):
+        for _ in range(3):
+            x = np.sqrt(abs(x)) + x / 2
+        return x
+
+    def run(x):
+        out = np.zeros_like(x)
+        kernel[8, 32](x, out)
+        return out
+
+    return run, expected
+
+
+def counted(cuda, types):
+    @cuda.jit
+    def kernel(x, bins):
+        i = cuda.grid(1)
+        if i < x.size:
+            cuda.atomic.add(bins, int(min(max(x[i] + 2, 0), 3)), 1)
+
+    def run(x):
+        bins = np.zeros(4, np.int32)
+        kernel[8, 32](x, bins)
+        return bins
+
+    return run, lambda x: np.bincount(np.clip(x + 2, 0, 3).astype(int), minlength=4)
+
+
+def on_streams(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] += x[i]
+
+    def run(x):
+        first, second = cuda.stream(), cuda.stream()
+        source, out = cuda.to_device(x, stream=first), cuda.to_device(np.zeros_like(x), stream=first)
+        done = cuda.event()
+        kernel[8, 32, first](source, out)
+        done.record(first)
+        done.wait(second)
+        kernel[8, 32, second](source, out)
+        second.synchronize()
+        return out.copy_to_host()
+
+    return run, lambda x: 2 * x
+
+
+def from_a_table(cuda, types):
+    table = np.arange(8, dtype=np.float32) ** 2
+
+    @cuda.jit
+    def kernel(x, out):
+        known = cuda.const.array_like(table)
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] + known[i % 8]
+
+    def run(x):
+        out = np.zeros_like(x)
+        kernel[8, 32](x, out)
+        return out
+
+    return run, lambda x: x + table[np.arange(x.size) % 8]
+
+
+def in_half_precision(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] * x[i]
+
+    def run(x):
+        half = x.astype(np.float16)
+        out = np.zeros_like(half)
+        kernel[8, 32](half, out)
+        return out.astype(np.float32)
+
+    return run, lambda x: (x.astype(np.float16) ** 2).astype(np.float32)
+
+
+def of_tuples(cuda, types):
+    @cuda.jit
+    def kernel(pair, numbers, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = pair[0][i] * numbers[0] + pair[1][i] * numbers[1]
+
+    def run(x):
+        a, b, out = cuda.to_device(x), cuda.to_device(x[::-1].copy()), cuda.device_array_like(x)
+        kernel[8, 32]((a, b), (2.0, 3.0), out)
+        return out.copy_to_host()
+
+    return run, lambda x: 2 * x + 3 * x[::-1]
+
+
+def after_the_others(cuda, types):
+    @cuda.jit
+    def kernel(x, out):
+        grid, i = cuda.cg.this_grid(), cuda.grid(1)
+        if i < x.size:
+            x[i] *= 2
+        grid.sync()
+        if i < x.size:
+            out[i] = x[x.size - 1 - i]
+
+    def run(x):
+        out = np.zeros_like(x)
+        kernel[8, 32](x.copy(), out)
+        return out
+
+    return run, lambda x: 2 * x[::-1]
+
+
+FEATURES = [
+    *(scaled, from_the_end, every_third, transposed, by_columns, summed_by_shuffles, in_local_memory),
+    *(with_dynamic_shared_memory, by_a_device_function, counted, on_streams, from_a_table, in_half_precision),
+    *(of_tuples, after_the_others),
+]
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.__name__)
+def test_a_kernel_computes_the_same(compiler, feature, rng):
+    run, expected = feature(compiler.cuda, compiler.types)
+    x = rng.standard_normal(250, np.float32)
+    np.testing.assert_allclose(run(x), expected(x), rtol=1e-3, atol=1e-6)
+
+
+def test_numba_cuda_mlir_asks_for_more_than_48_kb_itself(rng):
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(x, out):
+        held = cuda.shared.array(0, np.float32)
+        i = cuda.threadIdx.x
+        held[i + 15000] = x[i]
+        cuda.syncthreads()
+        out[i] = held[15127 - i]
+
+    x, out = rng.standard_normal(128, np.float32), np.zeros(128, np.float32)
+    kernel[1, 128, 0, 61440](x, out)
+    np.testing.assert_array_equal(out, x[::-1])
+
+
+# --- What goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_a_fault_tells_array_line_and_thread(compiler):
+    cuda = compiler.cuda
+
+    @cuda.jit
+    def astray_kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i + 1000000]
+
+    x, out = (cuda.to_device(np.zeros(100, np.float32)) for _ in range(2))
+    with pytest.raises(Exception, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        astray_kernel[4, 32](x, out)
+    message = str(caught.value)
+    assert "reading 4 bytes" in message
+    assert "behind the end of an array of 400 bytes (x)" in message
+    assert "kernel astray_kernel, block (0, 0, 0), thread (0, 0, 0)" in message
+    assert "test_compilers.py: out[i] = x[i + 1000000]" in message
+
+
+def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
+    cuda = compiler.cuda
+
+    @cuda.jit(device=True)
+    def far_away(x, i):
+        return x[i * 1000000]
+
+    @cuda.jit
+    def calling_kernel(pair, out):
+        i = cuda.grid(1)
+        out[i] = far_away(pair[1], i)
+
+    x, out = (cuda.to_device(np.zeros(32, np.float32)) for _ in range(2))
+    with pytest.raises(Exception, match=r"behind the end of .* \(pair\)") as caught:
+        calling_kernel[1, 32]((out, x), out)
+    assert "thread (1, 0, 0)" in str(caught.value)
+    assert "return x[i * 1000000]" in str(caught.value)
+
+
+# --- What gpuless says of a launch -------------------------------------------------------------------------
+
+
+def test_counts_are_those_of_the_kernel(compiler, rng):
+    cuda = compiler.cuda
+
+    @cuda.jit
+    def add_kernel(x, y, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[2 * i] + y[i]
+
+    x = rng.standard_normal(2000, np.float32)
+    arrays = cuda.to_device(x), cuda.to_device(x[:1000]), cuda.device_array(1000, np.float32)
+    found = counts.count(add_kernel)[8, 128](*arrays)
+    assert found.kernel == "add_kernel"
+    assert (found.global_loads.requests, found.global_loads.sectors) == (64, 375)
+    assert found.global_stores.bytes_moved == 4000
+    assert found.flops == 1000
+    assert set(found.by_array) == {"x", "y", "out"}
+    np.testing.assert_array_equal(arrays[2].copy_to_host(), x[::2] + x[:1000])
+
+
+@pytest.mark.usefixtures("warm_compiler")
+def test_machine_code_is_inspected(compiler):
+    cuda = compiler.cuda
+
+    @cuda.jit
+    def tenth_kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[i] * 0.1
+
+    report = inspect_kernel(tenth_kernel, "void(float32[::1], float32[::1])", cc="8.6")
+    assert report.arguments == {"x": "float32[::1]", "out": "float32[::1]"}
+    assert report.language == "SASS"
+    assert 0 < report.registers < 64
+    assert "x[i] * 0.1" in str(report.advice[0])
+    with pytest.raises(InspectionError, match="the kernel takes 2 arguments"):
+        inspect_kernel(tenth_kernel, "void(float32[::1])")
+
+
+@pytest.mark.usefixtures("warm_compiler")
+def test_a_launch_is_modelled(compiler, rng):
+    cuda = compiler.cuda
+
+    @cuda.jit
+    def strided_kernel(x, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = x[32 * i]
+
+    x, out = cuda.to_device(rng.standard_normal(1 << 21, np.float32)), cuda.device_array(1 << 16, np.float32)
+    report = profile(strided_kernel[256, 256], gpu="T4")(x, out)
+    assert report.kernel == "strided_kernel"
+    assert "DRAM" in report.limiter or "L2" in report.limiter or "L1" in report.limiter
+    # 65,536 sectors of 32 bytes for x, and out: what memory must move.
+    assert report.dram_bytes >= 2.2e6
+
+
+def blurring_kernel(compiler, barrier):
+    """Return a kernel that sums three neighbours by way of shared memory, with a barrier or without."""
+    cuda, types = compiler.cuda, compiler.types
+
+    @cuda.jit
+    def blur_kernel(x, out):
+        tile = cuda.shared.array(64, types.float32)
+        i = cuda.threadIdx.x
+        tile[i] = x[i]
+        if barrier:
+            cuda.syncthreads()
+        total = types.float32(0)
+        for step in range(-1, 2):
+            total += tile[(i + step) % 64]
+        out[i] = total
+
+    return blur_kernel
+
+
+def test_a_kernel_is_stepped(compiler, rng):
+    x, out = rng.standard_normal(64, np.float32), np.zeros(64, np.float32)
+    gpuless.simulate(blurring_kernel(compiler, True))[1, 64](x, out)
+    np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
+
+
+def test_a_missing_barrier_is_found(compiler, rng):
+    x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
+    report = gpuless.sanitize(blurring_kernel(compiler, False))[1, 64](x, out)
+    assert {finding.kind for finding in report.findings} == {"missing barrier"}
+    assert "tile" in str(report)
+    assert gpuless.sanitize(blurring_kernel(compiler, True))[1, 64](x, out).ok
+
+
+def test_accesses_are_recorded(compiler, rng):
+    x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
+    trace = gpuless.record(blurring_kernel(compiler, True))[1, 64](x, out)
+    assert trace.kernel == "blur_kernel"
+
+
+def test_memory_can_be_looked_at(compiler):
+    array = compiler.cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4))
+    seen = array[1:]._ary
+    assert seen.tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_lanes_read_neighbours_as_fast(compiler, rng):
+    """What the types tell of strides, and thread ids of signs: else lanes would be read one by one."""
+    cuda = compiler.cuda
+
+    @cuda.jit
+    def product_kernel(a, b, c):
+        col, row = cuda.grid(2)
+        if row < c.shape[0] and col < c.shape[1]:
+            total = np.float32(0)
+            for k in range(a.shape[1]):
+                total += a[row, k] * b[k, col]
+            c[row, col] = total
+
+    a, b = (cuda.to_device(rng.standard_normal((64, 64), np.float32)) for _ in range(2))
+    c = cuda.device_array((64, 64), np.float32)
+    with emulator.count_launches() as tallies:
+        product_kernel[(2, 8), (32, 8)](a, b, c)
+    kernel = tallies[0].launched.kernel
+    text = ModuleTranslator(kernel.source, kernel.name, (32, 8, 1)).translate()
+    assert "= load <32 x i32>" in text
+
+
+# --- Together, and in which order --------------------------------------------------------------------------
+
+_KERNEL = """
+from {package} import cuda
+import numpy as np
+@cuda.jit
+def double(x):
+    x[cuda.grid(1)] *= 2
+x = np.ones(32, np.float32)
+double[1, 32](x)
+print(x.sum())
+"""
+
+
+@pytest.mark.parametrize("first", PACKAGES.values(), ids=PACKAGES)
+def test_both_in_one_process(first):
+    pytest.importorskip("numba_cuda_mlir")
+    (second,) = set(PACKAGES.values()) - {first}
+    texts = [_KERNEL.format(package=package) for package in (first, second)]
+    assert python("import gpuless", "gpuless.select()", *texts).split() == ["64.0", "64.0"]
+
+
+def test_numba_cuda_mlir_before_gpuless_is_an_error_that_says_what_to_do():
+    pytest.importorskip("numba_cuda_mlir")
+    lines = ["from numba_cuda_mlir import cuda", "import gpuless", "gpuless.select()", "try:"]
+    lines += [f"    exec({_KERNEL.format(package='numba_cuda_mlir')!r})"]
+    lines += ["except RuntimeError as error: print(error)"]
+    assert "call gpuless.select() first, or run the program with python -m gpuless" in python(*lines)
+
+
+#: Hides numba-cuda, which otherwise is in the place of Numba's older `numba.cuda`.
+_WITHOUT_NUMBA_CUDA = """
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find_spec(name, *rest)
+"""
+
+
+def test_numba_cuda_mlir_alone():
+    pytest.importorskip("numba_cuda_mlir")
+    lines = [_WITHOUT_NUMBA_CUDA, "import gpuless", "gpuless.select()"]
+    lines += [_KERNEL.format(package="numba_cuda_mlir"), "from gpuless import frontends"]
+    lines += ["import numba.cuda; print('numba_cuda' in numba.cuda.__file__, frontends.cuda() is cuda)"]
+    lines += ["print(gpuless.sanitize(double)[1, 32](x))"]
+    assert python(*lines).split("\n")[:2] == ["64.0", "False True"]
+
+
+def test_a_program_that_knows_nothing_of_gpuless(tmp_path):
+    pytest.importorskip("numba_cuda_mlir")
+    (tmp_path / "program.py").write_text(_KERNEL.format(package="numba_cuda_mlir"))
+    starts = "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)"
+    for command in (["{path}"], ["-c", starts, "{path}"]):
+        arguments = [part.format(path=tmp_path / "program.py") for part in command]
+        done = subprocess.run([sys.executable, "-m", "gpuless", *arguments], capture_output=True, text=True)
+        assert done.stdout.split() == ["64.0"], done.stderr
+
+
+_KEPT = """
+import sys
+import numpy as np
+from numba_cuda_mlir import cuda
+@cuda.jit(cache=True)
+def kept_kernel(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = 2 * x[i]
+x, out = cuda.to_device(np.ones(32, np.float32)), cuda.device_array(32, np.float32)
+kept_kernel[1, 32](x, out)
+print(out.copy_to_host().sum(), sum(kept_kernel.stats.cache_hits.values()))
+try:
+    kept_kernel[256, 128](x, cuda.device_array(1 << 15, np.float32))
+except Exception as error:
+    print("(x)" in str(error), "out[i] = 2 * x[i]" in str(error))
+"""
+
+
+def test_its_own_cache_keeps_kernels(tmp_path):
+    pytest.importorskip("numba_cuda_mlir")
+    (tmp_path / "program.py").write_text(_KEPT)
+    command = [sys.executable, "-m", "gpuless", str(tmp_path / "program.py")]
+    for hits in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.stdout.split() == ["64.0", str(hits), "True", "True"], done.stderr
+
+
+def test_a_suite_that_knows_nothing_of_gpuless():
+    pytest.importorskip("numba_cuda_mlir")
+    folder = Path(__file__).parents[2] / "examples"
+    if not folder.exists():
+        pytest.skip("a copy of the package without the examples")
+    done = run_pytest("-p", "gpuless", "-n", "0", str(folder / "test_histogram_mlir.py"), cwd=folder)
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+# --- What is numba-cuda-mlir's own: docs/numba-cuda-mlir.md names it ---------------------------------------
+
+
+def test_of_its_own_a_nan_is_equal_to_itself():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(x, out):
+        out[0] = x[0] != x[0]
+        out[1] = math.isnan(x[0])
+
+    out = np.zeros(2, np.bool_)
+    kernel[1, 1](np.full(1, np.nan, np.float32), out)
+    assert out.tolist() == [False, True], "mended: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_shared_arrays_in_functions_need_inlining():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+    lines = [
+        "def through_memory(x, i):",
+        "    held = cuda.shared.array(32, np.float32)",
+        "    held[i] = x[i]",
+    ]
+    lines += ["    total = held[0]", *[f"    total += held[i] * {n}" for n in range(40)], "    return total"]
+    scope = {"cuda": cuda, "np": np}
+    exec("\n".join(lines), scope)
+
+    def launch(**options):
+        function = cuda.jit(device=True, **options)(scope["through_memory"])
+
+        @cuda.jit
+        def kernel(x, out):
+            i = cuda.threadIdx.x
+            out[i] = function(x, i)
+
+        out = np.zeros(32, np.float32)
+        kernel[1, 32](np.ones(32, np.float32), out)
+        return out
+
+    np.testing.assert_array_equal(launch(inline="always"), 1 + sum(range(40)))
+    with pytest.raises(Exception, match="compiler bug"):
+        launch()
