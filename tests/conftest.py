@@ -88,6 +88,17 @@ def pytest_configure(config):
         config.pluginmanager.register(StillRunning())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage while tests are collected: what is imported and found stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item):
     """Let what the files before have left be looked through no more for garbage: it takes seconds each time.

@@ -14,6 +14,8 @@ from benchmarks.modelled import (
     independent_sums,
 )
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 @pytest.fixture
 def rng():

@@ -5,6 +5,7 @@
 function of the parameters that it names; the others repeat them.
 """
 
+import functools
 import inspect
 
 import pytest
@@ -12,12 +13,13 @@ import pytest
 
 def mark_repetitions(items):
     """Give the mark `exhaustive` to those cases of `exhaustive_unless` that are not kept."""
+    named = functools.cache(lambda kept: inspect.signature(kept).parameters.keys())  # of thousands of cases
     for item in items:
         mark = item.get_closest_marker("exhaustive_unless")
         if mark is None or item.get_closest_marker("exhaustive"):
             continue
         kept, covered = mark.args
-        if unknown := inspect.signature(kept).parameters.keys() - item.callspec.params.keys():
+        if unknown := named(kept) - item.callspec.params.keys():
             raise pytest.UsageError(f"{item.nodeid}: exhaustive_unless names no parameter: {sorted(unknown)}")
-        if not kept(**{name: item.callspec.params[name] for name in inspect.signature(kept).parameters}):
+        if not kept(**{name: item.callspec.params[name] for name in named(kept)}):
             item.add_marker(pytest.mark.exhaustive(covered))

@@ -353,8 +353,19 @@ def compiled(ask):
         raise
 
 
+@pytest.fixture(scope="module")
+def in_both_languages():
+    """Let one process compile each planted kernel for both languages, which differ in the last step only."""
+    jobs = [
+        compiler.Job(*kernel, (8, 6), listing=language)
+        for kernel in PLANTED.items()
+        for language in ("SASS", "PTX")
+    ]
+    compiled(lambda: compiler.compile_jobs(jobs))
+
+
 @pytest.fixture(scope="module", params=["SASS", "PTX"])
-def reports(request):
+def reports(request, in_both_languages):
     """Return a report by planted kernel, read from one language or the other."""
     found = compiled(lambda: inspect_kernels(PLANTED.items(), [(8, 6)], disassemble=request.param == "SASS"))
     if found[0].language != request.param:

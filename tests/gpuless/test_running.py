@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fresh_python import PATH
+from warm_python import warm
 
 from gpuless import emulator
 
@@ -23,19 +24,30 @@ def call(*arguments, cwd=None, given=None, **environment):
 
     What is `given` it finds in its standard input.
     """
-    env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
-    env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | environment  # they take longer than such a run
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env=env,
+        env=_without_a_gpu() | environment,
         capture_output=True,
         text=True,
         timeout=600,
         input=given,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def call_warm(*arguments, cwd):
+    """Do as `call` does with a module, in a process that has imported Numba: for what comes after that."""
+    if not sys.platform.startswith("linux"):
+        return call(*arguments, cwd=cwd)
+    done = warm("emulator", PATH).run(arguments[arguments.index("-m") :], _without_a_gpu(), folder=cwd)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def _without_a_gpu():
+    env = {key: value for key, value in os.environ.items() if key not in ("NUMBA_ENABLE_CUDASIM", "GPULESS")}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"}
+    return env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take longer than such a run
 
 
 # --- Programs ----------------------------------------------------------------------------------------------

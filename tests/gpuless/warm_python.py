@@ -146,13 +146,13 @@ class WarmPython:
         """Return the exit status of a program and its processor time, None as long as there is none."""
         return self._ask("ended", number, wait)
 
-    def run(self, program, environment, given=b"", timeout=300):
+    def run(self, program, environment, given=b"", timeout=300, folder=None):
         """Run a program to its end; return the process, as `subprocess.run` does."""
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder, name) for name in ("input", "output", "errors")]
+        with tempfile.TemporaryDirectory() as streams:
+            files = [Path(streams, name) for name in ("input", "output", "errors")]
             for file, content in zip(files, (given, b"", b""), strict=True):
                 file.write_bytes(content)
-            number = self.start(program, environment, files=files)
+            number = self.start(program, environment, folder, files)
             late = threading.Timer(timeout, kill, [number])
             late.start()
             status, _ = self.ended(number, wait=True)

@@ -102,12 +102,15 @@ def _hurry():
     """Spare Numba a quarter of its time: comparing and hashing the same again and again, and garbage.
 
     A description for the debugger is never changed once it is made, and hashes all that it refers to, to any
-    depth. The options of two functions are nearly always set alike.
+    depth. The options of two functions are nearly always set alike. For the size of a type LLVM reads a
+    module with a variable of that type, at each assignment.
     """
+    from llvmlite.ir.types import Type
     from llvmlite.ir.values import DIValue
     from numba.cuda.core.targetconfig import TargetConfig
 
-    hashed, equal = DIValue.__hash__, TargetConfig.__eq__
+    hashed, equal, measured = DIValue.__hash__, TargetConfig.__eq__, Type.get_abi_size
+    sizes = {}
 
     def remembered(value):
         if "_remembered" not in vars(value):
@@ -117,7 +120,15 @@ def _hurry():
     def alike(options, others):
         return getattr(others, "_values", None) == options._values or equal(options, others)
 
-    DIValue.__hash__, TargetConfig.__eq__ = remembered, alike
+    def size(kind, target, context=None):
+        written = str(target), str(kind)
+        if context is not None or "%" in written[1]:  # a type that is defined elsewhere
+            return measured(kind, target, context)
+        if written not in sizes:
+            sizes[written] = measured(kind, target)
+        return sizes[written]
+
+    DIValue.__hash__, TargetConfig.__eq__, Type.get_abi_size = remembered, alike, size
     gc.freeze()  # what is imported stays
     gc.set_threshold(100_000)
 

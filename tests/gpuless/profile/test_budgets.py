@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from test_running import PYTEST, call, emulated
+from test_running import PYTEST, call, call_warm, emulated
 
 from gpuless.profile.budgets import ModelledTime, OverBudget, read_record, record_of, write_records
 from gpuless.profile.files import write_whole
@@ -151,7 +151,7 @@ def test_a_suite_with_budgets(tmp_path):
     pytest.importorskip("scipy", reason="solves linear programs")
     (tmp_path / "test_it.py").write_text(SUITE)
     file = tmp_path / "test_it.modelled.json"
-    status, printed, _ = call(*PYTEST, cwd=tmp_path)
+    status, printed, _ = call_warm(*PYTEST, cwd=tmp_path)
     assert status == 1
     assert "run pytest with --record-modelled-times" in printed
     assert not file.exists()
@@ -165,10 +165,10 @@ def test_a_suite_with_budgets(tmp_path):
         "test_copy[65536]",
     ]
     assert sorted(known["test_copy[65536]"]) == ["A100 SXM", "T4"]
-    assert call(*PYTEST, cwd=tmp_path)[0] == 0
+    assert call_warm(*PYTEST, cwd=tmp_path)[0] == 0
     known["test_copy[65536]"]["T4"]["microseconds"] /= 1.06
     file.write_text(json.dumps({"modelled times": known}))
-    status, printed, _ = call(*PYTEST, cwd=tmp_path)
+    status, printed, _ = call_warm(*PYTEST, cwd=tmp_path)
     assert status == 1
     assert "1 failed, 3 passed" in printed
     assert "test_copy[65536] on the T4: " in printed

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_running import GPULESS, PLAIN, call, emulated
+from test_running import GPULESS, PLAIN, call, call_warm, emulated
 
 from gpuless.profile.command import main
 
@@ -63,16 +63,16 @@ def test_a_program_runs_and_ends_as_it_does_alone(program, what):
 
 def test_one_launch_on_two_gpus(program):
     arguments = ["T4,RTX 4090", "--kernel", "double", "--launch", "2", "program.py"]
-    status, printed, error = call(*PROFILE, *arguments, cwd=program)
+    status, printed, error = call_warm(*PROFILE, *arguments, cwd=program)
     assert (status, error) == (0, "")
     assert "\ndouble: launch 2 of 3\n\ndouble[128, 256] on T4: " in printed
     assert "\ndouble[128, 256] on RTX 4090: " in printed
     assert printed.count("\ngpu__time_duration.sum ") == 2
-    assert call(*PROFILE, *arguments, cwd=program)[1] == printed
+    assert call_warm(*PROFILE, *arguments, cwd=program)[1] == printed
 
 
 def test_json_for_machines(program):
-    status, printed, error = call(*PROFILE, "T4,L4", "--json", "program.py", cwd=program)
+    status, printed, error = call_warm(*PROFILE, "T4,L4", "--json", "program.py", cwd=program)
     assert status == 0
     assert error.startswith("9.0 ['program.py'] __main__")
     known = json.loads(printed)
@@ -81,7 +81,7 @@ def test_json_for_machines(program):
     assert {row["name"]: row["calls"] for row in known["timelines"][0]["kernel"]} == {"double": 3, "add": 1}
     (program / "found.json").write_text("before")
     options = ["T4", "--kernel", "add", "--json", "found.json", "-c", PROGRAM, "exit"]
-    status, printed, _ = call(*PROFILE, *options, cwd=program)
+    status, printed, _ = call_warm(*PROFILE, *options, cwd=program)
     assert status == 7
     assert printed == "9.0 ['-c', 'exit'] __main__\n"
     (report,) = json.loads((program / "found.json").read_text())["reports"]
@@ -118,7 +118,7 @@ def test_arguments_that_cannot_be(arguments, words, capsys):
     ],
 )
 def test_what_cannot_be_said(program, arguments, status, words):
-    found, printed, error = call(*PROFILE, "T4", *arguments, cwd=program)
+    found, printed, error = call_warm(*PROFILE, "T4", *arguments, cwd=program)
     assert found == status
     assert words in error
     assert "Traceback" not in error
