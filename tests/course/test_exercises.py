@@ -141,16 +141,9 @@ def sources(*mistakes):
         pair for pair in ANSWERS if pair[1].mistake in mistakes and isinstance(pair[0].check, KernelExercise)
     ]
     derived = [(found, answer) for found, answer in chosen if isinstance(answer, Derived)]
-    kinds = [(found, answer.mistake) for found, answer in derived]
-    again = pytest.mark.exhaustive("the exercise's first answer with the same mistake")
     return [
-        pytest.param(
-            found,
-            answer.source(found.cells.solution),
-            id=name,
-            marks=[again] if (found, answer.mistake) in kinds[:place] else [],
-        )
-        for place, ((found, answer), name) in enumerate(zip(derived, named(derived), strict=True))
+        pytest.param(found, answer.source(found.cells.solution), id=name)
+        for (found, answer), name in zip(derived, named(derived), strict=True)
     ]
 
 
