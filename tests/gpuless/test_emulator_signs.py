@@ -38,9 +38,9 @@ CHOICES = {
     "s64": "setp.lt.s64 %p1, %rd6, 0; selp.b64 %rd7, %rd5, 0, %p1;",
     "twice": "setp.lt.s32 %p1, %r5, 0; selp.b64 %rd13, %rd5, 0, %p1; selp.b64 %rd14, %rd13, 0, %p1;"
     "add.s64 %rd7, %rd14, 0;",
-    # Not to be taken for it: another predicate by the time, another number, the opposite.
-    "set again": "setp.lt.s32 %p1, %r4, 0; setp.lt.s32 %p1, %r5, 0; selp.b64 %rd7, %rd5, 0, %p1;",
     "later": "setp.lt.s32 %p1, %r5, 0; mov.u32 %r5, 7; selp.b64 %rd7, %rd5, 0, %p1;",
+    # Not to be taken for it: another predicate by the time, the opposite.
+    "set again": "setp.lt.s32 %p1, %r4, 0; setp.lt.s32 %p1, %r5, 0; selp.b64 %rd7, %rd5, 0, %p1;",
     "otherwise": "setp.lt.s32 %p1, %r5, 0; not.pred %p2, %p1; selp.b64 %rd7, 0, %rd5, %p2;",
     "guarded": "setp.lt.s32 %p1, %r5, 0; mov.u64 %rd7, 0; setp.eq.s32 %p2, %r5, %r5;"
     "@%p2 selp.b64 %rd7, %rd5, 0, %p1;",
@@ -69,8 +69,41 @@ def opcodes(choice):
 @pytest.mark.parametrize("name", CHOICES)
 def test_only_a_choice_by_a_sign_becomes_a_mask(name):
     masked, before = opcodes(CHOICES[name])
-    assert (masked != before) == (name in ("s32", "s64", "twice", "guarded"))
+    assert (masked != before) == (name in ("s32", "s64", "twice", "later", "guarded"))
     assert ("selp" in masked) == (masked == before)
+
+
+#: The sum of what each round chooses by the sign of the number of the round before.
+ROUNDS = """
+.visible .entry f(.param .u64 out)
+{
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<4>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, 0; mov.u64 %rd2, 0;
+    setp.ne.u32 %p1, %r1, %r1;
+    bra LOOP;
+AGAIN:
+    setp.lt.s32 %p2, %r3, 0;
+    add.u32 %r2, %r2, 1;
+    setp.eq.u32 %p3, %r2, 10;
+    @%p3 bra END;
+LOOP:
+    sub.s32 %r4, %r1, 7; add.s32 %r3, %r4, %r2;
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra AGAIN;
+    selp.b64 %rd3, 100, 0, %p2;
+    add.s64 %rd2, %rd2, %rd3;
+    bra AGAIN;
+END:
+    mul.wide.u32 %rd4, %r1, 8; add.s64 %rd5, %rd1, %rd4; st.global.u64 [%rd5], %rd2;
+    ret;
+}
+"""
+
+
+def test_the_sign_is_that_of_the_number_that_was_compared():
+    (found,) = run(ROUNDS, [np.zeros(32, np.uint64)])
+    assert found.tolist() == [sum(100 for n in range(9) if i - 7 + n < 0) for i in range(32)]
 
 
 @pytest.mark.parametrize(

@@ -19,20 +19,26 @@ def with_masks(function):
     """
     own = [each for each in function.body if isinstance(each, Instruction)]
     writes = Counter(name for each in own for name in destinations(each))
-    signs = {
-        each.operands[0]: each
-        for each in own
-        if _asks_for_sign(each) and writes[each.operands[0]] == 1 and writes[each.operands[1]] == 1
+    asking = {
+        each.operands[0]: each for each in own if _asks_for_sign(each) and writes[each.operands[0]] == 1
     }
-    chosen = {id(each) for each in own if _chooses(each) and each.operands[3] in signs}
+    chosen = {id(each) for each in own if _chooses(each) and each.operands[3] in asking}
     if not chosen:
         return function
+    asked = {each.operands[3] for each in own if id(each) in chosen}
     registers, body = dict(function.registers), []
     for each in function.body:
         if id(each) in chosen:
-            body += _as_mask(each, signs[each.operands[3]], registers)
-        else:
-            body.append(each)
+            target, value, _, predicate = each.operands
+            each = Instruction(("and", "b64"), [target, value, _mask(predicate)], each.guard, each.location)
+        body.append(each)
+        if (
+            isinstance(each, Instruction)
+            and each.operands
+            and each.operands[0] in asked
+            and _asks_for_sign(each)
+        ):
+            body += _sign(each, registers)
     return replace(function, registers=registers, body=body)
 
 
@@ -45,7 +51,6 @@ def _asks_for_sign(instruction):
         and instruction.guard is None
         and len(operands) == 3
         and operands[2] == "0"
-        and operands[0] != operands[1]
     )
 
 
@@ -55,17 +60,21 @@ def _chooses(instruction):
     return opcode[0] == "selp" and opcode[-1] == "b64" and operands[2] == "0"
 
 
-def _as_mask(selection, sign, registers):
-    """Return instructions that take the same by a mask, a number's sign in all its bits."""
-    number, type_ = sign.operands[1], sign.opcode[-1]
+def _mask(predicate):
+    """Return the register of 64 bits that are all what a predicate is."""
+    return f"{predicate}.mask"
+
+
+def _sign(comparison, registers):
+    """Return instructions that write down a number's sign, in all bits, where it is asked for."""
+    predicate, number, _ = comparison.operands
+    type_, location = comparison.opcode[-1], comparison.location
     bits = BITS[type_]
-    mask = wide = f"{selection.operands[3]}.sign{bits}"
-    registers[mask] = bits
-    make = [Instruction(("shr", type_), [mask, number, str(bits - 1)], None, selection.location)]
-    if bits < 64:
-        wide = f"{mask}.wide"
-        registers[wide] = 64
-        make.append(Instruction(("cvt", "s64", type_), [wide, mask], None, selection.location))
-    target, value = selection.operands[:2]
-    taken = Instruction(("and", "b64"), [target, value, wide], selection.guard, selection.location)
-    return [*make, taken]
+    registers[_mask(predicate)] = 64
+    if bits == 64:
+        return [Instruction(("shr", type_), [_mask(predicate), number, "63"], None, location)]
+    registers[sign := f"{predicate}.sign"] = bits
+    return [
+        Instruction(("shr", type_), [sign, number, str(bits - 1)], None, location),
+        Instruction(("cvt", "s64", type_), [_mask(predicate), sign], None, location),
+    ]
