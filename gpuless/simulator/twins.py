@@ -185,9 +185,12 @@ def _constant(value):
 
 @functools.cache
 def _stubs(modules):
-    """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id."""
+    """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id.
+
+    A number, as numba-cuda-mlir has for ``warpsize``, is the same thing wherever it is written.
+    """
     values = ((getattr(module, name, None), name) for module in modules for name in DEVICE_NAMES)
-    return {id(value): name for value, name in values if value is not None}
+    return {id(value): name for value, name in values if not isinstance(value, (int, type(None)))}
 
 
 class _Module:

@@ -470,6 +470,25 @@ def test_a_kernel_is_stepped(compiler, rng):
     np.testing.assert_allclose(out, np.roll(x, 1) + x + np.roll(x, -1), rtol=1e-5)
 
 
+SIDE = 32  # what one of them calls the size of a warp
+
+
+def test_a_number_is_no_name_of_the_compilers(compiler):
+    pytest.importorskip("numba_cuda_mlir.cuda")
+    cuda, types = compiler.cuda, compiler.types
+
+    @cuda.jit
+    def side_kernel(out):
+        held = cuda.shared.array((SIDE, 1), types.float32)
+        i = cuda.threadIdx.x
+        held[i, 0] = SIDE * i + cuda.warpsize
+        out[i] = held[i, 0]
+
+    out = np.zeros(32, np.float32)
+    gpuless.simulate(side_kernel)[1, 32](out)
+    assert out.tolist() == [32 * i + 32 for i in range(32)]
+
+
 def test_a_missing_barrier_is_found(compiler, rng):
     x, out = (compiler.cuda.to_device(rng.standard_normal(64, np.float32)) for _ in range(2))
     report = gpuless.sanitize(blurring_kernel(compiler, False))[1, 64](x, out)

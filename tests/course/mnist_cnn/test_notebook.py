@@ -346,10 +346,10 @@ def test_what_a_shift_puts_in_on_the_left_is_as_much_as_the_text_says():
     (text,) = (
         cell.source
         for cell in notebooks.read(CHECKOUT / "notebooks" / f"{STEM}.ipynb").cells
-        if "`np.roll` puts" in cell.source
+        if "With `np.roll`" in cell.source
     )
     images = data.load("mnist").test_images[:2000, 0]
     touched = {shift: images[:, :, -shift:].any(axis=(1, 2)).mean() for shift in (4, 6)}
     assert touched[4] == pytest.approx(1 / 7, abs=0.02)
     assert touched[6] == pytest.approx(2 / 5, abs=0.02)
-    assert "one digit in seven at 4 pixels, and two in five at 6" in text
+    assert "one digit in seven at 4 pixels, and to two in five at 6" in text
