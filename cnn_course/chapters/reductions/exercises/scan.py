@@ -14,8 +14,8 @@ def _blocks_of(n):
 
 
 def _counts(rng):
-    """Draw whole numbers: one, less than a block, a block, one more, two blocks. Slow answers come to an end."""
-    for n in (1, 90, THREADS, THREADS + 1, 2 * THREADS):
+    """Draw whole numbers: one, less than a block, a block, one more, three blocks with a short last one."""
+    for n in (1, 90, THREADS, THREADS + 1, 2 * THREADS + 1):
         x = rng.integers(1, 50, n).astype(np.int32)
         yield launch(_blocks_of(n), THREADS, x, output(n, np.int32), output(_blocks_of(n), np.int32))
 
