@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from numba import cloudpickle, cuda, get_num_threads
 
-from gpuless.frontends import compiler_of, kernel_types
+from gpuless.frontends import compiler_of, kernel_types, make_kernel
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
@@ -106,7 +106,7 @@ class _Pickler(cloudpickle.CloudPickler):
         function = python_function(obj)
         if self.by_name and _importable(obj, function):
             return _import_kernel, (function.__module__, function.__qualname__)
-        return compiler.make_kernel, (function, _decorator_options(obj))
+        return make_kernel, (compiler.PACKAGE, function, _decorator_options(obj))
 
 
 @functools.cache

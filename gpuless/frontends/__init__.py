@@ -16,11 +16,13 @@ __all__ = [
     "installed",
     "kernel_types",
     "launch_of",
+    "make_kernel",
     "prepare_compilers",
     "present",
     "simulated",
 ]
 
+# To ask numba-cuda imports it, to ask the other does not.
 _COMPILERS = numba_cuda_mlir, numba_cuda
 
 
@@ -61,7 +63,14 @@ def prepare_compilers():
 
 def compiler_of(kernel):
     """Return what compiles a kernel, a module `compiling` of one of the folders; None if it is no kernel."""
-    return next((each.compiling for each in _COMPILERS if each.compiling.is_kernel(kernel)), None)
+    return next(
+        (each.compiling for each in _COMPILERS if isinstance(kernel, each.compiling.kernel_types())), None
+    )
+
+
+def make_kernel(package, function, options):
+    """Return a kernel of a function, by the compiler in a package, which may be imported for it."""
+    return importlib.import_module(f"{package}.cuda").jit(**options)(function)
 
 
 def launch_of(value):

@@ -1,5 +1,6 @@
 """The compilers whose kernels are stepped: what a kernel names is one's, and what it is here is the same."""
 
+import functools
 import sys
 
 #: Packages whose functions nobody wrote for this kernel.
@@ -13,6 +14,7 @@ def cuda_modules():
     return tuple(sys.modules[name] for name in CUDA_NAMES[:2] if name in sys.modules)
 
 
+@functools.cache  # a kernel asks for its types in every step
 def of_cuda(name):
     """Return what has a name in a compiler's `cuda`; raise AttributeError if there is nothing of the name."""
     modules = cuda_modules()

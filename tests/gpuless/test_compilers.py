@@ -18,6 +18,7 @@ if not gpuless.select().emulated:
 
 from gpuless import counts, emulator, frontends
 from gpuless.emulator.translate.module import ModuleTranslator
+from gpuless.frontends.numba_cuda_mlir import strides
 from gpuless.inspector import InspectionError, inspect_kernel
 from gpuless.profile import profile
 
@@ -531,6 +532,47 @@ def test_lanes_read_neighbours_as_fast(compiler, rng):
     assert "= load <32 x i32>" in text
 
 
+RECORD = np.zeros(1, np.dtype([("a", np.int32), ("b", np.float64)]))
+BEFORE = {
+    "integer": 3,
+    "bool": True,
+    "complex": 1 + 2j,
+    "half": np.float16(1),
+    "tuples": ((1, 2.0), 3),
+    "empty": (),
+    "record": RECORD[0],
+    "date": np.datetime64("2020-01-01"),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_strides_are_known_behind_arguments_of_any_kind(before):
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def behind_kernel(before, x, out):
+        i, j = cuda.grid(2)
+        if i < out.shape[0] and j < out.shape[1]:
+            out[i, j] = x[i, j]
+
+    x = np.arange(200, dtype=np.float32).reshape(20, 10)
+    out = cuda.to_device(np.zeros((10, 5), np.float32))
+    behind_kernel[(1, 1), (16, 16)](before, cuda.to_device(x)[10:, :5], out)  # whose rows are not contiguous
+    np.testing.assert_array_equal(out.copy_to_host(), x[10:, :5])
+    (result,) = behind_kernel.overloads.values()
+    code, kernel = bytes(result.metadata["cubin"]).decode(), result.metadata["func_name"]
+    last = sum(map(strides.count, result.signature.args)) - 1  # the last stride of `out`, which is contiguous
+    assert f"[{kernel}_param_{last - 1}]" in code
+    assert f"[{kernel}_param_{last}]" not in code
+
+
+def test_an_argument_that_is_passed_in_another_way_is_left_alone():
+    types = pytest.importorskip("numba_cuda_mlir.types")
+    text = ".visible .entry f(\n\t.param .u64 f_param_0,\n\t.param .u64 f_param_1\n)\n"
+    text += "{ ld.param.u64 \t%rd1, [f_param_4]; }"
+    assert strides.with_known_strides(text, "f", [types.float32[::1]]) == text
+
+
 # --- Together, and in which order --------------------------------------------------------------------------
 
 _KERNEL = """
@@ -639,6 +681,13 @@ def test_of_its_own_a_nan_is_equal_to_itself():
     out = np.zeros(2, np.bool_)
     kernel[1, 1](np.full(1, np.nan, np.float32), out)
     assert out.tolist() == [False, True], "mended: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_some_names_are_not_implemented():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+    for ask in (lambda: cuda.vectorize(lambda x: x), lambda: cuda.compile_all(lambda x: None, "void(int32)")):
+        with pytest.raises(NotImplementedError):
+            ask()
 
 
 def test_of_its_own_shared_arrays_in_functions_need_inlining():

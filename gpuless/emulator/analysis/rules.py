@@ -251,7 +251,7 @@ def _compare(instruction, kinds, _, analysis):
     if VARYING not in found:
         kind = lanes.compare(opcode[1] in _COMPARISONS_OF_EQUALITY, *found)
         if opcode[1] == "lt" and opcode[-1][0] == "s" and found[1] == constant(0):
-            # What thread ids say of themselves: they are never negative.
+            # Numbers of fewer bits are never negative: thread ids, most of all.
             kind = constant(0) if lanes.size_of(found[0]) < BITS[opcode[-1]] else kind
     joined = instruction.operands[3:4]
     if kind is not VARYING and not all(lanes.uniform(analysis.kind(name)) for name in joined):

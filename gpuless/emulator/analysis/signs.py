@@ -19,26 +19,22 @@ def with_masks(function):
     """
     own = [each for each in function.body if isinstance(each, Instruction)]
     writes = Counter(name for each in own for name in destinations(each))
-    asking = {
-        each.operands[0]: each for each in own if _asks_for_sign(each) and writes[each.operands[0]] == 1
-    }
-    chosen = {id(each) for each in own if _chooses(each) and each.operands[3] in asking}
+    signs = {each.operands[0] for each in own if _asks_for_sign(each) and writes[each.operands[0]] == 1}
+    chosen = {each.operands[3] for each in own if _chooses(each)} & signs
     if not chosen:
         return function
-    asked = {each.operands[3] for each in own if id(each) in chosen}
     registers, body = dict(function.registers), []
     for each in function.body:
-        if id(each) in chosen:
+        if not isinstance(each, Instruction):
+            body.append(each)
+        elif _chooses(each) and each.operands[3] in chosen:
             target, value, _, predicate = each.operands
-            each = Instruction(("and", "b64"), [target, value, _mask(predicate)], each.guard, each.location)
-        body.append(each)
-        if (
-            isinstance(each, Instruction)
-            and each.operands
-            and each.operands[0] in asked
-            and _asks_for_sign(each)
-        ):
-            body += _sign(each, registers)
+            operands = [target, value, _mask(predicate)]
+            body.append(Instruction(("and", "b64"), operands, each.guard, each.location))
+        else:
+            body.append(each)
+            if _asks_for_sign(each) and each.operands[0] in chosen:
+                body += _sign(each, registers)
     return replace(function, registers=registers, body=body)
 
 

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 from gpuless.frontends import signatures
 
+PACKAGE = "numba"
+
 
 @functools.cache
 def kernel_types():
@@ -17,18 +19,6 @@ def kernel_types():
     from numba import cuda
 
     return (type(cuda.jit(device=True)(lambda: None)),)
-
-
-def is_kernel(value):
-    """Return whether a value is what this compiler's ``@cuda.jit`` makes."""
-    return isinstance(value, kernel_types())
-
-
-def make_kernel(function, options):
-    """Return a kernel of a function, in a process that may have another compiler yet."""
-    from numba import cuda
-
-    return cuda.jit(**options)(function)
 
 
 def types_of(arguments):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from gpuless.frontends import signatures
 from gpuless.importing import after_import
 
+PACKAGE = "numba_cuda_mlir"
 #: How NVIDIA's linker names what this compiler hands to its own.
 _KINDS = {"ltoir": "LTOIR", "ptx": "PTX", "cubin": "CUBIN", "fatbin": "FATBIN", "object": "OBJECT"}
 
@@ -17,18 +18,6 @@ def kernel_types():
     """Return the classes of what ``@cuda.jit`` makes, none where this compiler has not been imported."""
     descriptor = sys.modules.get("numba_cuda_mlir.descriptor")
     return (descriptor.MLIRDispatcher,) if descriptor else ()
-
-
-def is_kernel(value):
-    """Return whether a value is what this compiler's ``@cuda.jit`` makes."""
-    return isinstance(value, kernel_types())
-
-
-def make_kernel(function, options):
-    """Return a kernel of a function, in a process that may have another compiler yet."""
-    from numba_cuda_mlir import cuda
-
-    return cuda.jit(**options)(function)
 
 
 def types_of(arguments):
