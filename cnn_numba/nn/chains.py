@@ -138,7 +138,8 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
 
 
 def _can_chain(backend):
-    fused = backend.ops.fused if "fused" in backend.ops.names() else None
+    # Those of a GPU are there, and its models do not use them yet.
+    fused = backend.ops.fused if "fused" in backend.ops.names() and not backend.on_device else None
     return fused is not None and all(getattr(backend.ops, name) is part for name, part in fused.PARTS.items())
 
 

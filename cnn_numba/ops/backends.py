@@ -198,13 +198,21 @@ def _gpu():
     from cnn_numba.ops.activation import gpu as activation
     from cnn_numba.ops.conv import gpu as conv
     from cnn_numba.ops.dense import gpu as dense
+    from cnn_numba.ops.fused import gpu as fused
     from cnn_numba.ops.gather import gpu as gather
     from cnn_numba.ops.loss import gpu as loss
     from cnn_numba.ops.pool import gpu as pool
     from cnn_numba.ops.update import gpu as update
 
     return dict(
-        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
+        activation=activation,
+        conv=conv,
+        dense=dense,
+        fused=fused,
+        gather=gather,
+        loss=loss,
+        pool=pool,
+        update=update,
     )
 
 

@@ -35,6 +35,7 @@ from cnn_numba.ops.shared.products import (
 
 #: Entries of the gather table, which is filled again when they are used up.
 TABLE = 256
+TABLE_SIZE = 4 * TABLE  # numbers in it
 NOWHERE = 1 << 30  # a row outside of every image
 _TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
@@ -82,39 +83,75 @@ def _depth(gather):
 
 
 @cuda.jit(device=True)
-def _column(gather, column):
+def row_by_row(gather, column):
     """Return image, row and column of the target's element in that column of the product."""
     positions, count_w = uint32(gather.count_h * gather.count_w), uint32(gather.count_w)
     n, position = column // positions, uint32(column % positions)
     return uint32(n), uint32(position // count_w), uint32(position % count_w)
 
 
+class Reader(NamedTuple):
+    """How numbers are read from the images that windows slide over: three device functions."""
+
+    corner: object
+    """``(gather, n, top, left)``: the index from which the offsets of a window count."""
+    offset: object
+    """``(gather, c, a, b)``: what to add to it for a channel and a tap."""
+    read: object
+    """``(images, at, row, column, gather)``: the number at that index, in that row and column."""
+
+
 @cuda.jit(device=True)
-def _fill_table(table, start, end, gather):
-    """Note for each of the next products what to add to a source index, its row, its column, a weight index.
-
-    To divide by `taps` for every number that is loaded would take longer than to multiply it.
-    """
-    taps, taps_w = uint32(gather.taps_h * gather.taps_w), uint32(gather.taps_w)
-    entry = uint32(cuda.threadIdx.x)
-    while entry < min(uint32(TABLE), end):
-        k = uint32(start + entry)
-        c, tap = int32(k // taps), uint32(k % taps)
-        a, b = int32(tap // taps_w), int32(tap % taps_w)
-        at = uint32(4) * entry
-        table[at] = c * gather.source_h * gather.source_w + gather.sign * (a * gather.source_w + b)
-        table[at + uint32(1)] = gather.sign * a if k < _depth(gather) else NOWHERE
-        table[at + uint32(2)] = gather.sign * b
-        of_channel = gather.weight_first + c * gather.weight_c
-        table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
-        entry = uint32(entry + uint32(cuda.blockDim.x))
+def _corner(gather, n, top, left):
+    image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
+    return int32(image + top * int32(gather.source_w) + left)
 
 
-def _weights(tile):
+@cuda.jit(device=True)
+def _offset(gather, c, a, b):
+    return c * gather.source_h * gather.source_w + gather.sign * (a * gather.source_w + b)
+
+
+@cuda.jit(device=True)
+def _read(images, at, row, column, gather):
+    return images[at]
+
+
+PLAIN = Reader(_corner, _offset, _read)
+
+
+def _table_filler(offset):
+    """Make the device function that prepares the next products."""
+
+    @cuda.jit(device=True)
+    def fill_table(table, start, end, gather):
+        """Note of each what to add to a source index, its row, its column, a weight index.
+
+        To divide by `taps` for every number that is loaded would take longer than to multiply it.
+        """
+        taps, taps_w = uint32(gather.taps_h * gather.taps_w), uint32(gather.taps_w)
+        entry = uint32(cuda.threadIdx.x)
+        while entry < min(uint32(TABLE), end):
+            k = uint32(start + entry)
+            c, tap = int32(k // taps), uint32(k % taps)
+            a, b = int32(tap // taps_w), int32(tap % taps_w)
+            at = uint32(4) * entry
+            table[at] = offset(gather, c, a, b)
+            table[at + uint32(1)] = gather.sign * a if k < _depth(gather) else NOWHERE
+            table[at + uint32(2)] = gather.sign * b
+            of_channel = gather.weight_first + c * gather.weight_c
+            table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
+            entry = uint32(entry + uint32(cuda.blockDim.x))
+
+    return fill_table
+
+
+def weights_operand(tile, offset):
     """Return the operand on the left: a thread loads weights of one k, in rows `jump` apart.
 
-    Its source is (weight, table, index of each row, gather).
+    Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
     """
+    fill_table = _table_filler(offset)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are on their way in vain
     place = transposed_load(tile.depth, tile.threads)
@@ -133,7 +170,7 @@ def _weights(tile):
         first = start % uint32(TABLE)
         # The left operand is fetched first: it fills the table for both.
         if first == uint32(0):
-            _fill_table(table, start, uint32(end + uint32(ahead) - start), gather)
+            fill_table(table, start, uint32(end + uint32(ahead) - start), gather)
             cuda.syncthreads()
         k, _ = place()
         at = uint32(4) * uint32(first + k)
@@ -146,11 +183,13 @@ def _weights(tile):
     return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
 
 
-def _pixels(tile):
+def pixels_operand(tile, position, reader):
     """Return the operand on the right: a thread loads pixels of one column, for k that are `jump` apart.
 
-    Its source is (images, table, corner, top, left, gather); `corner` is the index of (top, left).
+    Its source is (images, table, corner, top, left, gather), and `reader` tells how they are read.
+    ``position(gather, column)`` returns image, row and column of the target's element in that column.
     """
+    begin, read = reader.corner, reader.read
     loads, jump, lines = tile.column_loads, tile.threads // tile.columns, tile.columns
     # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
     pitch = lines + tile.padding if tile.tensor_cores else lines
@@ -165,11 +204,10 @@ def _pixels(tile):
         """Return where the thread's window begins: index, row, column. The last column stands for more."""
         _, line = place()
         last = uint32(gather.images * gather.count_h * gather.count_w - 1)
-        n, i, j = _column(gather, min(uint32(first_column + line), last))
+        n, i, j = position(gather, min(uint32(first_column + line), last))
         top = int32(int32(i) * int32(gather.step_h) + int32(gather.start_h))
         left = int32(int32(j) * int32(gather.step_w) + int32(gather.start_w))
-        image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
-        return int32(image + top * int32(gather.source_w) + left), top, left
+        return begin(gather, n, top, left), top, left
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -181,19 +219,16 @@ def _pixels(tile):
             offset, h, w = table[entry], table[entry + uint32(1)], table[entry + uint32(2)]
             values[i] = float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
-            if (uint32(top + h) < uint32(gather.source_h)) & (uint32(left + w) < uint32(gather.source_w)):
-                values[i] = images[uint32(corner + offset)]
+            row, column = uint32(top + h), uint32(left + w)
+            if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
+                values[i] = read(images, uint32(corner + offset), row, column, gather)
 
     return Operand(fetch, scattered_store(place, loads, jump * pitch, pitch), pitch), corner
 
 
-def implicit_kernel(tile):
-    """Make a kernel whose blocks compute such tiles."""
-    table_size, row_loads, results = 4 * TABLE, tile.row_loads, tile.results
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+def result_store(tile):
+    """Make the device function that writes a thread's results."""
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
-    (weights, weight_rows), (pixels, pixel_corner) = _weights(tile), _pixels(tile)
-    accumulate = product_engine(tile, weights, pixels)
     first_result, result_row, result_column = thread_results(tile)
 
     @cuda.jit(device=True)
@@ -204,7 +239,7 @@ def implicit_kernel(tile):
         row, column = first_result()
         images, rows, plane = uint32(gather.images), uint32(gather.rows), uint32(gather.target_plane)
         for j in range(thread_columns):
-            n, h, w = _column(gather, uint32(first_column + column + result_column(j)))
+            n, h, w = row_by_row(gather, uint32(first_column + column + result_column(j)))
             in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
             inside[j] = n < images
             target_at[j] = uint32(n * uint32(rows * plane) + in_plane)
@@ -218,6 +253,42 @@ def implicit_kernel(tile):
                     if inside[j]:
                         target[uint32(target_at[j] + uint32(m * plane))] = value
 
+    return store
+
+
+def gathered_product(tile, position, reader):
+    """Make a device function ``(source, weight, table, sums, gather)`` that computes a block's tile.
+
+    It fills the local array `sums` with the thread's results, and returns the tile's first row and column.
+    The grid is (blocks of columns, blocks of rows); `table` is shared, of TABLE_SIZE int32. `position` and
+    `reader` are those of `pixels_operand`.
+    """
+    row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
+    weights, weight_rows = weights_operand(tile, reader.offset)
+    pixels, pixel_corner = pixels_operand(tile, position, reader)
+    accumulate = product_engine(tile, weights, pixels)
+
+    @cuda.jit(device=True)
+    def multiply(source, weight, table, sums, gather):
+        row_at = cuda.local.array(row_loads, uint32)
+        first_row = uint32(cuda.blockIdx.y) * block_rows
+        first_column = uint32(cuda.blockIdx.x) * block_columns
+        weight_rows(gather, first_row, row_at)
+        corner, top, left = pixel_corner(gather, first_column)
+        weight_source = weight, table, row_at, gather
+        pixel_source = source, table, corner, top, left, gather
+        depth = uint32(gather.channels * gather.taps_h * gather.taps_w)
+        accumulate(weight_source, pixel_source, uint32(0), depth, sums)
+        return first_row, first_column
+
+    return multiply
+
+
+def implicit_kernel(tile):
+    """Make a kernel whose blocks compute such tiles."""
+    results = tile.results
+    multiply, store = gathered_product(tile, row_by_row, PLAIN), result_store(tile)
+
     @cuda.jit
     @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
@@ -225,16 +296,9 @@ def implicit_kernel(tile):
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        table = cuda.shared.array(table_size, int32)
-        row_at = cuda.local.array(row_loads, uint32)
+        table = cuda.shared.array(TABLE_SIZE, int32)
         sums = cuda.local.array(results, float32)
-        first_row = uint32(cuda.blockIdx.y) * block_rows
-        first_column = uint32(cuda.blockIdx.x) * block_columns
-        weight_rows(gather, first_row, row_at)
-        corner, top, left = pixel_corner(gather, first_column)
-        weight_source = weight, table, row_at, gather
-        pixel_source = source, table, corner, top, left, gather
-        accumulate(weight_source, pixel_source, uint32(0), _depth(gather), sums)
+        first_row, first_column = multiply(source, weight, table, sums, gather)
         store(sums, first_row, first_column, bias, has_bias, relu, target, gather)
 
     return conv2d_implicit_kernel
@@ -270,20 +334,21 @@ _KERNELS = {
 _ENOUGH_BLOCKS = 264
 
 
-def _blocks(tile, gather):
+def grid_of(tile, gather):
+    """Return how many blocks compute the target: blocks of columns, blocks of rows."""
     columns = gather.images * gather.count_h * gather.count_w
     return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
 
 
-def best_tile(gather):
-    """Return the tile, LARGE, SMALL or NARROW, with which this product is expected to run fastest.
+def best_tile(gather, large=LARGE, small=SMALL, narrow=NARROW):
+    """Return the tile with which this product is expected to run fastest.
 
     A large tile loads least for each product, but a GPU with idle multiprocessors is slower still.
     """
-    if gather.rows <= NARROW.rows:
-        return NARROW
-    across, down = _blocks(LARGE, gather)
-    return LARGE if across * down >= _ENOUGH_BLOCKS else SMALL
+    if gather.rows <= narrow.rows:
+        return narrow
+    across, down = grid_of(large, gather)
+    return large if across * down >= _ENOUGH_BLOCKS else small
 
 
 def _launch(gather, source, weight, bias, has_bias, relu, target, tile, precision):
@@ -293,10 +358,11 @@ def _launch(gather, source, weight, bias, has_bias, relu, target, tile, precisio
         tile = best_tile(gather)
     flat = [array.reshape(-1) for array in (source, weight, bias, target)]
     arguments = *flat[:3], has_bias, relu, flat[3], gather
-    device.launch(_KERNELS[tile], _blocks(tile, gather), tile.threads, *arguments)
+    device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
 
 
-def _forward_gather(x, weight, window):
+def forward_gather(x, weight, window):
+    """Return the gather of a convolution."""
     (images, channels, height, width), taps = x.shape, window.kernel_h * window.kernel_w
     return Gather(
         images=images,
@@ -335,7 +401,7 @@ def conv2d_forward_implicit(
     arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
     *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:
-        gather = _forward_gather(x, weight, window)
+        gather = forward_gather(x, weight, window)
         _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile, precision)
     return out
 
@@ -355,7 +421,7 @@ def _axis(size, kernel, stride, padding, first):
     )
 
 
-def _backward_gathers(weight, window, grad_input):
+def backward_gathers(weight, window, grad_input):
     """Yield the gather of each class of pixels that meet the same weights: one if the stride is 1."""
     images, rows, height, width = grad_input.shape
     kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w = window
@@ -403,6 +469,6 @@ def conv2d_backward_input_implicit(
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)
     if grad_input.size:
-        for gather in _backward_gathers(weight, window, grad_input):
+        for gather in backward_gathers(weight, window, grad_input):
             _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)
     return grad_input

@@ -45,6 +45,9 @@ def reciprocal(divisor):
     return -(-(1 << shift) // divisor), shift
 
 
+ONE = 1 << 30  # the row of a pixel that is always 1, outside of every image
+
+
 @cuda.jit(device=True)
 def divide(number, factor, shift):
     """Return number // divisor, for numbers below 2**31 and what `reciprocal` says of the divisor."""
@@ -65,46 +68,72 @@ class Correlation(NamedTuple):
     stride_w: int
     padding_h: int
     padding_w: int
-    out_h: int
-    out_w: int
     rows: int
     channels: int
     height: int
     width: int
+    has_ones: int
+    """1 if a last column is the gradient of the bias: that of a pixel which is always 1, else 0."""
     depth: int
     """How many positions there are."""
     share: int
     """How many of them a block sums up."""
-    positions_factor: int
-    positions_shift: int
-    """The `reciprocal` of out_h * out_w."""
-    out_w_factor: int
-    out_w_shift: int
-    """And of out_w."""
+    plane: int
+    """How many numbers `grad_output` has for each image and channel."""
+    plane_factor: int
+    plane_shift: int
+    """The `reciprocal` of `plane`."""
+    row: int
+    """How long its rows are."""
+    row_factor: int
+    row_shift: int
+    """And of `row`."""
 
 
 @cuda.jit(device=True)
 def _columns(shape):
     """Return how many columns the product has."""
-    return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
+    return uint32(shape.channels * shape.kernel_h * shape.kernel_w + shape.has_ones)
+
+
+class Outputs(NamedTuple):
+    """In which order the positions are summed up, and how their gradients are read: device functions."""
+
+    place: object
+    """``(k, shape)``: image and number in a plane of `grad_output` where position k has its gradient."""
+    pixel: object
+    """``(k, p, shape)``: row and column of position k, whose number in its plane is p."""
+    read: object
+    """``(grad_output, at, k)``: the gradient at that index, of position k."""
 
 
 @cuda.jit(device=True)
-def _position(k, shape):
-    """Return image, row and column of the output at position k."""
-    n = divide(k, shape.positions_factor, shape.positions_shift)
-    position = uint32(k - n * uint32(shape.out_h * shape.out_w))
-    oh = divide(position, shape.out_w_factor, shape.out_w_shift)
-    return n, oh, uint32(position - oh * uint32(shape.out_w))
+def _place(k, shape):
+    n = divide(k, shape.plane_factor, shape.plane_shift)
+    return n, uint32(k - n * uint32(shape.plane))
 
 
-def _gradients(tile):
+@cuda.jit(device=True)
+def _pixel(k, p, shape):
+    oh = divide(p, shape.row_factor, shape.row_shift)
+    return oh, uint32(p - oh * uint32(shape.row))
+
+
+@cuda.jit(device=True)
+def _read(grad_output, at, k):
+    return grad_output[at]
+
+
+ROW_BY_ROW = Outputs(_place, _pixel, _read)
+
+
+def gradients_operand(tile, outputs):
     """Return the operand on the left: a thread loads one position of rows that are `jump` apart.
 
     Its source is (grad_output, index of each row, shape).
     """
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    place = transposed_load(tile.depth, tile.threads)
+    place, place_of, read = transposed_load(tile.depth, tile.threads), outputs.place, outputs.read
 
     @cuda.jit(device=True)
     def rows(shape, first_row, row_at):
@@ -112,30 +141,30 @@ def _gradients(tile):
         _, line = place()
         for i in range(loads):
             row = min(uint32(first_row + line + uint32(i * jump)), uint32(shape.rows - 1))
-            row_at[i] = uint32(row * uint32(shape.out_h * shape.out_w))
+            row_at[i] = uint32(row * uint32(shape.plane))
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         grad_output, row_at, shape = source
         step, _ = place()
-        k, positions = uint32(start + step), uint32(shape.out_h * shape.out_w)
-        n = divide(k, shape.positions_factor, shape.positions_shift)
-        at = uint32(n * uint32(shape.rows) * positions + uint32(k - n * positions))
+        k = uint32(start + step)
+        n, p = place_of(k, shape)
+        at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
         for i in range(loads):
             values[i] = float32(0)
             if k < end:
-                values[i] = grad_output[uint32(row_at[i] + at)]
+                values[i] = read(grad_output, uint32(row_at[i] + at), k)
 
     return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
 
 
-def _pixels(tile):
+def columns_operand(tile, outputs):
     """Return the operand on the right: a thread loads the pixels at one position for columns `jump` apart.
 
     Its source is (x, index, row and column of each column's first pixel, shape).
     """
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
-    place = transposed_load(tile.depth, tile.threads)
+    place, place_of, pixel = transposed_load(tile.depth, tile.threads), outputs.place, outputs.pixel
 
     @cuda.jit(device=True)
     def columns(shape, first_column, column_at, column_h, column_w):
@@ -149,19 +178,21 @@ def _pixels(tile):
             h = int32(int32(tap // kernel_w) - int32(shape.padding_h))
             w = int32(int32(tap % kernel_w) - int32(shape.padding_w))
             column_at[i] = int32(int32(ic * plane) + h * int32(shape.width) + w)
-            column_h[i], column_w[i] = h, w
+            is_one = (column == last) & (shape.has_ones != 0)
+            column_h[i], column_w[i] = int32(ONE) if is_one else h, w
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         x, column_at, column_h, column_w, shape = source
         step, _ = place()
         k = uint32(start + step)
-        n, oh, ow = _position(k, shape)
+        n, p = place_of(k, shape)
+        oh, ow = pixel(k, p, shape)
         top, left = int32(oh * uint32(shape.stride_h)), int32(ow * uint32(shape.stride_w))
         image = int32(n * uint32(shape.channels * shape.height * shape.width))
         corner = int32(image + top * int32(shape.width) + left)
         for i in range(loads):
-            values[i] = float32(0)
+            values[i] = float32(column_h[i] == int32(ONE))
             # Unsigned, -1 is a large number: one comparison asks for both ends.
             in_h = uint32(top + column_h[i]) < uint32(shape.height)
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
@@ -171,15 +202,17 @@ def _pixels(tile):
     return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), columns
 
 
-def weight_kernel(tile):
-    """Make a kernel whose blocks sum up a part of such tiles.
+def weight_sums(tile, outputs):
+    """Make a device function ``(grad_output, x, sums, shape)`` that sums up a part of such tiles.
 
-    Their rows are output channels, their columns input channels and taps.
+    Their rows are output channels, their columns input channels and taps; a grid of (column tiles, row tiles,
+    shares).
     """
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
-    (gradients, gradient_rows), (pixels, pixel_columns) = _gradients(tile), _pixels(tile)
+    gradients, gradient_rows = gradients_operand(tile, outputs)
+    pixels, pixel_columns = columns_operand(tile, outputs)
     accumulate = product_engine(tile, gradients, pixels)
     first_result, result_row, result_column = thread_results(tile)
 
@@ -197,15 +230,8 @@ def weight_kernel(tile):
                     if n < columns:
                         sums[uint32(at + n)] = total[i * thread_columns + j]
 
-    @cuda.jit
-    @device.signature(
-        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
-    )
-    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
-        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+    @cuda.jit(device=True)
+    def sum_up(grad_output, x, sums, shape):
         row_at = cuda.local.array(row_loads, uint32)
         column_at = cuda.local.array(column_loads, int32)
         column_h = cuda.local.array(column_loads, int32)
@@ -221,6 +247,24 @@ def weight_kernel(tile):
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)
         store(total, first_row, first_column, sums, shape)
+
+    return sum_up
+
+
+def weight_kernel(tile):
+    """Make a kernel whose blocks sum up a part of such tiles."""
+    sum_up = weight_sums(tile, ROW_BY_ROW)
+
+    @cuda.jit
+    @device.signature(
+        "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
+    )
+    def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
+        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
+
+        All indices are 32 bits wide: no array of more than 2**31 elements.
+        """
+        sum_up(grad_output, x, sums, shape)
 
     return conv2d_backward_weight_kernel
 
@@ -245,24 +289,35 @@ _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(T
 LANES, GROUPS = 32, 8
 
 
-@cuda.jit
-@device.signature("void(float32[:, ::1], float32[::1])")
-def conv2d_sum_parts_kernel(parts, total):
-    """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
-    group_sums = cuda.shared.array((GROUPS, LANES), float32)
+@cuda.jit(device=True)
+def sum_of_parts(parts, group_sums):
+    """Add up one element of `parts` (P, size) with a block of (LANES, GROUPS) threads.
+
+    Returns which element it is, its sum, and whether this thread is the one that is to write it.
+    """
     lane, group = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    i = uint32(cuda.blockIdx.x) * uint32(LANES) + lane
-    size = uint32(total.size)
+    i, size = uint32(cuda.blockIdx.x) * uint32(LANES) + lane, uint32(parts.shape[1])
     group_sum = float32(0)
     if i < size:
         for part in range(group, uint32(parts.shape[0]), uint32(GROUPS)):
             group_sum += parts[part, i]
     group_sums[group, lane] = group_sum
     cuda.syncthreads()
-    if group == uint32(0) and i < size:
+    is_mine = (group == uint32(0)) & (i < size)
+    if is_mine:
         for other in range(uint32(1), uint32(GROUPS)):
             group_sum += group_sums[other, lane]
-        total[i] = group_sum
+    return i, group_sum, is_mine
+
+
+@cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1])")
+def conv2d_sum_parts_kernel(parts, total):
+    """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
+    group_sums = cuda.shared.array((GROUPS, LANES), float32)
+    i, found, is_mine = sum_of_parts(parts, group_sums)
+    if is_mine:
+        total[i] = found
 
 
 class Conv2dScratch(NamedTuple):
@@ -304,6 +359,29 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     return scratch
 
 
+def correlation(x, weight_shape, window, plane, depth, share, has_ones=False):
+    """Return the correlation of images with gradients whose planes have these rows and columns."""
+    plane_factor, plane_shift = reciprocal(plane[0] * plane[1])
+    row_factor, row_shift = reciprocal(plane[1])
+    _, channels, height, width = x.shape
+    return Correlation(
+        *window[:6],
+        rows=weight_shape[0],
+        channels=channels,
+        height=height,
+        width=width,
+        has_ones=int(has_ones),
+        depth=depth,
+        share=share,
+        plane=plane[0] * plane[1],
+        plane_factor=plane_factor,
+        plane_shift=plane_shift,
+        row=plane[1],
+        row_factor=row_factor,
+        row_shift=row_shift,
+    )
+
+
 def conv2d_backward_weight_implicit(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
@@ -312,8 +390,7 @@ def conv2d_backward_weight_implicit(
         DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
     )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
-    batch, channels, height, width = x.shape
-    depth = batch * window.out_h * window.out_w
+    depth = len(x) * window.out_h * window.out_w
     if depth == 0:
         return conv2d_backward_weight_naive(grad_output, x, weight_shape, stride, padding, grad_weight)
     tile, tiles = _tile(weight_shape, precision)
@@ -321,21 +398,7 @@ def conv2d_backward_weight_implicit(
     share = tile.depth * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(depth, share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
-    positions_factor, positions_shift = reciprocal(window.out_h * window.out_w)
-    out_w_factor, out_w_shift = reciprocal(window.out_w)
-    shape = Correlation(
-        **window._asdict(),
-        rows=grad_output.shape[1],
-        channels=channels,
-        height=height,
-        width=width,
-        depth=depth,
-        share=share,
-        positions_factor=positions_factor,
-        positions_shift=positions_shift,
-        out_w_factor=out_w_factor,
-        out_w_shift=out_w_shift,
-    )
+    shape = correlation(x, weight_shape, window, (window.out_h, window.out_w), depth, share)
     sums = total if shares == 1 else parts.reshape(-1)
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)

@@ -1,0 +1,160 @@
+"""Chains of convolutions on the GPU; see `reference`.
+
+A stage with a pooling is one kernel forward (`gpu_forward`), and backward three: the gradient of weight and
+bias in parts, their sum, and the gradient of the images, all of which unpool while they load
+(`gpu_backward`). A stage without one takes the kernels of its operations, but that the gradient of the bias
+comes with that of the weight.
+"""
+
+from typing import Any, NamedTuple
+
+from cnn_numba import device
+from cnn_numba.ops.activation import gpu as activation
+from cnn_numba.ops.conv import gpu as conv
+from cnn_numba.ops.fused import checks
+from cnn_numba.ops.fused.gpu_backward import (
+    conv2d_chain_backward_weight,
+    conv2d_pool_backward_input,
+    weight_parts,
+)
+from cnn_numba.ops.fused.gpu_forward import conv2d_pool
+from cnn_numba.ops.pool import gpu as pool
+from cnn_numba.ops.shapes import DEVICE
+
+#: The operations that a chain stands for.
+PARTS = {"conv": conv, "pool": pool, "activation": activation}
+
+
+class Stage(NamedTuple):
+    """Working space of one convolution with what follows it, for batches of any size up to the largest."""
+
+    out: Any  # (N, C_out, H', W') float32: its result; that of the last stage lies where the caller wants it
+    codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling
+    gradient: (
+        Any  # (N, C_out, H', W') float32: of the result, behind the ReLU if it has no pooling; may be None
+    )
+    parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: sums of parts of the gradients
+
+
+class ConvChainScratch(NamedTuple):
+    """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
+
+    images: tuple  # the shape of the largest batch
+    settings: list
+    stages: list
+    last: list  # the result of the last forward pass
+
+    def parameters(self, convolutions):
+        """Return weight and bias of each convolution: those of now, as nothing keeps those of a pass."""
+        return [(each.weight, each.bias) for each in convolutions]
+
+
+def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
+    """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
+
+    The arguments are those of `cpu.conv_chain_scratch`.
+    """
+    windows, shapes = checks.windows_of(DEVICE, input_shape, convolutions)
+    stages = [
+        _stage(each, shapes[index + 1], index == len(windows) - 1) for index, each in enumerate(convolutions)
+    ]
+    return ConvChainScratch(shapes[0], _settings(convolutions, windows), stages, [None])
+
+
+def _stage(convolution, shape, is_last):
+    is_pooled = bool(convolution.pool)
+    return Stage(
+        out=None if is_last else device.empty(shape),
+        codes=device.empty(shape, "uint8") if is_pooled else None,
+        gradient=None if is_last and (is_pooled or not convolution.relu) else device.empty(shape),
+        parts=weight_parts(convolution.weight.shape),
+    )
+
+
+def _settings(convolutions, windows):
+    return [
+        (window, each.weight.shape, bool(each.relu), bool(each.pool))
+        for each, window in zip(convolutions, windows, strict=True)
+    ]
+
+
+def _checked(scratch, x, convolutions, windows):
+    """Return working space; one that is given must fit: kernels write into it unchecked."""
+    if scratch is None:
+        return conv_chain_scratch(x.shape, convolutions)
+    fits = isinstance(scratch, ConvChainScratch) and scratch.settings == _settings(convolutions, windows)
+    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
+        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
+    return scratch
+
+
+def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
+    """Convolve, rectify and pool; see `reference.conv_chain_forward`.
+
+    `scratch` comes from `conv_chain_scratch`; None allocates it.
+    """
+    out, windows, _ = checks.conv_chain_forward(DEVICE, x, convolutions, out)
+    _forward(x, convolutions, windows, out, _checked(scratch, x, convolutions, windows))
+    return out
+
+
+def _forward(x, convolutions, windows, out, scratch):
+    for each, window, stage in zip(convolutions, windows, scratch.stages, strict=True):
+        result = out if stage.out is None else stage.out[: len(x)]
+        if not len(x):
+            pass
+        elif each.pool:
+            conv2d_pool(x, each.weight, each.bias, each.relu, window, result, stage.codes[: len(x)])
+        else:
+            conv.conv2d_forward(x, *each[:4], out=result, relu=each.relu)
+        x = result
+    scratch.last[0] = out
+
+
+def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
+    """Gradients of `conv_chain_forward`; see `reference.conv_chain_backward`.
+
+    `scratch` must be as the forward pass of `x` left it; None computes that pass again.
+    """
+    arrays = grad_output, x, convolutions, grads, grad_input
+    grads, grad_input, windows, shapes = checks.conv_chain_backward(DEVICE, *arrays)
+    fresh, scratch = scratch is None, _checked(scratch, x, convolutions, windows)
+    if not len(x):
+        for array in (each for pair in grads for each in pair):
+            device.copy(array, device.zeros(array.shape))
+        return grads, grad_input
+    if fresh:
+        _forward(x, convolutions, windows, device.empty(shapes[-1]), scratch)
+    gradient, stages = grad_output, scratch.stages
+    for index in reversed(range(len(stages))):
+        before = stages[index - 1] if index else None
+        image = before.out[: len(x)] if before else x
+        grad_image = before.gradient[: len(x)] if before else grad_input
+        gradient = _backward(
+            gradient,
+            convolutions[index],
+            windows[index],
+            stages[index],
+            scratch.last[0],
+            image,
+            grads[index],
+            grad_image,
+        )
+    return grads, grad_input
+
+
+def _backward(gradient, convolution, window, stage, last, image, pair, grad_image):
+    """Write the gradients of one stage; return that of its image, None if there is no place for it."""
+    codes = stage.codes if stage.codes is None else stage.codes[: len(image)]
+    if codes is None and convolution.relu:
+        out = last if stage.out is None else stage.out[: len(image)]
+        gradient = activation.relu_backward(gradient, out, stage.gradient[: len(image)])
+    conv2d_chain_backward_weight(gradient, codes, image, window, *pair, stage.parts)
+    if grad_image is None:
+        return None
+    if codes is None:
+        return conv.conv2d_backward_input(
+            gradient, convolution.weight, image.shape, *convolution[2:4], grad_image
+        )
+    conv2d_pool_backward_input(gradient, codes, convolution.weight, window, grad_image)
+    return grad_image

@@ -1,0 +1,210 @@
+"""Gradients of convolution, ReLU and 2x2 max pooling on the GPU: unpooled while they are loaded.
+
+The gradient of a pooled stage is a quarter as large as that of its convolution, whose other three quarters
+are zeros. So it stays as it is: whoever wants the gradient of a position reads that of its window, and the
+code that the forward pass has left, and takes zero unless the code names the position. The products are those
+of `conv.gpu_implicit` and `conv.gpu_weight`; for the images of a 3x3 kernel there is a shorter way, in
+`gpu_sparse`.
+
+The gradient of the bias comes with that of the weight: as that of a pixel which is always 1, a further column
+of the product.
+"""
+
+from numba import cuda, float32, int32, uint32
+
+from cnn_numba import device
+from cnn_numba.ops.conv.gpu_implicit import (
+    LARGE,
+    TABLE_SIZE,
+    Gather,
+    Reader,
+    backward_gathers,
+    best_tile,
+    gathered_product,
+    grid_of,
+    result_store,
+    row_by_row,
+)
+from cnn_numba.ops.conv.gpu_weight import (
+    GROUPS,
+    LANES,
+    NARROW as NARROW_WEIGHT,
+    Correlation,
+    Outputs,
+    correlation,
+    divide,
+    sum_of_parts,
+    weight_kernel,
+    weight_sums,
+)
+from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
+from cnn_numba.ops.fused.gpu_sparse import conv2d_pool_backward_input_sparse, planes_of
+
+# --- The gradient of the images -----------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _corner(gather, n, top, left):
+    return int32(int32(n) * int32(gather.channels) * _pooled_plane(gather))
+
+
+@cuda.jit(device=True)
+def _offset(gather, c, a, b):
+    return c * _pooled_plane(gather)
+
+
+@cuda.jit(device=True)
+def _pooled_plane(gather):
+    """Return how many windows an image has; the rows and columns that are pooled are even."""
+    return int32(gather.source_h * gather.source_w) // int32(WINDOW)
+
+
+@cuda.jit(device=True)
+def _read(source, at, row, column, gather):
+    """Return the gradient of a position: that of its window, if it was the one."""
+    gradients, codes = source
+    window = row // uint32(2) * (uint32(gather.source_w) // uint32(2)) + column // uint32(2)
+    at = uint32(at + window)
+    which = row % uint32(2) * uint32(2) + column % uint32(2)
+    return gradients[at] if codes[at] == which else float32(0)
+
+
+UNPOOLED = Reader(_corner, _offset, _read)
+
+
+def unpooling_kernel(tile):
+    """Make a kernel whose blocks compute such tiles of the gradient of the images."""
+    results = tile.results
+    multiply, store = gathered_product(tile, row_by_row, UNPOOLED), result_store(tile)
+
+    @cuda.jit
+    @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Gather)")
+    def conv2d_pool_backward_input_kernel(grad_output, codes, weight, grad_input, gather: Gather):
+        """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
+
+        All indices are 32 bits wide: no array of more than 2**31 elements.
+        """
+        table = cuda.shared.array(TABLE_SIZE, int32)
+        sums = cuda.local.array(results, float32)
+        first_row, first_column = multiply((grad_output, codes), weight, table, sums, gather)
+        store(sums, first_row, first_column, weight, False, False, grad_input, gather)
+
+    return conv2d_pool_backward_input_kernel
+
+
+_INPUT_KERNELS = {tile: unpooling_kernel(tile) for tile in (LARGE, SMALL, NARROW)}
+# Each under its name as well, by which `cnn-numba inspect` finds it.
+(
+    conv2d_pool_backward_input_large_kernel,
+    conv2d_pool_backward_input_small_kernel,
+    conv2d_pool_backward_input_narrow_kernel,
+) = _INPUT_KERNELS.values()
+
+
+def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
+    """Write the gradient of the images of a pooled stage; all are checked."""
+    if planes := planes_of(grad_output, window, grad_input):
+        conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, planes)
+        return
+    even = window._replace(out_h=2 * grad_output.shape[2], out_w=2 * grad_output.shape[3])
+    flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
+    for gather in backward_gathers(weight, even, grad_input):
+        tile = best_tile(gather, LARGE, SMALL, NARROW)
+        device.launch(_INPUT_KERNELS[tile], grid_of(tile, gather), tile.threads, *flat, gather)
+
+
+# --- The gradients of weight and bias -----------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _place_of_window(k, shape):
+    window = k // uint32(WINDOW)
+    n = divide(window, shape.plane_factor, shape.plane_shift)
+    return n, uint32(window - n * uint32(shape.plane))
+
+
+@cuda.jit(device=True)
+def _pixel_of_window(k, p, shape):
+    row = divide(p, shape.row_factor, shape.row_shift)
+    column, which = uint32(p - row * uint32(shape.row)), k % uint32(WINDOW)
+    return uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
+
+
+@cuda.jit(device=True)
+def _read_of_window(source, at, k):
+    gradients, codes = source
+    return gradients[at] if codes[at] == k % uint32(WINDOW) else float32(0)
+
+
+WINDOW_BY_WINDOW = Outputs(_place_of_window, _pixel_of_window, _read_of_window)
+
+
+def unpooling_weight_kernel(tile):
+    """Make a kernel whose blocks sum up a part of such tiles, of a pooled stage."""
+    sum_up = weight_sums(tile, WINDOW_BY_WINDOW)
+
+    @cuda.jit
+    @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Correlation)")
+    def conv2d_pool_backward_weight_kernel(grad_output, codes, x, sums, shape: Correlation):
+        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
+
+        All indices are 32 bits wide: no array of more than 2**31 elements.
+        """
+        sum_up((grad_output, codes), x, sums, shape)
+
+    return conv2d_pool_backward_weight_kernel
+
+
+_TILES = SMALL, NARROW_WEIGHT
+# Two blocks of 256 threads, or four of 64, for each of the 132 multiprocessors of an H200.
+_ENOUGH_BLOCKS = {SMALL: 264, NARROW_WEIGHT: 528}
+_WEIGHT_KERNELS = {tile: unpooling_weight_kernel(tile) for tile in _TILES}
+# Each under its name as well, by which `cnn-numba inspect` finds it.
+conv2d_pool_backward_weight_wide_kernel, conv2d_pool_backward_weight_narrow_kernel = _WEIGHT_KERNELS.values()
+_PLAIN_KERNELS = {tile: weight_kernel(tile) for tile in _TILES}
+
+
+@cuda.jit
+@device.signature("void(float32[:, ::1], int64, float32[::1], float32[::1])")
+def conv2d_sum_weight_and_bias_kernel(parts, columns, grad_weight, grad_bias):
+    """Add up `parts` (P, rows * columns) as `conv2d_sum_parts_kernel` does; the last column is the bias."""
+    group_sums = cuda.shared.array((GROUPS, LANES), float32)
+    i, total, is_mine = sum_of_parts(parts, group_sums)
+    if is_mine:
+        row, column = i // uint32(columns), i % uint32(columns)
+        if column == uint32(columns - 1):
+            grad_bias[row] = total
+        else:
+            grad_weight[uint32(i - row)] = total
+
+
+def _tiles_of(weight_shape):
+    """Return the tile that suits the gradients of weight and bias, and how many: across, down."""
+    rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3] + 1
+    tile = NARROW_WEIGHT if min(rows, columns) <= NARROW_WEIGHT.rows else SMALL
+    return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
+
+
+def weight_parts(weight_shape):
+    """Allocate the sums of the parts of a stage's gradients, for batches of any size."""
+    tile, (across, down) = _tiles_of(weight_shape)
+    size = weight_shape[0] * (weight_shape[1] * weight_shape[2] * weight_shape[3] + 1)
+    return device.empty((device.blocks(_ENOUGH_BLOCKS[tile], across * down), size))
+
+
+def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, grad_bias, parts):
+    """Write the gradients of weight and bias; all are checked. `codes` is None where nothing was pooled."""
+    plane, of_each = grad_output.shape[2:], 1 if codes is None else WINDOW
+    depth = len(x) * plane[0] * plane[1] * of_each
+    tile, tiles = _tiles_of(grad_weight.shape)
+    # As many equal shares as there are parts, each a whole number of steps.
+    share = tile.depth * device.blocks(device.blocks(depth, parts.shape[0]), tile.depth)
+    parts = parts[: device.blocks(depth, share)]
+    shape = correlation(x, grad_weight.shape, window, plane, depth, share, has_ones=True)
+    kernels = _PLAIN_KERNELS if codes is None else _WEIGHT_KERNELS
+    gradients = [array.reshape(-1) for array in (grad_output, codes) if array is not None]
+    grid = *tiles, len(parts)
+    device.launch(kernels[tile], grid, tile.threads, *gradients, x.reshape(-1), parts.reshape(-1), shape)
+    grid, block = device.blocks(parts.shape[1], LANES), (LANES, GROUPS)
+    columns, totals = parts.shape[1] // len(grad_bias), (grad_weight.reshape(-1), grad_bias)
+    device.launch(conv2d_sum_weight_and_bias_kernel, grid, block, parts, columns, *totals)

@@ -1,0 +1,171 @@
+"""Chains of convolutions on the GPU, compared with the operations one after another."""
+
+import numpy as np
+import pytest
+from helpers import random_float32
+from hypothesis import given, settings, strategies as st
+from launches import sanitized
+from test_fused import CHAINS, MNIST, assert_alike, chain_of
+
+from cnn_numba import device
+from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, reference
+from cnn_numba.ops.fused.checks import Convolution
+
+# Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
+# more channels than a warp has lanes; a stride and another kernel below a pooling.
+MORE_CHAINS = [
+    ((2, 9, 30, 41), [(11, 3, 1, 2, True, True)]),
+    ((1, 8, 6, 140), [(3, 3, 1, 1, False, True)]),
+    ((2, 40, 9, 8), [(70, 3, 1, 0, True, True)]),
+    ((2, 8, 15, 14), [(9, 3, 2, 1, True, True), (5, 2, 1, 0, False, True)]),
+    ((3, 2, 8, 8), [(4, 3, 1, 1, True, False), (5, 3, 1, 1, True, False)]),
+]
+
+
+def on_device(chain):
+    return [
+        each._replace(weight=device.to_device(each.weight), bias=device.to_device(each.bias))
+        for each in chain
+    ]
+
+
+def both(chain, x, grad_output, needs_grad_input=True, **scratch):
+    """Return the result of a chain and its gradients, on the host, in a list."""
+    chain, x, grad_output = on_device(chain), device.to_device(x), device.to_device(grad_output)
+    out = gpu.conv_chain_forward(x, chain, **scratch)
+    where = None if needs_grad_input else False
+    grads, grad_input = gpu.conv_chain_backward(grad_output, x, chain, grad_input=where, **scratch)
+    arrays = [out, *(array for pair in grads for array in pair), *([grad_input] if needs_grad_input else [])]
+    return [device.to_host(array) for array in arrays]
+
+
+def defined(chain, x, grad_output, needs_grad_input=True):
+    out = reference.conv_chain_forward(x, chain)
+    grads, grad_input = reference.conv_chain_backward(grad_output, x, chain)
+    return [out, *(array for pair in grads for array in pair), *([grad_input] if needs_grad_input else [])]
+
+
+@pytest.mark.parametrize("needs_grad_input", [True, False])
+@pytest.mark.parametrize(("shape", "layers"), [*CHAINS, *MORE_CHAINS])
+def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    arguments = chain, x, grad_output, needs_grad_input
+    assert_alike(both(*arguments), defined(*arguments))
+
+
+@settings(deadline=None, derandomize=True, max_examples=20)
+@given(data=st.data())
+def test_any_chain_equals_its_definition(data):
+    draw = data.draw
+    layers = []
+    for _ in range(draw(st.integers(1, 3))):
+        kernel, padding = draw(st.sampled_from([1, 2, 3, 3, 3, 4])), draw(st.integers(0, 2))
+        sizes = draw(st.integers(1, 40)), kernel, draw(st.integers(1, 2)), padding
+        layers.append((*sizes, draw(st.booleans()), draw(st.booleans())))
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 18), st.integers(8, 17), st.integers(8, 17)))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    try:
+        out = reference.conv_chain_forward(x, chain)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"does not fit|too few"):
+            gpu.conv_chain_forward(device.to_device(x), on_device(chain))
+        return
+    arguments = chain, x, random_float32(rng, *out.shape)
+    assert_alike(both(*arguments), defined(*arguments))
+
+
+def test_one_working_space_serves_smaller_batches_and_every_step_gives_the_same_bits():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), random_float32(rng, 7, 1, 28, 28)
+    grad_output = random_float32(rng, 7, 64, 5, 5)
+    scratch = gpu.conv_chain_scratch(x.shape, on_device(chain))
+    first = both(chain, x, grad_output, scratch=scratch)
+    smaller = chain, x[:3] * 5, grad_output[:3] * 9
+    assert_alike(both(*smaller, scratch=scratch), defined(*smaller))
+    for one, other in zip(both(chain, x, grad_output, scratch=scratch), first, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_of_equal_pixels_the_first_gets_the_gradient():
+    chain = on_device([Convolution(np.ones((1, 8, 2, 2), np.float32), np.zeros(1, np.float32), pool=True)])
+    x, ones = (device.to_device(np.ones(shape, np.float32)) for shape in ((1, 8, 3, 3), (1, 1, 1, 1)))
+    _, grad_input = gpu.conv_chain_backward(ones, x, chain)
+    for plane in device.to_host(grad_input)[0]:
+        assert plane.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_nan_wins_in_a_pooling_and_stays_behind_a_relu(relu):
+    x = np.zeros((1, 1, 4, 4), np.float32)
+    x[0, 0, 2, 1] = np.nan
+    weight, bias = np.ones((1, 1, 2, 2), np.float32), np.ones(1, np.float32)
+    chain = [Convolution(weight, bias, padding=1, relu=relu, pool=True)]
+    received = device.to_host(gpu.conv_chain_forward(device.to_device(x), on_device(chain)))
+    assert np.isnan(received).any()
+    np.testing.assert_array_equal(received, reference.conv_chain_forward(x, chain))
+
+
+@pytest.mark.parametrize("channels", [1, 8])
+def test_a_dead_pixel_gets_no_gradient(channels):
+    rng = np.random.default_rng(0)
+    weight, bias = random_float32(rng, 4, channels, 3, 3), np.full(4, -100, np.float32)
+    x, grad_output = random_float32(rng, 2, channels, 6, 6), random_float32(rng, 2, 4, 2, 2)
+    _, *gradients = both([Convolution(weight, bias, relu=True, pool=True)], x, grad_output)
+    assert not any(array.any() for array in gradients)
+
+
+def test_an_empty_batch_has_gradients_of_zero():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(MNIST, 1, rng), np.empty((0, 1, 28, 28), np.float32)
+    out, *grads, grad_input = both(chain, x, np.empty((0, 64, 5, 5), np.float32))
+    assert (out.shape, grad_input.shape) == ((0, 64, 5, 5), x.shape)
+    assert not any(array.any() for array in grads)
+
+
+def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
+    rng = np.random.default_rng(0)
+    chain, x = on_device(chain_of(MNIST, 1, rng)), device.to_device(random_float32(rng, 3, 1, 28, 28))
+    for shape, layers in (((2, 1, 28, 28), MNIST), ((3, 1, 28, 28), [(32, 3, 1, 0, True, True), MNIST[1]])):
+        scratch = gpu.conv_chain_scratch(shape, on_device(chain_of(layers, 1, rng)))
+        with pytest.raises(ValueError, match="scratch must come from conv_chain_scratch"):
+            gpu.conv_chain_forward(x, chain, scratch=scratch)
+    with pytest.raises(TypeError, match="x is an array on the host"):
+        gpu.conv_chain_forward(device.to_host(x), chain)
+
+
+def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
+    chain = on_device(chain_of(MNIST, 1, np.random.default_rng(0)))
+    x, grad_output = device.zeros((2, 1, 28, 28)), device.zeros((2, 64, 5, 5))
+    scratch = gpu.conv_chain_scratch(x.shape, chain)
+    made = []
+    with device.observe_launches(lambda launch: made.append(launch.kernel)):
+        gpu.conv_chain_forward(x, chain, scratch=scratch)
+        gpu.conv_chain_backward(grad_output, x, chain, grad_input=False, scratch=scratch)
+    assert made == [
+        gpu_forward.conv2d_pool_narrow_kernel,
+        gpu_forward.conv2d_pool_small_kernel,
+        gpu_backward.conv2d_pool_backward_weight_wide_kernel,
+        gpu_backward.conv2d_sum_weight_and_bias_kernel,
+        gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
+        gpu_backward.conv2d_pool_backward_weight_narrow_kernel,
+        gpu_backward.conv2d_sum_weight_and_bias_kernel,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [
+        ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
+        ((1, 8, 6, 6), [(3, 3, 1, 0, True, True)]),
+    ],
+)
+def test_the_sanitizer_finds_nothing(shape, layers):
+    rng = np.random.default_rng(0)
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    with sanitized() as reports:
+        both(chain, x, grad_output)
+    assert all(report.ok for report in reports), "\n".join(map(str, reports))
