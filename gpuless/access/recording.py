@@ -24,7 +24,6 @@ from gpuless.simulator.memory import Memory, is_poison, poison
 from gpuless.source.instructions import (
     assigned_name,
     instruction_start,
-    kernel_frames,
     site,
 )
 
@@ -167,7 +166,7 @@ class TracedMemory(Memory):
     def lanes_missing(self, threads, finished):
         """Note who met, and who was named and had finished."""
         first = threads[0]
-        frame = kernel_frames(first.worker.gr_frame)[-1]
+        frame = first.frames[-1]
         self.meetings.append(
             Meeting(
                 self.running[0],

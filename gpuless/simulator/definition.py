@@ -5,6 +5,7 @@ import builtins
 import functools
 import inspect
 import types
+import weakref
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Definition:
 
     def __init__(self, function, device, parameters):
         self.function, self.device = function, device
-        self.tree = _tree(function)
+        self.tree = syntax_tree(function)
         tuples = {name: kind for name, kind in parameters if isinstance(kind, tuple)}
         self.arrays = {name for name, kind in tuples.items() if isinstance(kind[0], np.dtype)}
         self.mixed_tuples = {name for name, kind in tuples.items() if len(set(kind[1:])) > 1} - self.arrays
@@ -84,8 +85,18 @@ class Definition:
         return self.function.__globals__ | {name: cell.cell_contents for name, cell in cells}
 
 
-def _tree(function):
+# By function: its file may change after it was loaded.
+_trees: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def syntax_tree(function):
     """Return the syntax tree of a function, with lines and columns as in its file; None without source."""
+    if function not in _trees:
+        _trees[function] = _tree(function)
+    return _trees[function]
+
+
+def _tree(function):
     try:
         lines, first_line = inspect.getsourcelines(function)
         is_indented = lines[0][:1].isspace()

@@ -126,7 +126,7 @@ def _call(kernel, *arguments):
     """Call a device function from a kernel. From the host only a configured launch can be called."""
     twins = running_twins()
     if twins is not None:
-        return twins.function(kernel.fn)(*arguments)
+        return twins.call(kernel.fn, arguments)
     if kernel._device:
         raise LaunchError(f"{kernel.__name__} is a device function: only kernels can call it")
     raise LaunchError(

@@ -5,10 +5,10 @@ well, and without `numba.cuda`'s own simulator.
 """
 
 import reprlib
-import threading
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -16,13 +16,14 @@ import numpy as np
 
 from gpuless.limits import THREADS_LIMIT, LaunchError, check_launch
 from gpuless.simulator.arguments import argument_names, argument_types, device_arguments, memory_argument
+from gpuless.simulator.coroutines import Coroutine
 from gpuless.simulator.judge import judge
 from gpuless.simulator.memory import Memory
 from gpuless.simulator.namespace import Cuda
 from gpuless.simulator.scheduler import Scheduler
 from gpuless.simulator.twins import Twins
 
-_running = threading.local()
+_running: ContextVar["Twins | None"] = ContextVar("running", default=None)
 _Result = TypeVar("_Result")
 
 
@@ -35,19 +36,19 @@ def python_function(kernel):
 
 
 def running_twins():
-    """Return the twins of the kernel that runs in this thread of the operating system, None if none does."""
-    return getattr(_running, "twins", None)
+    """Return the twins of the kernel that runs in this context, None if none does."""
+    return _running.get()
 
 
 @contextmanager
 def _running_with(twins):
     if running_twins() is not None:
         raise LaunchError("a kernel cannot launch another kernel")
-    _running.twins = twins
+    before = _running.set(twins)
     try:
         yield
     finally:
-        _running.twins = None
+        _running.reset(before)
 
 
 class Launch:
@@ -90,12 +91,16 @@ class Launch:
         memory = memory or Memory(self.dynamic_bytes)
         cuda = Cuda(self.grid, self.block, memory)
         names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)
-        twins = Twins(cuda, memory, kinds, partial(judge, self.kernel, self.function, arguments, kinds))
-        wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
         scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
+        ask = partial(judge, self.kernel, self.function, arguments, kinds)
+        twins = Twins(cuda, memory, kinds, ask, scheduler.watch)
+        wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
         with _running_with(twins):
             known = tuple(zip(names, kinds, strict=True))
-            scheduler.run(twins.function(self.function, device=False, parameters=known), wrapped)
+            function = twins.function(self.function, device=False, parameters=known)
+            if twins.need_threads(self.function):
+                function = partial(Coroutine, function)
+            scheduler.run(function, wrapped)
 
 
 class Observed(Generic[_Result]):

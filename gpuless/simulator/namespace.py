@@ -5,8 +5,10 @@ One `Cuda` per launch. Before the scheduler lets a thread run it writes the thre
 until the thread comes back.
 """
 
+import inspect
 import operator
 import sys
+import types
 
 import numpy as np
 
@@ -19,6 +21,44 @@ from gpuless.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
 _VECTOR_TYPES = intrinsics.vector_types()
+_GENERATOR = inspect.CO_GENERATOR
+
+
+class Wait:
+    """What an operation returns at which a thread waits: yielded to the scheduler, which sends the result back.
+
+    `answer` makes the result of what all who met have brought.
+    """
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __iter__(self):
+        return (yield self)
+
+
+def is_waiting(value):
+    """Return whether a call has returned what is to be waited for, with `yield from`."""
+    return type(value) is types.GeneratorType or type(value) is Wait
+
+
+def missed(name):
+    """Return the error of a thread that waits, at an operation or in a function, where its caller cannot."""
+    return UnsupportedPython(
+        "cannot wait here: the simulator has to see the call in the source of a kernel or device function", name
+    )
+
+
+# Those that need nothing but what has been brought; of lanes, by the lane.
+_MET = Wait(lambda _: None)
+_COUNT, _ALL, _ANY = Wait(sum), Wait(lambda votes: int(all(votes))), Wait(lambda votes: int(any(votes)))
+_GRID_MET = Wait(lambda _: 1)
+_ACTIVE = Wait(lambda lanes: sum(1 << lane for lane in lanes))
+_ALL_LANES, _ANY_LANE = (Wait(lambda lanes, of=of: of(lanes.values())) for of in (all, any))
+_EQUAL_LANES = Wait(lambda lanes: len(set(lanes.values())) == 1)
+_BALLOT = Wait(lambda lanes: sum(1 << lane for lane, yes in lanes.items() if yes))
 
 
 class Shared:
@@ -127,8 +167,7 @@ class _Grid:
         """Wait for all threads of the grid, which may have one block here."""
         if self._cuda.gridDim.x * self._cuda.gridDim.y * self._cuda.gridDim.z > 1:
             raise LaunchError("the simulator runs one block after another: grid.sync() needs a grid of one")
-        self._cuda._wait("grid.sync", None, sys._getframe(1))
-        return 1
+        return self._cuda._wait("grid.sync", None, sys._getframe(1), _GRID_MET)
 
 
 class CooperativeGroups:
@@ -156,87 +195,87 @@ def _taken(operation, value, kinds, refused):
 class Warp:
     """What the 32 lanes of a warp do together; part of `Cuda`.
 
-    Every function here waits until all lanes named in the mask have come, and passes a value on.
+    Every function here waits until all lanes named in the mask have come, and passes a value on. It returns
+    the `Wait` for what its docstring says.
     """
 
-    def _gather(self, name, mask, value, frame):
-        """Wait for the lanes of the mask; return the value of each by its lane."""
-        return self._wait(name, (int(mask) & FULL_MASK, value), frame)
+    def _gather(self, name, mask, value, frame, wait):
+        """Wait for the lanes of the mask; each brings a value."""
+        return self._wait(name, (int(mask) & FULL_MASK, value), frame, wait)
 
-    def _shuffle(self, name, mask, value, frame):
-        """Do the same for a value that one lane takes from another."""
+    def _shuffle(self, name, mask, value, frame, source):
+        """Do the same for a value that one lane takes from another, which may not be there."""
         _taken(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
-        return self._gather(name, mask, value, frame)
 
-    def _vote(self, name, mask, predicate, frame):
+        def answer(lanes):
+            # Of a lane that is not there the result is undefined on a GPU.
+            return lanes[source] if source in lanes else self._absent_lane(self.thread, source, value)
+
+        return self._gather(name, mask, value, frame, Wait(answer))
+
+    def _vote(self, name, mask, predicate, frame, wait):
         """Do the same for what is yes or no."""
-        return self._gather(
-            name, mask, bool(_taken(name, predicate, "integers and bool", np.floating)), frame
-        )
+        predicate = bool(_taken(name, predicate, "integers and bool", np.floating))
+        return self._gather(name, mask, predicate, frame, wait)
 
     def syncwarp(self, mask=FULL_MASK):
         """Wait for the other lanes; what they wrote before can be read after."""
-        self._gather("syncwarp", mask, None, sys._getframe(1))
+        return self._gather("syncwarp", mask, None, sys._getframe(1), _MET)
 
     def shfl_sync(self, mask, value, src_lane):
         """Return the value of one lane."""
-        lanes = self._shuffle("shfl_sync", mask, value, sys._getframe(1))
-        return self._of_lane(lanes, int(src_lane) % WARP, value)
+        return self._shuffle("shfl_sync", mask, value, sys._getframe(1), int(src_lane) % WARP)
 
     def shfl_up_sync(self, mask, value, delta):
         """Return the value of the lane `delta` below; the first lanes keep their own."""
-        lanes = self._shuffle("shfl_up_sync", mask, value, sys._getframe(1))
-        source = self.thread.lane - int(delta)
-        return self._of_lane(lanes, source, value) if source >= 0 else value
+        lane, source = self.thread.lane, self.thread.lane - int(delta)
+        return self._shuffle("shfl_up_sync", mask, value, sys._getframe(1), source if source >= 0 else lane)
 
     def shfl_down_sync(self, mask, value, delta):
         """Return the value of the lane `delta` above; the last lanes keep their own."""
-        lanes = self._shuffle("shfl_down_sync", mask, value, sys._getframe(1))
-        source = self.thread.lane + int(delta)
-        return self._of_lane(lanes, source, value) if source < WARP else value
+        lane, source = self.thread.lane, self.thread.lane + int(delta)
+        return self._shuffle("shfl_down_sync", mask, value, sys._getframe(1), source if source < WARP else lane)
 
     def shfl_xor_sync(self, mask, value, lane_mask):
         """Return the value of the lane whose number differs in the bits of `lane_mask`."""
-        lanes = self._shuffle("shfl_xor_sync", mask, value, sys._getframe(1))
-        return self._of_lane(lanes, self.thread.lane ^ int(lane_mask), value)
-
-    def _of_lane(self, lanes, source, own):
-        if source in lanes:
-            return lanes[source]
-        # A lane that is not there: on a GPU the result is undefined.
-        return self._absent_lane(self.thread, source, own)
+        return self._shuffle("shfl_xor_sync", mask, value, sys._getframe(1), self.thread.lane ^ int(lane_mask))
 
     def all_sync(self, mask, predicate):
         """Return whether all lanes say yes."""
-        return all(self._vote("all_sync", mask, predicate, sys._getframe(1)).values())
+        return self._vote("all_sync", mask, predicate, sys._getframe(1), _ALL_LANES)
 
     def any_sync(self, mask, predicate):
         """Return whether one lane says yes."""
-        return any(self._vote("any_sync", mask, predicate, sys._getframe(1)).values())
+        return self._vote("any_sync", mask, predicate, sys._getframe(1), _ANY_LANE)
 
     def eq_sync(self, mask, predicate):
         """Return whether all lanes say the same."""
-        return len(set(self._vote("eq_sync", mask, predicate, sys._getframe(1)).values())) == 1
+        return self._vote("eq_sync", mask, predicate, sys._getframe(1), _EQUAL_LANES)
 
     def ballot_sync(self, mask, predicate):
         """Return a mask of the lanes that say yes."""
-        lanes = self._vote("ballot_sync", mask, predicate, sys._getframe(1))
-        return sum(1 << lane for lane, yes in lanes.items() if yes)
+        return self._vote("ballot_sync", mask, predicate, sys._getframe(1), _BALLOT)
 
     def match_any_sync(self, mask, value):
         """Return a mask of the lanes with the same value."""
-        lanes = self._gather("match_any_sync", mask, value, sys._getframe(1))
-        return sum(1 << lane for lane, other in lanes.items() if other == value)
+
+        def answer(lanes):
+            return sum(1 << lane for lane, other in lanes.items() if other == value)
+
+        return self._gather("match_any_sync", mask, value, sys._getframe(1), Wait(answer))
 
     def match_all_sync(self, mask, value):
         """Return the mask and True if all lanes have the same value, else 0 and False."""
-        lanes = self._gather("match_all_sync", mask, value, sys._getframe(1))
-        same = all(other == value for other in lanes.values())
-        return (sum(1 << lane for lane in lanes) if same else 0), same
+
+        def answer(lanes):
+            same = all(other == value for other in lanes.values())
+            return (sum(1 << lane for lane in lanes) if same else 0), same
+
+        return self._gather("match_all_sync", mask, value, sys._getframe(1), Wait(answer))
 
     def activemask(self):
         """Return a mask of the warp's lanes that are here now."""
-        return sum(1 << lane for lane in self._wait("activemask", (0, None), sys._getframe(1)))
+        return self._wait("activemask", (0, None), sys._getframe(1), _ACTIVE)
 
     def lanemask_lt(self):
         """Return a mask of the lanes below this one."""
@@ -270,8 +309,6 @@ class Cuda(Warp):
         for names, function in ((_FENCES, memory.fence), (_LOADS, memory.load), (_STORES, memory.store)):
             for name in names:
                 setattr(self, name, function)  # not by vars(self): that makes every look-up slower
-        # Set by the scheduler: how to give up control.
-        self._switch = None
 
     def __getattr__(self, name):
         if name in _VECTOR_TYPES:
@@ -304,33 +341,35 @@ class Cuda(Warp):
             raise ValueError(f"a grid has 1, 2 or 3 dimensions, not {ndim}")
         return sizes[0] if ndim == 1 else sizes[:ndim]
 
-    def _wait(self, operation, value, frame):
-        """Give up control until the scheduler answers what this thread waits for."""
-        thread = self.thread
-        thread.waits_for, thread.value = operation, value
-        thread.code, thread.offset = frame.f_code, frame.f_lasti
-        return self._switch()
+    def _wait(self, operation, value, frame, wait):
+        """Note what this thread waits for, and where; return what the kernel is to yield."""
+        thread, code = self.thread, frame.f_code
+        if thread.wait is not None:
+            raise missed(thread.waits_for)
+        thread.waits_for, thread.value, thread.wait = operation, value, wait
+        thread.code, thread.offset = code, frame.f_lasti
+        return wait if code.co_flags & _GENERATOR else thread.wait_outside()
 
     def syncthreads(self):
         """Wait for all threads of the block."""
-        self._wait("syncthreads", None, sys._getframe(1))
+        return self._wait("syncthreads", None, sys._getframe(1), _MET)
 
     def syncthreads_count(self, predicate):
         """Wait for all threads of the block; return how many say yes."""
-        return sum(self._wait_and_vote("syncthreads_count", predicate, sys._getframe(1)))
+        return self._wait_and_vote("syncthreads_count", predicate, sys._getframe(1), _COUNT)
 
     def syncthreads_and(self, predicate):
         """Wait for all threads of the block; return 1 if all say yes, else 0."""
-        return int(all(self._wait_and_vote("syncthreads_and", predicate, sys._getframe(1))))
+        return self._wait_and_vote("syncthreads_and", predicate, sys._getframe(1), _ALL)
 
     def syncthreads_or(self, predicate):
         """Wait for all threads of the block; return 1 if one says yes, else 0."""
-        return int(any(self._wait_and_vote("syncthreads_or", predicate, sys._getframe(1))))
+        return self._wait_and_vote("syncthreads_or", predicate, sys._getframe(1), _ANY)
 
-    def _wait_and_vote(self, operation, predicate, frame):
+    def _wait_and_vote(self, operation, predicate, frame, wait):
         """Do as `_wait` does with what is yes or no, which at a barrier is an integer."""
         _taken(operation, predicate, "integers", (*_BOOLS, np.floating))
-        return self._wait(operation, bool(predicate), frame)
+        return self._wait(operation, bool(predicate), frame, wait)
 
     def nanosleep(self, nanoseconds):
         """Do nothing: time means nothing here."""

@@ -1,8 +1,12 @@
-"""A kernel's code with operators of its own where Python's would give another type or value than Numba's.
+"""A kernel's code, compiled anew from its source: its threads can wait, and its operators are Numba's.
 
-Those of `operators` take longer, so that Python's remain where they are right: between two integers, and
-between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as it
-does; where it does not, the operator is replaced.
+A function that waits becomes a generator. At a call that waits it yields what the call returns, and what it is
+sent there is the result; a device function that waits is a generator too. Every loop tells `Watch` of its
+rounds. All stays at its own line and column.
+
+The operators of `operators` take longer, so that Python's remain where they are right: between two integers,
+and between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as
+it does; where it does not, the operator is replaced.
 """
 
 import __future__
@@ -13,11 +17,13 @@ import dis
 import inspect
 import itertools
 import sys
+import weakref
 
 import numpy as np
 
 from gpuless.simulator.arithmetic import as_dtype
-from gpuless.simulator.definition import UNKNOWN, assignments, is_type
+from gpuless.simulator.definition import UNKNOWN, assignments, is_type, syntax_tree
+from gpuless.simulator.namespace import is_waiting
 from gpuless.simulator.operators import IN_PLACE, OPERATORS
 
 # What an expression may be: an integer for sure, something else for sure, or either.
@@ -28,39 +34,79 @@ _INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".spli
 _PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
 _INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
 _LIKE_ARGUMENTS = frozenset("abs max min round".split())
+#: How a call that waits is rewritten: one of `cuda`, one of a function that does, and one of which it is not known.
+YIELD, YIELD_FROM, EITHER = "yield", "yield from", "either"
 _INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 
 
-def rewritten(definition, parameters):
-    """Return the code of a function with the operators of a kernel; as it is if it needs none.
+def rewritten(definition, parameters, calls):
+    """Return the code of a function as a kernel has it; as it is if nothing in it is another there.
 
-    Without source, or if the source is not that of the code, it stays as it is too.
+    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`. Without source,
+    or if the source is not that of the code, it stays as it is too.
     """
-    function = definition.function
-    code = function.__code__
+    tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = _Kinds(definition, parameters)
-    if definition.tree is None or not any(map(kinds.is_replaced, ast.walk(definition.tree))):
+    if tree is None or not (calls or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))):
         return code
-    if _compiled(definition.tree, code) != code:
-        return code
-    return _compiled(_Rewriter(kinds).visit(copy.deepcopy(definition.tree)), code)
+    copied = copy.deepcopy(tree, nodes)
+    rewriter = _Rewriter(kinds, {id(nodes[id(node)]): form for node, form in calls.items()})
+    copied.body = [rewriter.visit(each) for each in copied.body]
+    return _compiled(copied, code)
+
+
+# By function; None if there is no source, or it is not that of the code.
+_sources: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def source_of(function):
+    """Return the syntax tree that a function's code was made from, None if it is not known."""
+    if function not in _sources:
+        tree, code = syntax_tree(function), function.__code__
+        _sources[function] = tree if tree is not None and _compiled(tree, code) == code else None
+    return _sources[function]
+
+
+def _is_loop(node):
+    return isinstance(node, (ast.For, ast.While))
 
 
 class _Rewriter(ast.NodeTransformer):
     """Puts calls of `OPERATORS` where `_Kinds` asks for them. Their names are no names of Python's."""
 
-    def __init__(self, kinds):
-        self._kinds = kinds
+    def __init__(self, kinds, calls):
+        self._kinds, self._calls = kinds, calls
+
+    def visit_Call(self, node):
+        form = self._calls.get(id(node))
+        self.generic_visit(node)
+        if form == YIELD:
+            return ast.copy_location(ast.Yield(node), node)
+        if form == YIELD_FROM:
+            return ast.copy_location(ast.YieldFrom(node), node)
+        return _either(node) if form == EITHER else node
+
+    def visit_While(self, node):
+        self.generic_visit(node)
+        first = node.body[0]  # in its line: another one would be seen by who steps through the lines
+        rounds = ast.copy_location(ast.Name("rounds()", ast.Load()), first)
+        node.body.insert(0, ast.copy_location(ast.Expr(_call("next()", first, rounds)), first))
+        return node
+
+    def visit_For(self, node):
+        self.generic_visit(node)
+        node.iter = _call("counted()", node.iter, node.iter)
+        return node
 
     def visit_BinOp(self, node):
         is_replaced = self._kinds.is_replaced(node)
         self.generic_visit(node)
-        return _call(node, node.left, node.right) if is_replaced else node
+        return _call(_operator(node), node, node.left, node.right) if is_replaced else node
 
     def visit_UnaryOp(self, node):
         is_replaced = self._kinds.is_replaced(node)
         self.generic_visit(node)
-        return _call(node, node.operand) if is_replaced else node
+        return _call(_operator(node), node, node.operand) if is_replaced else node
 
     def visit_AugAssign(self, node):
         is_replaced = self._kinds.is_replaced(node)
@@ -70,14 +116,28 @@ class _Rewriter(ast.NodeTransformer):
         target, statements = node.target, []
         if not isinstance(target, ast.Name):
             statements, target = _evaluated(target)
-        value = _call(node, _with_context(target, ast.Load()), node.value, sign="=")
+        value = _call(_operator(node, "="), node, _with_context(target, ast.Load()), node.value)
         return [*statements, ast.copy_location(ast.Assign([target], value), node)]
 
 
-def _call(node, *operands, sign=""):
-    """Return the call that stands for an operator."""
-    name = ast.copy_location(ast.Name(f"{type(node.op).__name__}{sign}()", ast.Load()), node)
-    return ast.copy_location(ast.Call(name, list(operands), []), node)
+def _call(name, node, *operands):
+    """Return a call, in the place of a node, of what a kernel has by a name that is none of Python's."""
+    function = ast.copy_location(ast.Name(name, ast.Load()), node)
+    return ast.copy_location(ast.Call(function, list(operands), []), node)
+
+
+def _operator(node, sign=""):
+    return f"{type(node.op).__name__}{sign}()"
+
+
+def _either(node):
+    """Return a call that waits if what it returns does so."""
+    taken, result = (ast.Name("result()", context) for context in (ast.Store(), ast.Load()))
+    test = _call("is_waiting()", node, ast.copy_location(ast.NamedExpr(taken, node), node))
+    waited = ast.copy_location(ast.YieldFrom(result), node)
+    for each in (taken, result):
+        ast.copy_location(each, node)
+    return ast.copy_location(ast.IfExp(test, waited, result), node)
 
 
 def _evaluated(target):
@@ -100,6 +160,7 @@ def _with_context(node, context):
 
 NAMES = {f"{kind.__name__}()": function for kind, function in OPERATORS.items()}
 NAMES |= {f"{kind.__name__}=()": function for kind, function in IN_PLACE.items()}
+NAMES |= {"next()": next, "is_waiting()": is_waiting}
 
 
 def _compiled(tree, code):

@@ -1,36 +1,35 @@
-"""One greenlet per CUDA thread, and who runs when.
+"""One generator for each CUDA thread, and who runs when.
 
-A greenlet is a call stack of its own that gives up control only where it says so. A simulated thread does
-that at barriers and at operations of its warp; between two of them it runs undisturbed. The scheduler takes
-one block after another and sweeps over its threads: each runs to its next barrier (or to its end), and when
-all have arrived the next sweep begins. One sweep is one *barrier interval*.
-
-Starting a greenlet takes 9 us, switching to one and back 0.3 us. So greenlets are not thrown away: a pool
-keeps them, and each runs one thread after another.
+A kernel that waits is a generator (see `rewriting`): it gives up control at barriers and at operations of its
+warp, and between two of them it runs undisturbed. The scheduler takes one block after another and sweeps over
+its threads: each runs to its next barrier (or to its end), and when all have arrived the next sweep begins.
+One sweep is one *barrier interval*. A kernel that never waits is called, once for each thread.
 
 The order of blocks and of the threads within a sweep is free, as on a GPU: forwards, reversed or shuffled.
 A correct kernel computes the same in every order.
 """
 
-import contextvars
 import reprlib
-import threading
+from types import GeneratorType
 
 import numpy as np
-from greenlet import getcurrent, greenlet
 
 from gpuless.limits import WARP
 from gpuless.positions import Shape, coordinates
 from gpuless.simulator.errors import Divergence, DivergenceError, LaunchStopped, Place, located
 from gpuless.simulator.intrinsics import Dim3
+from gpuless.simulator.coroutines import Coroutine
+from gpuless.simulator.namespace import missed
 from gpuless.simulator.watchdog import Stop, Watch
 from gpuless.source.dataflow import round_variables
-from gpuless.source.instructions import instruction_start, is_in_loop, kernel_frames, place, site
+from gpuless.source.instructions import PACKAGE, instruction_start, is_in_loop, place, site
 
 ORDERS = ("forwards", "reversed", "shuffled")
 
 _BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or", "grid.sync"}
 _FINISHED = None
+# What a function returns that waits.
+_WORKERS = (GeneratorType, Coroutine)
 
 # By identity of the code, which is kept, as in `source`.
 _round_names: dict = {}
@@ -39,15 +38,14 @@ _round_names: dict = {}
 class Thread:
     """One thread of a block, and what it is waiting for."""
 
-    __slots__ = ("code", "lane", "number", "offset", "threadIdx", "value", "waits_for", "warp", "worker")
+    __slots__ = ("code", "lane", "number", "offset", "threadIdx", "value", "wait", "waits_for", "warp", "worker")
 
-    def __init__(self, number, block, worker):
+    def __init__(self, number, block):
         self.number = number
         self.threadIdx = Dim3(*coordinates(number, block))
         self.warp, self.lane = divmod(number, WARP)
-        self.worker = worker
         self.waits_for = _FINISHED
-        self.value = self.code = self.offset = None
+        self.worker = self.wait = self.value = self.code = self.offset = None
 
     @property
     def place(self):
@@ -59,49 +57,46 @@ class Thread:
         """The line it waits at; None if it has finished."""
         return None if self.waits_for is _FINISHED else site(self.code, self.offset)
 
+    @property
+    def frames(self):
+        """The frames of the kernel and its device functions while it waits, the kernel's last."""
+        if not isinstance(self.worker, Coroutine):
+            return _of_kernel(_suspended(self.worker))
+        return _of_kernel(_suspended(self.worker.suspended) + _calling(self.worker.frame))
 
-def _work(scheduler):
-    """Run one thread after another, for ever: the whole life of a pooled greenlet."""
-    error = None
-    while True:
-        # Hand control back; what comes with it next is a thread to run.
-        scheduler, thread, function, arguments = scheduler.switch(error)
-        error = None
-        try:
-            function(*arguments)
-        except Exception as raised:
-            error = raised
-        thread.waits_for = _FINISHED
-        thread = function = arguments = None  # or the pool would keep the last kernel's arrays alive
+    def wait_outside(self):
+        """Wait in a function that is no generator; return the result."""
+        if not isinstance(self.worker, Coroutine):
+            raise missed(self.waits_for)
+        return self.worker.wait(self.wait)
 
-
-class _Pool(threading.local):
-    """The greenlets of one thread of the operating system: they cannot change it."""
-
-    def __init__(self):
-        self.clear()
-
-    def clear(self):
-        """Let go of all greenlets; those in the middle of a kernel end where they are."""
-        self.workers = []
-
-    def take(self, count):
-        """Return so many greenlets, in the context of the caller."""
-        for _ in range(count - len(self.workers)):
-            self.workers.append(greenlet(_work))
-            # Started with nothing to run: a greenlet keeps the arguments of its start while it lives.
-            self.workers[-1].switch(getcurrent())
-        # A greenlet has its own context variables. NumPy 2 keeps its error state there (a GPU computes NaN
-        # and infinity without a word), and a notebook the cell that what is printed belongs to.
-        with np.errstate(all="ignore"):
-            context = contextvars.copy_context()
-        taken = self.workers[:count]
-        for worker in taken:
-            worker.gr_context = context
-        return taken
+    def run_outside(self, generator):
+        """Run a device function that waits, called by a function that is no generator; return its result."""
+        if not isinstance(self.worker, Coroutine):
+            raise missed(generator.__name__)
+        return self.worker.run(generator)
 
 
-_pool = _Pool()
+def _suspended(generator):
+    """Return the frames of a generator that waits, and of those that it waits for, the innermost first."""
+    frames = []
+    while generator is not None and getattr(generator, "gi_frame", None) is not None:
+        frames.append(generator.gi_frame)
+        generator = generator.gi_yieldfrom
+    return frames[::-1]
+
+
+def _calling(frame):
+    """Return a frame and those that have called it."""
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def _of_kernel(frames):
+    return [frame for frame in frames if not frame.f_code.co_filename.startswith(PACKAGE)]
 
 
 class Scheduler:
@@ -123,6 +118,13 @@ class Scheduler:
     observe : callable, optional
         Called with the block's number, the thread and the barrier interval before a thread goes on.
 
+    Attributes
+    ----------
+    watch : Watch
+        Ends what does not end.
+    finished : int
+        How many threads have finished, in all blocks.
+
     Examples
     --------
     >>> from gpuless.simulator.memory import Memory
@@ -131,7 +133,7 @@ class Scheduler:
     >>> cuda = Cuda(grid, block, memory)
     >>> def kernel():
     ...     print(cuda.blockIdx.x, cuda.threadIdx.x, "before")
-    ...     cuda.syncthreads()
+    ...     yield cuda.syncthreads()
     ...     print(cuda.blockIdx.x, cuda.threadIdx.x, "after")
     >>> Scheduler("kernel", (1, 1, 1), block, cuda, memory).run(kernel, ())
     0 0 before
@@ -146,41 +148,33 @@ class Scheduler:
         self.name, self.grid, self.block = name, grid, block
         self.cuda, self.memory, self.observe = cuda, memory, observe
         self._order, self._random = order, np.random.default_rng(seed)
+        self.finished = 0
+        self.watch = Watch(self, memory)
 
     def run(self, function, arguments):
         """Run the whole grid. What a thread raises gets the place added to its message.
 
+        The function is called once for each thread; it waits where it returns a generator or a `Coroutine`.
         Raises `DivergenceError` if threads wait for others who never come, and `LaunchStopped` if no thread
         finishes for long, or the memory has logged too much.
         """
-        cuda, scheduler = self.cuda, getcurrent()
-        cuda._switch = scheduler.switch
-        self._job = scheduler, function, arguments
-        self._threads = [
-            Thread(number, self.block, worker)
-            for number, worker in enumerate(_pool.take(int(np.prod(self.block))))
-        ]
-        self._number, cuda.thread = 0, self._threads[0]
-        watch = Watch(self)
+        self._job = function, arguments
+        self._threads = [Thread(number, self.block) for number in range(int(np.prod(self.block)))]
+        self._number, self.cuda.thread = 0, self._threads[0]
+        self.watch.begin()
         try:
-            with watch, np.errstate(all="ignore"):
+            # A GPU computes NaN and infinity without a word.
+            with np.errstate(all="ignore"):
                 for number in self._ordered(range(int(np.prod(self.grid)))):
                     self._run_block(number)
         except BaseException as error:
-            _pool.clear()
+            for thread in self._threads:
+                if thread.worker is not None:
+                    thread.worker.close()
             if not isinstance(error, Stop):
                 raise
-            raise LaunchStopped(watch.reason, self._where(cuda.thread, error.__traceback__)) from None
-
-    @property
-    def progress(self):
-        """What is another one whenever a thread has finished; read by the watchdog, so that it costs nothing.
-
-        A thread counts as finished until it comes to its first barrier. While it runs, its name is shown.
-        """
-        running = self.cuda.thread
-        finished = sum(thread.waits_for is _FINISHED for thread in self._threads)
-        return self._number, finished, running.waits_for is _FINISHED and running.number
+            where = self._where(self.cuda.thread, error.__traceback__)
+            raise LaunchStopped(self.watch.reason, where) from None
 
     def _ordered(self, items):
         if self._order == "reversed":
@@ -194,26 +188,44 @@ class Scheduler:
         self.memory.begin_block()
         self.cuda.blockIdx = Dim3(*coordinates(number, self.grid))
         self._number, self._interval = number, 0
-        scheduler, function, arguments = self._job
         running = self._threads
-        answers = [(scheduler, thread, function, arguments) for thread in running]
+        answers = [None] * len(running)
         while running:
             self._sweep(running, answers)
             running = self._complete_warps(running)
             answers = self._complete_barrier(running)
             self._interval += 1
 
-    def _sweep(self, threads, answers):
-        """Let each thread run until it waits or has finished, beginning with what it was waiting for."""
-        cuda, observe = self.cuda, self.observe
-        pairs = zip(threads, answers, strict=True)
-        for thread, answer in pairs if self._order == "forwards" else self._ordered(list(pairs)):
+    def _sweep(self, threads, brought):
+        """Let each thread run until it waits or has finished, with what those have brought whom it waited for."""
+        cuda, observe, (function, arguments) = self.cuda, self.observe, self._job
+        pairs = zip(threads, brought, strict=True)
+        for thread, values in pairs if self._order == "forwards" else self._ordered(list(pairs)):
             cuda.thread, cuda.threadIdx = thread, thread.threadIdx
             if observe is not None:
                 observe(self._number, thread, self._interval)
-            error = thread.worker.switch(*answer)
-            if error is not None and error != ():
-                raise located(error, self._where(thread, error.__traceback__)) from None
+            wait, result = thread.wait, None
+            try:
+                if wait is None:
+                    worker = function(*arguments)
+                    if type(worker) not in _WORKERS:  # it has run to its end
+                        self.finished += 1
+                        continue
+                    thread.worker = worker
+                else:
+                    result, thread.wait = wait.answer(values), None
+                if thread.worker.send(result) is not thread.wait:
+                    raise missed(thread.waits_for)
+            except Exception as error:
+                if not isinstance(error, StopIteration) or thread.worker is None:
+                    raise self._located(error, thread) from None
+                if thread.wait is not None:
+                    raise self._located(missed(thread.waits_for), thread) from None
+                thread.waits_for = _FINISHED
+                self.finished += 1
+
+    def _located(self, error, thread):
+        return located(error, self._where(thread, error.__traceback__))
 
     def _where(self, thread, traceback=None):
         launch = Shape(self.grid, self.block)
@@ -234,14 +246,13 @@ class Scheduler:
             if not same and thread.place != first.place:
                 self._diverge("divergent barrier", first, thread)
         self._check_rounds(waiting)
-        if first.waits_for == "syncthreads":
-            return [(None,)] * len(waiting)
-        return [([thread.value for thread in waiting],)] * len(waiting)
+        values = None if first.waits_for == "syncthreads" else [thread.value for thread in waiting]
+        return [values] * len(waiting)
 
     def _check_rounds(self, waiting):
         """Check that threads that wait at one barrier in a loop do so in the same round of it."""
-        first = waiting[0]
-        names = [self._round_names(frame) for frame in kernel_frames(first.worker.gr_frame)]
+        first, frames = waiting[0], waiting[0].frames
+        names = [_round_variables(frame, frame.f_code is frames[-1].f_code) for frame in frames]
         if not any(names):
             return
         rounds = _rounds(first, names)
@@ -249,17 +260,6 @@ class Scheduler:
             if (others := _rounds(thread, names)) != rounds:
                 name, mine = next((k, v) for k, v in rounds.items() if others.get(k) != v)
                 self._diverge("divergent barrier", first, thread, rounds=(name, mine, others.get(name)))
-
-    def _round_names(self, frame):
-        """Return the variables that tell in which round a frame is; looked up once for each instruction."""
-        code, offset = frame.f_code, instruction_start(frame.f_code, frame.f_lasti)
-        known = _round_names.get((id(code), offset))
-        if known is None:
-            in_kernel = code is self._job[1].__code__
-            # Parsing takes time, and most barriers are in no loop.
-            names = round_variables(code, offset, in_kernel) if is_in_loop(code, offset) else ()
-            known = _round_names[id(code), offset] = code, names
-        return known[1]
 
     def _diverge(self, kind, thread, other, **more):
         """Report a thread that waits for another one in vain; `more` are further fields of `Divergence`."""
@@ -278,7 +278,7 @@ class Scheduler:
             for group in self._warp_groups(in_warps):
                 lanes = {thread.lane: thread.value[1] for thread in group}
                 ready += group
-                answers += [(lanes,)] * len(group)
+                answers += [lanes] * len(group)
             if not ready:
                 self._diverge_in_warp(in_warps[0])
             self._sweep(ready, answers)
@@ -338,11 +338,21 @@ class Scheduler:
         )
 
 
+def _round_variables(frame, in_kernel):
+    """Return the variables that tell in which round a frame is; looked up once for each instruction."""
+    code, offset = frame.f_code, instruction_start(frame.f_code, frame.f_lasti)
+    known = _round_names.get((id(code), offset))
+    if known is None:
+        # Parsing takes time, and most barriers are in no loop.
+        names = round_variables(code, offset, in_kernel) if is_in_loop(code, offset) else ()
+        known = _round_names[id(code), offset] = code, names
+    return known[1]
+
+
 def _rounds(thread, names):
     """Return the variables that tell in which round of its loops a thread is."""
-    frames = kernel_frames(thread.worker.gr_frame)
-    return {
-        name: frame.f_locals.get(name) for frame, mine in zip(frames, names, strict=False) for name in mine
+    pairs = zip(thread.frames, names, strict=False)
+    return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine
     }
 
 

@@ -11,7 +11,9 @@ was compiled: at the first launch with arguments of these types, or where it was
 import ast
 import cmath
 import functools
+import inspect
 import math
+import sys
 import types
 import weakref
 from typing import NamedTuple
@@ -28,7 +30,9 @@ from gpuless.simulator.flat import ndenumerate
 from gpuless.simulator.intrinsics import GPU_CMATH, GPU_MATH
 from gpuless.simulator.namespace import DEVICE_NAMES
 from gpuless.simulator.operators import BUILTINS, of_numbers
-from gpuless.simulator.rewriting import NAMES, rewritten
+from gpuless.simulator.rewriting import NAMES, rewritten, source_of
+from gpuless.simulator.waits import Waits
+from gpuless.source.instructions import PACKAGE
 
 
 class Twins:
@@ -38,11 +42,12 @@ class Twins:
     id of the code that runs, each function that a user wrote: an intrinsic's stand-in is none.
     """
 
-    def __init__(self, cuda, memory, argument_types, judge):
-        self._cuda, self._memory = cuda, memory
+    def __init__(self, cuda, memory, argument_types, judge, watch):
+        self._cuda, self._memory, self._watch = cuda, memory, watch
         self._types, self._judge = argument_types, judge
         self._known, self.written = {}, {}
         self._modules = cuda_modules()
+        self._waits = Waits(self._constants, self._modules, _stubs(self._modules))
 
     def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
@@ -51,15 +56,15 @@ class Twins:
         """
         if function in self._known:
             return self._known[function]
-        doubt, code = _checked(function, device, parameters)
+        if not device:
+            self._types = _compiled.get(function, self._types)
+        doubt, code = self._checked(function, device, parameters)
         # What has the attribute `stands_in` does so for an intrinsic: nobody compiles it.
         stands_in = getattr(function, "stands_in", False)
         if doubt and not stands_in:
             self._judge(doubt)
-        if not device:
-            self._types = _compiled.get(function, self._types)
-        constants = _constants(function, _compiled.get(function, self._types))
-        scope = BUILTINS | NAMES
+        constants = self._constants(function)
+        scope = BUILTINS | NAMES | self._watch.names
         cells = {name: types.CellType() for name in function.__code__.co_freevars}
         twin = types.FunctionType(
             with_typed_literals(code),
@@ -73,33 +78,83 @@ class Twins:
         self._known[function] = twin
         if not stands_in and package(function) not in PACKAGES:
             self.written[id(twin.__code__)] = function
+        replace = functools.partial(self._replace, constants, source_of(function) is not None)
         for name, value in constants.names.items():
-            value = self._replace(value, name, constants)
+            value = replace(name, value)
             if name in cells:
                 cells[name].cell_contents = value
             else:
                 scope[name] = value
         return twin
 
-    def _replace(self, value, name, constants):
-        """Return what a global is in a kernel."""
+    def call(self, function, arguments):
+        """Call a device function that the kernel has not by name, but as an argument or from a tuple."""
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        twin = self.function(function)
+        is_rewritten = frame.f_code.co_flags & inspect.CO_GENERATOR
+        return (twin if is_rewritten else self._waited_for(twin))(*arguments)
+
+    def need_threads(self, function):
+        """Return whether a kernel waits, itself or by a device function, that has no source to be rewritten."""
+        key = self._key(function)
+        known = _need_threads.setdefault(function, {})
+        if key not in known:
+            known[key] = self._waits.need_threads(function)
+        return known[key]
+
+    def _key(self, function):
+        """Return what a function's constants are known by."""
+        return _compiled.get(function, self._types)
+
+    def _constants(self, function):
+        return _constants(function, self._key(function))
+
+    def _checked(self, function, device, parameters):
+        """Refuse a function, or return what is doubtful in it, if anything, and its code in a kernel."""
+        if package(function) in PACKAGES:
+            return None, function.__code__
+        known = _known_functions.setdefault(function, {})
+        if parameters not in known:
+            definition = Definition(function, device, parameters)
+            restrictions.check(definition)
+            known[parameters] = find_doubt(definition), {}
+        doubt, codes = known[parameters]
+        if (key := self._key(function)) not in codes:
+            calls = self._waits.calls(function)
+            # Most are the same whatever the constants.
+            same = frozenset(calls.items())
+            if same not in codes:
+                codes[same] = rewritten(Definition(function, device, parameters), parameters, calls)
+            codes[key] = codes[same]
+        return doubt, codes[key]
+
+    def _waited_for(self, twin):
+        """Return a device function for callers that cannot wait for it, as they are no generators."""
+        if not twin.__code__.co_flags & inspect.CO_GENERATOR:
+            return twin
+        return lambda *arguments: self._cuda.thread.run_outside(twin(*arguments))
+
+    def _replace(self, constants, has_source, name, value):
+        """Return what a global is in a kernel; `has_source` says whether the function that names it has one."""
         if any(value is module for module in self._modules):
             return self._cuda
         if value is math or value is cmath:
             return GPU_MATH if value is math else GPU_CMATH
         if value is np.ndenumerate:
             return ndenumerate
-        if id(value) in _stubs(self._modules):
-            return _Live(self._cuda, _stubs(self._modules)[id(value)])
+        if (stub := _stubs(self._modules).get(id(value))) is not None:
+            return _Live(self._cuda, stub) if stub in _LIVE else getattr(self._cuda, stub)
         if isinstance(value, types.BuiltinFunctionType) and value.__module__ in ("math", "cmath"):
             return getattr(GPU_MATH if value.__module__ == "math" else GPU_CMATH, value.__name__)
         if isinstance(value, np.ufunc):
             return of_numbers(value)
         inner = _device_function(value)
         if inner:
-            return self.function(inner)
+            return self.function(inner) if has_source else self._waited_for(self.function(inner))
         if isinstance(value, types.ModuleType):
-            return _Module(value, self._replace, constants)
+            return _Module(value, constants, functools.partial(self._replace, constants, has_source))
         if isinstance(value, np.ndarray) and value.ndim > 0:
             return self._memory.constant(value, name)
         if getattr(value, "__cuda_ndarray__", False):
@@ -107,20 +162,10 @@ class Twins:
         return typed(value)
 
 
-# By function, and then by what is known of its arguments.
+# By function: of what is known of its arguments, what is doubtful then and its code by its constants.
 _known_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-
-
-def _checked(function, device, parameters):
-    """Refuse a function, or return what is doubtful in it, if anything, and its code with our operators."""
-    if package(function) in PACKAGES:
-        return None, function.__code__
-    known = _known_functions.setdefault(function, {})
-    if parameters not in known:
-        definition = Definition(function, device, parameters)
-        restrictions.check(definition)
-        known[parameters] = find_doubt(definition), rewritten(definition, parameters)
-    return known[parameters]
+# By function, and then by its constants.
+_need_threads: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class _Constants(NamedTuple):
@@ -130,6 +175,12 @@ class _Constants(NamedTuple):
     """Globals, and variables of an outer function."""
     attributes: dict
     """Of modules, by module and name, added as the kernel comes upon them."""
+
+    def attribute(self, module, name):
+        """Return an attribute of a module, as it was when it was first asked for."""
+        if (module, name) not in self.attributes:
+            self.attributes[module, name] = _constant(getattr(module, name))
+        return self.attributes[module, name]
 
 
 # By function, and then by the types of the launch's arguments.
@@ -154,7 +205,7 @@ def _keep_constants(function, key):
     for node in ast.walk(definition.tree) if definition.tree else ():
         module = definition.value(node.value) if isinstance(node, ast.Attribute) else None
         if isinstance(module, types.ModuleType) and hasattr(module, node.attr):
-            constants.attributes[module, node.attr] = _constant(getattr(module, node.attr))
+            constants.attribute(module, node.attr)
     for value in (*constants.names.values(), *constants.attributes.values()):
         inner = _device_function(value)
         if inner:
@@ -196,16 +247,18 @@ def _stubs(modules):
 class _Module:
     """A module in which everything is what it is in a kernel."""
 
-    def __init__(self, module, replace, constants):
-        self._of = module, replace, constants
+    def __init__(self, module, constants, replace):
+        self._of = module, constants, replace
 
     def __getattr__(self, name):
-        module, replace, constants = self._of
-        if (module, name) not in constants.attributes:
-            constants.attributes[module, name] = _constant(getattr(module, name))
-        value = replace(constants.attributes[module, name], name, constants)
+        module, constants, replace = self._of
+        value = replace(name, constants.attribute(module, name))
         setattr(self, name, value)  # from now on found without coming here
         return value
+
+
+# What is another thing in each thread.
+_LIVE = {"threadIdx", "blockIdx", "laneid"}
 
 
 class _Live:
@@ -217,10 +270,6 @@ class _Live:
     def __getattr__(self, attribute):
         cuda, name = self._of
         return getattr(getattr(cuda, name), attribute)
-
-    def __call__(self, *arguments):
-        cuda, name = self._of
-        return getattr(cuda, name)(*arguments)
 
     def __index__(self):
         cuda, name = self._of

@@ -68,7 +68,9 @@ def instruction_starts(code):
 
 def is_in_loop(code, offset):
     """Return whether an instruction can be executed several times: whether one behind it jumps back."""
-    jumps = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
+    # Without interrupt one waits for what is yielded from a device function.
+    backward = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
+    jumps = (each for each in backward if not each.opname.endswith("NO_INTERRUPT"))
     return any(each.argval <= offset < each.offset for each in jumps)
 
 
@@ -133,13 +135,3 @@ def place(traceback):
             break  # further inside, a library may be at work
         traceback = traceback.tb_next
     return found
-
-
-def kernel_frames(frame):
-    """Return the frames of a waiting thread that are not the simulator's own, the kernel's last."""
-    frames = []
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            frames.append(frame)
-        frame = frame.f_back
-    return frames

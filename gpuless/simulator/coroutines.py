@@ -1,0 +1,94 @@
+"""Functions that wait in the middle of a call, without being generators: each has a thread to itself.
+
+That takes far longer than a generator, and needs an operating system with threads. So it is for what cannot be
+rewritten as a generator, such as a kernel without source.
+"""
+
+import contextvars
+import sys
+import threading
+import types
+
+
+class Coroutine:
+    """A call that waits for its caller; like a generator it has `send` and `close`.
+
+    It runs in a thread of its own, but only while `send` waits for it, and in its caller's context.
+
+    Parameters
+    ----------
+    function : callable
+    *arguments
+        Of the function.
+
+    Examples
+    --------
+    >>> def ask(names):
+    ...     for name in names:
+    ...         print(name, coroutine.wait("how much?"))
+    >>> coroutine = Coroutine(ask, ["a", "b"])
+    >>> coroutine.send(None)
+    'how much?'
+    >>> coroutine.send(3)
+    a 3
+    'how much?'
+    >>> coroutine.close()
+    """
+
+    def __init__(self, function, *arguments):
+        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._sent = self._came = self._error = None
+        self._closed = False
+        #: While the call waits, its innermost frame, and the generator that waits in its place if one does.
+        self.frame = self.suspended = None
+        work = contextvars.copy_context().run, self._run, sys.gettrace(), function, arguments
+        self._thread = threading.Thread(target=work[0], args=work[1:], daemon=True)
+        self._thread.start()
+
+    def send(self, value):
+        """Let the call go on with a value; return what it waits with. Raises StopIteration at its end."""
+        self._sent = value
+        self._go.release()
+        self._back.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._came
+
+    def wait(self, value, generator=None):
+        """Within the call: hand a value to the caller, and return what it sends."""
+        self._came, self.frame, self.suspended = value, sys._getframe(1), generator
+        self._back.release()
+        self._go.acquire()
+        if self._closed:
+            raise GeneratorExit
+        self.frame = self.suspended = None
+        return self._sent
+
+    def run(self, generator):
+        """Within the call: wait whenever a generator yields; return its result."""
+        result = None
+        while True:
+            try:
+                wait = generator.send(result)
+            except StopIteration as end:
+                return end.value
+            result = self.wait(wait, generator)
+
+    def close(self):
+        """End the call where it waits."""
+        self._closed = True
+        self._go.release()
+
+    def _run(self, tracer, function, arguments):
+        sys.settrace(tracer)
+        self._go.acquire()
+        try:
+            result = None if self._closed else function(*arguments)
+            if isinstance(result, types.GeneratorType):
+                self.run(result)
+            self._error = StopIteration()
+        except BaseException as error:
+            self._error = error
+        finally:
+            function = arguments = result = None
+            self._back.release()

@@ -1,0 +1,212 @@
+"""Which calls of a kernel wait for other threads: read off its source, and off that of what it calls.
+
+A name means what it meant when the kernel was compiled. Where the source does not tell what is called, such as
+an element of a tuple, the call may wait.
+"""
+
+import ast
+import builtins
+import functools
+import types
+
+from gpuless.simulator.compilers import PACKAGES
+from gpuless.simulator.definition import UNKNOWN, assignments, package
+from gpuless.simulator.restrictions import PYTHON_ATTRIBUTES
+from gpuless.simulator.rewriting import EITHER, YIELD, YIELD_FROM, source_of
+
+#: Functions of `cuda` at which a thread waits for others.
+WAITING = frozenset(
+    "syncthreads syncthreads_count syncthreads_and syncthreads_or syncwarp activemask shfl_sync shfl_up_sync "
+    "shfl_down_sync shfl_xor_sync all_sync any_sync eq_sync ballot_sync match_any_sync match_all_sync".split()
+)
+# What a call may come to, besides functions: a wait, what does not wait, and what is not known.
+_WAIT, _PLAIN, _ANY = "wait", "plain", "any"
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+
+
+class Waits:
+    """What the functions of one launch wait for.
+
+    Parameters
+    ----------
+    constants_of : callable
+        Returns the `Constants` of a function.
+    modules : tuple of module
+        Each `cuda`.
+    stubs : dict
+        The names of what these offer, by its id.
+    """
+
+    def __init__(self, constants_of, modules, stubs):
+        self._constants_of, self._modules, self._stubs = constants_of, modules, stubs
+        self._scopes = {}
+
+    def calls(self, function):
+        """Return the calls in a function that wait, by their nodes, each with how it is to be rewritten."""
+        forms = {}
+        for scope in self._all(function):
+            for node, targets in scope.calls.items():
+                kinds = set(map(self._form, targets))
+                forms[node] = kinds.pop() if len(kinds) == 1 else EITHER
+        return {node: form for node, form in forms.items() if form != _PLAIN}
+
+    def need_threads(self, function):
+        """Return whether a function without source waits: this one, or one that it calls."""
+        reached = self._reached(self._scope(function), sourceless=True)
+        return any(not each.has_source and self._waits(each, sourceless=True) for each in reached)
+
+    def is_generator(self, function):
+        """Return whether a function is a generator when it is rewritten."""
+        return self._form(function) == YIELD_FROM
+
+    def _form(self, target):
+        if isinstance(target, str):
+            return {_WAIT: YIELD, _ANY: EITHER}.get(target, _PLAIN)
+        scope = self._scope(target)
+        return YIELD_FROM if scope.has_source and self._waits(scope) else _PLAIN
+
+    def _waits(self, scope, sourceless=False):
+        reached = self._reached(scope, sourceless)
+        return any({_WAIT, _ANY} & targets for each in reached for targets in each.calls.values())
+
+    def _reached(self, scope, sourceless):
+        """Yield a scope and those that it calls; `sourceless` says whether also those without source."""
+        waiting, seen = [scope], {scope}
+        while waiting:
+            scope = waiting.pop()
+            yield scope
+            targets = set().union(*scope.calls.values())
+            called = {self._scope(each) for each in targets if not isinstance(each, str)} - seen
+            seen |= called
+            waiting += [each for each in called if sourceless or each.has_source]
+
+    def _scope(self, target):
+        return self._all(target)[0] if isinstance(target, types.FunctionType) else target
+
+    def _all(self, function):
+        """Return the scope of a function, and those of the functions within it."""
+        if function not in self._scopes:
+            tree, constants = source_of(function), self._constants_of(function)
+            if package(function) in PACKAGES:
+                self._scopes[function] = [_Scope()]
+            elif tree is None:
+                self._scopes[function] = [self._sourceless(function, constants)]
+            else:
+                self._scopes[function] = _Reader(tree, constants, self).scopes
+        return self._scopes[function]
+
+    def _sourceless(self, function, constants):
+        """Return the scope of a function without source: it may call whatever its code names."""
+        scope, names, values = _Scope(has_source=False), _names(function.__code__), constants.names.values()
+        modules = [each for each in values if isinstance(each, types.ModuleType)]
+        attributes = [self.attribute(each, name, constants) for each in modules for name in names]
+        scope.calls[function] = set().union(*map(self.targets, (*values, *attributes)))
+        if "sync" in names:
+            scope.calls[function].add(_WAIT)
+        return scope
+
+    def attribute(self, owner, name, constants):
+        """Return an attribute of a global thing, None if it has none of the name."""
+        if name in WAITING and any(owner is module for module in self._modules):
+            return _WAIT
+        find = constants.attribute if isinstance(owner, types.ModuleType) else getattr
+        try:
+            return find(owner, name)
+        except AttributeError:
+            return None
+
+    def targets(self, value):
+        """Return what the call of a global thing may come to."""
+        if value is _WAIT or self._stubs.get(id(value)) in WAITING:
+            return {_WAIT}
+        function = getattr(value, "py_func", None)
+        return {function if isinstance(function, types.FunctionType) else _PLAIN}
+
+
+class _Scope:
+    """A function, or one within it: its calls, each with all that it may come to."""
+
+    def __init__(self, has_source=True):
+        self.calls, self.has_source = {}, has_source
+
+
+class _Reader:
+    """Reads the calls of a function and of those within it into `scopes`, its own first."""
+
+    def __init__(self, tree, constants, waits):
+        self._constants, self._waits = constants, waits
+        self._functions = {node: _Scope() for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+        self.scopes = list(self._functions.values())
+        self._bound = _bindings(tree)
+        for statement in tree.body:
+            self._read(statement, self._functions[tree])
+
+    def _read(self, node, scope):
+        """Note the calls in a node; those in the body of a function are its own."""
+        if isinstance(node, ast.Call):
+            scope.calls[node] = self._targets(node.func) or {_ANY}
+        inner = self._functions.get(node, scope)
+        for field, children in ast.iter_fields(node):
+            for child in children if isinstance(children, list) else [children]:
+                if isinstance(child, ast.AST) and field not in ("annotation", "returns"):
+                    self._read(child, inner if field == "body" else scope)
+
+    def _targets(self, node, names=frozenset()):
+        """Return what the call of an expression may come to; `names` are those on the way to it."""
+        value = self._value(node)
+        if value is not UNKNOWN:
+            return self._waits.targets(value)
+        if node in self._functions:
+            return {self._functions[node]}
+        if isinstance(node, ast.Name):
+            bound = self._bound.get(node.id, ()) if node.id not in names else ()
+            return set().union(*(self._targets(each, names | {node.id}) for each in bound))
+        if isinstance(node, ast.Attribute):
+            return {_PLAIN if node.attr in PYTHON_ATTRIBUTES else _ANY}
+        parts = _alternatives(node)
+        if isinstance(node, ast.Subscript) and isinstance(values := self._value(node.value), tuple):
+            return set().union(*map(self._waits.targets, values))
+        return set().union(*(self._targets(each, names) for each in parts)) if parts else {_ANY}
+
+    def _value(self, node):
+        """Return what an expression of globals stands for."""
+        if isinstance(node, ast.Name) and node.id not in self._bound:
+            return self._constants.names.get(node.id, getattr(builtins, node.id, None))
+        if isinstance(node, ast.Attribute) and (owner := self._value(node.value)) is not UNKNOWN:
+            return self._waits.attribute(owner, node.attr, self._constants)
+        return UNKNOWN
+
+
+def _bindings(tree):
+    """Return what the names of a function, and of those within it, may stand for, as expressions."""
+    bound = {}
+    for name, value in assignments(tree):
+        bound.setdefault(name, []).append(value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node is not tree:
+            bound.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.arg):
+            bound.setdefault(node.arg, []).append(node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.setdefault(node.id, [])
+    return bound
+
+
+def _alternatives(node):
+    """Return the expressions of which one is what an expression gives; none if that is not known."""
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.NamedExpr):
+        return [node.value]
+    if isinstance(node, ast.Subscript):
+        return getattr(node.value, "elts", [])
+    return []
+
+
+@functools.cache
+def _names(code):
+    """Return the names of globals and attributes in a function's code."""
+    inner = (_names(each) for each in code.co_consts if isinstance(each, types.CodeType))
+    return frozenset(code.co_names).union(*inner)
