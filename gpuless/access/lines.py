@@ -154,17 +154,20 @@ class LineMemory(TracedMemory):
         super().observe(block, thread, max(len(lines) - 1, 0))
 
     def enter(self, frame, event, argument):
-        """Follow a function if a thread of the block has called it and a user has written it."""
+        """Follow a function if a thread of the block has called it, or goes on in it, and a user has written it."""
         twins = running_twins() if self._watches else None
         function = twins and twins.written.get(id(frame.f_code))
         if function is None:
             return None
-        self._frames[self._thread.number].append(function)
+        frames = self._frames[self._thread.number]
+        if all(frame is not each for each, _ in frames):  # else the thread has waited in it
+            frames.append((frame, function))
         return self._follow
 
     def _follow(self, frame, event, argument):
-        """Note a line that the running thread comes to, or that it leaves a function."""
-        if event in ("line", "return"):
+        """Note a line that the running thread comes to, or that it leaves a function for good."""
+        waits = event == "return" and self._thread.wait is not None
+        if event in ("line", "return") and not waits:
             number = self._thread.number
             lines, frames = self._lines[number], self._frames[number]
             variables = {
@@ -173,7 +176,7 @@ class LineMemory(TracedMemory):
                 if isinstance(value, _NUMBERS) and name.isidentifier()
             }
             place = frame.f_lineno, frame.f_lasti, len(frames) - 1, self._interval, event == "return"
-            lines.append(Line(frames[-1], *place, variables))
+            lines.append(Line(frames[-1][1], *place, variables))
             if event == "return":
                 frames.pop()
             self._count(lines)

@@ -10,6 +10,15 @@ import threading
 import types
 
 
+def suspended_frames(generator):
+    """Return the frames of a generator that waits, and of those that it waits for, the innermost first."""
+    frames = []
+    while getattr(generator, "gi_frame", None) is not None:
+        frames.append(generator.gi_frame)
+        generator = generator.gi_yieldfrom
+    return frames[::-1]
+
+
 class Coroutine:
     """A call that waits for its caller; like a generator it has `send` and `close`.
 
@@ -39,8 +48,8 @@ class Coroutine:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._sent = self._came = self._error = None
         self._closed = False
-        #: While the call waits, its innermost frame, and the generator that waits in its place if one does.
-        self.frame = self.suspended = None
+        # While the call waits, its innermost frame, and the generator that waits in its place if one does.
+        self._frame = self._suspended = None
         work = contextvars.copy_context().run, self._run, sys.gettrace(), function, arguments
         self._thread = threading.Thread(target=work[0], args=work[1:], daemon=True)
         self._thread.start()
@@ -56,12 +65,12 @@ class Coroutine:
 
     def wait(self, value, generator=None):
         """Within the call: hand a value to the caller, and return what it sends."""
-        self._came, self.frame, self.suspended = value, sys._getframe(1), generator
+        self._came, self._frame, self._suspended = value, sys._getframe(1), generator
         self._back.release()
         self._go.acquire()
         if self._closed:
             raise GeneratorExit
-        self.frame = self.suspended = None
+        self._frame = self._suspended = None
         return self._sent
 
     def run(self, generator):
@@ -73,6 +82,15 @@ class Coroutine:
             except StopIteration as end:
                 return end.value
             result = self.wait(wait, generator)
+
+    @property
+    def frames(self):
+        """The frames of the call while it waits, the innermost first."""
+        frames, frame = suspended_frames(self._suspended), self._frame
+        while frame is not None and frame.f_code is not Coroutine._run.__code__:
+            frames.append(frame)
+            frame = frame.f_back
+        return frames
 
     def close(self):
         """End the call where it waits."""

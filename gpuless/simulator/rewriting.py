@@ -51,7 +51,7 @@ def rewritten(definition, parameters, calls):
         return code
     copied = copy.deepcopy(tree, nodes)
     rewriter = _Rewriter(kinds, {id(nodes[id(node)]): form for node, form in calls.items()})
-    copied.body = [rewriter.visit(each) for each in copied.body]
+    rewriter.generic_visit(ast.Module(copied.body, []))  # not what is decorated, nor the defaults
     return _compiled(copied, code)
 
 

@@ -18,7 +18,7 @@ from gpuless.limits import WARP
 from gpuless.positions import Shape, coordinates
 from gpuless.simulator.errors import Divergence, DivergenceError, LaunchStopped, Place, located
 from gpuless.simulator.intrinsics import Dim3
-from gpuless.simulator.coroutines import Coroutine
+from gpuless.simulator.coroutines import Coroutine, suspended_frames
 from gpuless.simulator.namespace import missed
 from gpuless.simulator.watchdog import Stop, Watch
 from gpuless.source.dataflow import round_variables
@@ -60,9 +60,11 @@ class Thread:
     @property
     def frames(self):
         """The frames of the kernel and its device functions while it waits, the kernel's last."""
-        if not isinstance(self.worker, Coroutine):
-            return _of_kernel(_suspended(self.worker))
-        return _of_kernel(_suspended(self.worker.suspended) + _calling(self.worker.frame))
+        if isinstance(self.worker, Coroutine):
+            frames = self.worker.frames
+        else:
+            frames = suspended_frames(self.worker)
+        return [frame for frame in frames if not frame.f_code.co_filename.startswith(PACKAGE)]
 
     def wait_outside(self):
         """Wait in a function that is no generator; return the result."""
@@ -75,28 +77,6 @@ class Thread:
         if not isinstance(self.worker, Coroutine):
             raise missed(generator.__name__)
         return self.worker.run(generator)
-
-
-def _suspended(generator):
-    """Return the frames of a generator that waits, and of those that it waits for, the innermost first."""
-    frames = []
-    while generator is not None and getattr(generator, "gi_frame", None) is not None:
-        frames.append(generator.gi_frame)
-        generator = generator.gi_yieldfrom
-    return frames[::-1]
-
-
-def _calling(frame):
-    """Return a frame and those that have called it."""
-    frames = []
-    while frame is not None:
-        frames.append(frame)
-        frame = frame.f_back
-    return frames
-
-
-def _of_kernel(frames):
-    return [frame for frame in frames if not frame.f_code.co_filename.startswith(PACKAGE)]
 
 
 class Scheduler:
