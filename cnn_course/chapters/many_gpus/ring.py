@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from greenlet import getcurrent, greenlet
 
 from cnn_course.engine import workbook
 from cnn_course.engine.standalone import standalone
+from gpuless.simulator.coroutines import Coroutine
 
 WORKER = Path(__file__).with_name("ring_worker.py")
 
@@ -77,14 +77,14 @@ class Journey(NamedTuple):
         return sum(chunk.bytes for chunk in self.sent if chunk.worker == worker)
 
 
-class _Worker(greenlet):
+class _Worker:
     """One of the workers of `run_together`: it runs until it waits for a neighbour."""
 
     def __init__(self, program, rank, size, array):
-        super().__init__(lambda: program(rank, size, array, self.send, self.receive))
         self.rank, self.array, self.most = rank, array, 20 * size
         self.waits, self.chunk, self.sent, self.received = "start", None, [], 0
         self.states = []
+        self._coroutine = Coroutine(program, rank, size, array, self.send, self.receive)
 
     def _look(self):
         """Keep the array as it is between two steps."""
@@ -93,8 +93,7 @@ class _Worker(greenlet):
 
     def _wait(self, what):
         self._look()
-        self.waits = what
-        return self.parent.switch()
+        return self._coroutine.wait(what)
 
     def send(self, chunk):
         if len(self.sent) >= self.most:
@@ -114,11 +113,15 @@ class _Worker(greenlet):
 
     def go(self, value=None):
         """Let the worker run until it waits or ends."""
-        self.parent, self.waits = getcurrent(), "running"
-        self.switch(*(() if value is None else (value,)))
-        if self.dead:
+        try:
+            self.waits = self._coroutine.send(value)
+        except StopIteration:
             self._look()
             self.waits = "ended"
+
+    def end(self):
+        """End the worker where it waits."""
+        self._coroutine.close()
 
 
 def run_together(program: Callable, arrays: Sequence[np.ndarray]) -> Journey:
@@ -150,6 +153,18 @@ def run_together(program: Callable, arrays: Sequence[np.ndarray]) -> Journey:
     """
     size = len(arrays)
     workers = [_Worker(program, rank, size, np.array(array)) for rank, array in enumerate(arrays)]
+    try:
+        _take_turns(workers)
+    finally:
+        for worker in workers:
+            worker.end()
+    sent = [note for worker in workers for note in worker.sent]
+    return Journey([w.array for w in workers], sent, [w.states for w in workers])
+
+
+def _take_turns(workers):
+    """Run the workers until all have ended."""
+    size = len(workers)
     for worker in workers:
         worker.go()
     while any(worker.waits != "ended" for worker in workers):
@@ -164,8 +179,6 @@ def run_together(program: Callable, arrays: Sequence[np.ndarray]) -> Journey:
             chunk = worker.chunk
             worker.go()
             right.go(chunk)
-    sent = [note for worker in workers for note in worker.sent]
-    return Journey([w.array for w in workers], sent, [w.states for w in workers])
 
 
 def run_in_processes(program: Callable, arrays: Sequence[np.ndarray], timeout: float = 60) -> Journey:
