@@ -154,7 +154,7 @@ class LineMemory(TracedMemory):
         super().observe(block, thread, max(len(lines) - 1, 0))
 
     def enter(self, frame, event, argument):
-        """Follow a function if a thread of the block has called it, or goes on in it, and a user has written it."""
+        """Follow a function that a user has written if a thread of the block calls it, or goes on in it."""
         twins = running_twins() if self._watches else None
         function = twins and twins.written.get(id(frame.f_code))
         if function is None:

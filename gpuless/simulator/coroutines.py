@@ -1,6 +1,6 @@
-"""Functions that wait in the middle of a call, without being generators: each has a thread to itself.
+"""Functions that wait in the middle of a call without being generators: each has a thread to itself.
 
-That takes far longer than a generator, and needs an operating system with threads. So it is for what cannot be
+That takes longer than a generator, and needs an operating system with threads. So it is for what cannot be
 rewritten as a generator, such as a kernel without source.
 """
 

@@ -5,6 +5,7 @@ well, and without `numba.cuda`'s own simulator.
 """
 
 import reprlib
+import time
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from gpuless.simulator.arguments import argument_names, argument_types, device_a
 from gpuless.simulator.coroutines import Coroutine
 from gpuless.simulator.judge import judge
 from gpuless.simulator.memory import Memory
-from gpuless.simulator.namespace import Cuda
+from gpuless.simulator.namespace import Cuda, missed
 from gpuless.simulator.scheduler import Scheduler
 from gpuless.simulator.twins import Twins
 
@@ -99,8 +100,16 @@ class Launch:
             known = tuple(zip(names, kinds, strict=True))
             function = twins.function(self.function, device=False, parameters=known)
             if twins.need_threads(self.function):
-                function = partial(Coroutine, function)
+                function, scheduler.watch.clock = partial(_coroutine, function), time.process_time
             scheduler.run(function, wrapped)
+
+
+def _coroutine(function, *arguments):
+    """Return a kernel's call as a coroutine, if the operating system has a thread for it."""
+    try:
+        return Coroutine(function, *arguments)
+    except RuntimeError:
+        raise missed(function.__name__) from None
 
 
 class Observed(Generic[_Result]):

@@ -25,9 +25,9 @@ _GENERATOR = inspect.CO_GENERATOR
 
 
 class Wait:
-    """What an operation returns at which a thread waits: yielded to the scheduler, which sends the result back.
+    """What an operation returns at which a thread waits; yielded to the scheduler, which sends the result.
 
-    `answer` makes the result of what all who met have brought.
+    `answer` makes that of what all who met have brought.
     """
 
     __slots__ = ("answer",)
@@ -47,7 +47,8 @@ def is_waiting(value):
 def missed(name):
     """Return the error of a thread that waits, at an operation or in a function, where its caller cannot."""
     return UnsupportedPython(
-        "cannot wait here: the simulator has to see the call in the source of a kernel or device function", name
+        "cannot wait here: the simulator has to see the call in the source of a kernel or device function",
+        name,
     )
 
 
@@ -234,11 +235,15 @@ class Warp:
     def shfl_down_sync(self, mask, value, delta):
         """Return the value of the lane `delta` above; the last lanes keep their own."""
         lane, source = self.thread.lane, self.thread.lane + int(delta)
-        return self._shuffle("shfl_down_sync", mask, value, sys._getframe(1), source if source < WARP else lane)
+        return self._shuffle(
+            "shfl_down_sync", mask, value, sys._getframe(1), source if source < WARP else lane
+        )
 
     def shfl_xor_sync(self, mask, value, lane_mask):
         """Return the value of the lane whose number differs in the bits of `lane_mask`."""
-        return self._shuffle("shfl_xor_sync", mask, value, sys._getframe(1), self.thread.lane ^ int(lane_mask))
+        return self._shuffle(
+            "shfl_xor_sync", mask, value, sys._getframe(1), self.thread.lane ^ int(lane_mask)
+        )
 
     def all_sync(self, mask, predicate):
         """Return whether all lanes say yes."""

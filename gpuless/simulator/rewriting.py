@@ -1,8 +1,8 @@
 """A kernel's code, compiled anew from its source: its threads can wait, and its operators are Numba's.
 
-A function that waits becomes a generator. At a call that waits it yields what the call returns, and what it is
-sent there is the result; a device function that waits is a generator too. Every loop tells `Watch` of its
-rounds. All stays at its own line and column.
+A function that waits becomes a generator. At a call that waits it yields what the call returns, and is sent
+the result; a device function that waits is a generator too. Every loop tells `Watch` of its rounds. All stays
+at its own line and column.
 
 The operators of `operators` take longer, so that Python's remain where they are right: between two integers,
 and between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as
@@ -34,24 +34,29 @@ _INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".spli
 _PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
 _INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
 _LIKE_ARGUMENTS = frozenset("abs max min round".split())
-#: How a call that waits is rewritten: one of `cuda`, one of a function that does, and one of which it is not known.
+#: How a call that waits is rewritten: one of `cuda`, one of a function, and one of which it is not known.
 YIELD, YIELD_FROM, EITHER = "yield", "yield from", "either"
+#: What is rewritten of a function that calls itself.
+RECURSIVE = "recursive"
 _INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 
 
 def rewritten(definition, parameters, calls):
     """Return the code of a function as a kernel has it; as it is if nothing in it is another there.
 
-    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`. Without source,
-    or if the source is not that of the code, it stays as it is too.
+    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; and functions
+    that are `RECURSIVE`. Without source, or if the source is not that of the code, it stays as it is too.
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = _Kinds(definition, parameters)
-    if tree is None or not (calls or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))):
+    if tree is None or not (
+        calls or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))
+    ):
         return code
     copied = copy.deepcopy(tree, nodes)
-    rewriter = _Rewriter(kinds, {id(nodes[id(node)]): form for node, form in calls.items()})
-    rewriter.generic_visit(ast.Module(copied.body, []))  # not what is decorated, nor the defaults
+    before, copied.decorator_list = copied.decorator_list, []  # those are not the kernel's
+    _Rewriter(kinds, {id(nodes[id(node)]): form for node, form in calls.items()}).visit(copied)
+    copied.decorator_list = before
     return _compiled(copied, code)
 
 
@@ -77,6 +82,12 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, kinds, calls):
         self._kinds, self._calls = kinds, calls
 
+    def visit_FunctionDef(self, node):
+        self.generic_visit(node)
+        if self._calls.get(id(node)) == RECURSIVE:
+            _count_round(node.body)
+        return node
+
     def visit_Call(self, node):
         form = self._calls.get(id(node))
         self.generic_visit(node)
@@ -88,9 +99,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         self.generic_visit(node)
-        first = node.body[0]  # in its line: another one would be seen by who steps through the lines
-        rounds = ast.copy_location(ast.Name("rounds()", ast.Load()), first)
-        node.body.insert(0, ast.copy_location(ast.Expr(_call("next()", first, rounds)), first))
+        _count_round(node.body)
         return node
 
     def visit_For(self, node):
@@ -118,6 +127,15 @@ class _Rewriter(ast.NodeTransformer):
             statements, target = _evaluated(target)
         value = _call(_operator(node, "="), node, _with_context(target, ast.Load()), node.value)
         return [*statements, ast.copy_location(ast.Assign([target], value), node)]
+
+
+def _count_round(body):
+    """Let a body count when it is executed: in its first line, as who steps through it would see another."""
+    is_constant = [isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body]
+    place = 0 if all(is_constant) else is_constant.index(False)  # behind a docstring
+    first = body[place]
+    rounds = ast.copy_location(ast.Name("rounds()", ast.Load()), first)
+    body.insert(place, ast.copy_location(ast.Expr(_call("next()", first, rounds)), first))
 
 
 def _call(name, node, *operands):

@@ -16,9 +16,9 @@ import numpy as np
 
 from gpuless.limits import WARP
 from gpuless.positions import Shape, coordinates
+from gpuless.simulator.coroutines import Coroutine, suspended_frames
 from gpuless.simulator.errors import Divergence, DivergenceError, LaunchStopped, Place, located
 from gpuless.simulator.intrinsics import Dim3
-from gpuless.simulator.coroutines import Coroutine, suspended_frames
 from gpuless.simulator.namespace import missed
 from gpuless.simulator.watchdog import Stop, Watch
 from gpuless.source.dataflow import round_variables
@@ -38,7 +38,18 @@ _round_names: dict = {}
 class Thread:
     """One thread of a block, and what it is waiting for."""
 
-    __slots__ = ("code", "lane", "number", "offset", "threadIdx", "value", "wait", "waits_for", "warp", "worker")
+    __slots__ = (
+        "code",
+        "lane",
+        "number",
+        "offset",
+        "threadIdx",
+        "value",
+        "wait",
+        "waits_for",
+        "warp",
+        "worker",
+    )
 
     def __init__(self, number, block):
         self.number = number
@@ -177,7 +188,10 @@ class Scheduler:
             self._interval += 1
 
     def _sweep(self, threads, brought):
-        """Let each thread run until it waits or has finished, with what those have brought whom it waited for."""
+        """Let each thread run until it waits or has finished, beginning with what it was waiting for.
+
+        `brought` has, for each, what those have brought who met with it.
+        """
         cuda, observe, (function, arguments) = self.cuda, self.observe, self._job
         pairs = zip(threads, brought, strict=True)
         for thread, values in pairs if self._order == "forwards" else self._ordered(list(pairs)):
@@ -196,16 +210,13 @@ class Scheduler:
                     result, thread.wait = wait.answer(values), None
                 if thread.worker.send(result) is not thread.wait:
                     raise missed(thread.waits_for)
-            except Exception as error:
-                if not isinstance(error, StopIteration) or thread.worker is None:
-                    raise self._located(error, thread) from None
-                if thread.wait is not None:
-                    raise self._located(missed(thread.waits_for), thread) from None
-                thread.waits_for = _FINISHED
-                self.finished += 1
-
-    def _located(self, error, thread):
-        return located(error, self._where(thread, error.__traceback__))
+            except Exception as raised:
+                error = raised if thread.wait is None else missed(thread.waits_for)  # it has gone on
+                if isinstance(error, StopIteration) and thread.worker is not None:
+                    thread.waits_for = _FINISHED
+                    self.finished += 1
+                    continue
+                raise located(error, self._where(thread, error.__traceback__)) from None
 
     def _where(self, thread, traceback=None):
         launch = Shape(self.grid, self.block)
@@ -332,8 +343,7 @@ def _round_variables(frame, in_kernel):
 def _rounds(thread, names):
     """Return the variables that tell in which round of its loops a thread is."""
     pairs = zip(thread.frames, names, strict=False)
-    return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine
-    }
+    return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine}
 
 
 def _meeting(thread):

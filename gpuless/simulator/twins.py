@@ -97,7 +97,7 @@ class Twins:
         return (twin if is_rewritten else self._waited_for(twin))(*arguments)
 
     def need_threads(self, function):
-        """Return whether a kernel waits, itself or by a device function, that has no source to be rewritten."""
+        """Return whether a kernel waits in a function that has no source to be rewritten."""
         key = self._key(function)
         known = _need_threads.setdefault(function, {})
         if key not in known:
@@ -137,7 +137,7 @@ class Twins:
         return lambda *arguments: self._cuda.thread.run_outside(twin(*arguments))
 
     def _replace(self, constants, has_source, name, value):
-        """Return what a global is in a kernel; `has_source` says whether the function that names it has one."""
+        """Return what a global is in a kernel, in a function that has source or not."""
         if any(value is module for module in self._modules):
             return self._cuda
         if value is math or value is cmath:

@@ -1,7 +1,7 @@
 """Which calls of a kernel wait for other threads: read off its source, and off that of what it calls.
 
-A name means what it meant when the kernel was compiled. Where the source does not tell what is called, such as
-an element of a tuple, the call may wait.
+A name means what it meant when the kernel was compiled. Where the source does not tell what is called, say an
+argument, the call may wait.
 """
 
 import ast
@@ -9,10 +9,12 @@ import builtins
 import functools
 import types
 
+import numpy as np
+
 from gpuless.simulator.compilers import PACKAGES
 from gpuless.simulator.definition import UNKNOWN, assignments, package
 from gpuless.simulator.restrictions import PYTHON_ATTRIBUTES
-from gpuless.simulator.rewriting import EITHER, YIELD, YIELD_FROM, source_of
+from gpuless.simulator.rewriting import EITHER, RECURSIVE, YIELD, YIELD_FROM, source_of
 
 #: Functions of `cuda` at which a thread waits for others.
 WAITING = frozenset(
@@ -21,6 +23,8 @@ WAITING = frozenset(
 )
 # What a call may come to, besides functions: a wait, what does not wait, and what is not known.
 _WAIT, _PLAIN, _ANY = "wait", "plain", "any"
+# Of arrays and numbers and their types: these do not wait.
+_ATTRIBUTES = PYTHON_ATTRIBUTES.union(dir(np.dtype))
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 
 
@@ -42,32 +46,40 @@ class Waits:
         self._scopes = {}
 
     def calls(self, function):
-        """Return the calls in a function that wait, by their nodes, each with how it is to be rewritten."""
+        """Return how to rewrite the calls in a function that wait, and those within it that call themselves.
+
+        Both by their nodes.
+        """
         forms = {}
         for scope in self._all(function):
             for node, targets in scope.calls.items():
                 kinds = set(map(self._form, targets))
                 forms[node] = kinds.pop() if len(kinds) == 1 else EITHER
+            forms[scope.node] = RECURSIVE if self._is_recursive(scope) else _PLAIN
         return {node: form for node, form in forms.items() if form != _PLAIN}
 
     def need_threads(self, function):
         """Return whether a function without source waits: this one, or one that it calls."""
         reached = self._reached(self._scope(function), sourceless=True)
-        return any(not each.has_source and self._waits(each, sourceless=True) for each in reached)
-
-    def is_generator(self, function):
-        """Return whether a function is a generator when it is rewritten."""
-        return self._form(function) == YIELD_FROM
+        return any(each.node is None and self._waits(each, sourceless=True) for each in reached)
 
     def _form(self, target):
         if isinstance(target, str):
             return {_WAIT: YIELD, _ANY: EITHER}.get(target, _PLAIN)
         scope = self._scope(target)
-        return YIELD_FROM if scope.has_source and self._waits(scope) else _PLAIN
+        return YIELD_FROM if scope.node and self._waits(scope) else _PLAIN
 
     def _waits(self, scope, sourceless=False):
         reached = self._reached(scope, sourceless)
         return any({_WAIT, _ANY} & targets for each in reached for targets in each.calls.values())
+
+    def _is_recursive(self, scope):
+        return any(scope in self._called(each) for each in self._reached(scope, sourceless=True))
+
+    def _called(self, scope):
+        """Return the scopes of the functions that one may call."""
+        targets = set().union(*scope.calls.values())
+        return {self._scope(each) for each in targets if not isinstance(each, str)}
 
     def _reached(self, scope, sourceless):
         """Yield a scope and those that it calls; `sourceless` says whether also those without source."""
@@ -75,10 +87,9 @@ class Waits:
         while waiting:
             scope = waiting.pop()
             yield scope
-            targets = set().union(*scope.calls.values())
-            called = {self._scope(each) for each in targets if not isinstance(each, str)} - seen
-            seen |= called
-            waiting += [each for each in called if sourceless or each.has_source]
+            new = {each for each in self._called(scope) if sourceless or each.node} - seen
+            seen |= new
+            waiting += new
 
     def _scope(self, target):
         return self._all(target)[0] if isinstance(target, types.FunctionType) else target
@@ -88,7 +99,7 @@ class Waits:
         if function not in self._scopes:
             tree, constants = source_of(function), self._constants_of(function)
             if package(function) in PACKAGES:
-                self._scopes[function] = [_Scope()]
+                self._scopes[function] = [_Scope(None)]
             elif tree is None:
                 self._scopes[function] = [self._sourceless(function, constants)]
             else:
@@ -97,7 +108,7 @@ class Waits:
 
     def _sourceless(self, function, constants):
         """Return the scope of a function without source: it may call whatever its code names."""
-        scope, names, values = _Scope(has_source=False), _names(function.__code__), constants.names.values()
+        scope, names, values = _Scope(None), _names(function.__code__), constants.names.values()
         modules = [each for each in values if isinstance(each, types.ModuleType)]
         attributes = [self.attribute(each, name, constants) for each in modules for name in names]
         scope.calls[function] = set().union(*map(self.targets, (*values, *attributes)))
@@ -116,7 +127,9 @@ class Waits:
             return None
 
     def targets(self, value):
-        """Return what the call of a global thing may come to."""
+        """Return what the call of a global thing, or of an element of a tuple, may come to."""
+        if isinstance(value, tuple):
+            return set().union(*map(self.targets, value))
         if value is _WAIT or self._stubs.get(id(value)) in WAITING:
             return {_WAIT}
         function = getattr(value, "py_func", None)
@@ -124,10 +137,10 @@ class Waits:
 
 
 class _Scope:
-    """A function, or one within it: its calls, each with all that it may come to."""
+    """A function, or one within it: its node if there is source, and what each of its calls may come to."""
 
-    def __init__(self, has_source=True):
-        self.calls, self.has_source = {}, has_source
+    def __init__(self, node):
+        self.node, self.calls = node, {}
 
 
 class _Reader:
@@ -135,7 +148,7 @@ class _Reader:
 
     def __init__(self, tree, constants, waits):
         self._constants, self._waits = constants, waits
-        self._functions = {node: _Scope() for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+        self._functions = {node: _Scope(node) for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
         self.scopes = list(self._functions.values())
         self._bound = _bindings(tree)
         for statement in tree.body:
@@ -162,10 +175,10 @@ class _Reader:
             bound = self._bound.get(node.id, ()) if node.id not in names else ()
             return set().union(*(self._targets(each, names | {node.id}) for each in bound))
         if isinstance(node, ast.Attribute):
-            return {_PLAIN if node.attr in PYTHON_ATTRIBUTES else _ANY}
+            return {_PLAIN if node.attr in _ATTRIBUTES else _ANY}
         parts = _alternatives(node)
         if isinstance(node, ast.Subscript) and isinstance(values := self._value(node.value), tuple):
-            return set().union(*map(self._waits.targets, values))
+            return self._waits.targets(values)
         return set().union(*(self._targets(each, names) for each in parts)) if parts else {_ANY}
 
     def _value(self, node):

@@ -1,9 +1,10 @@
 """Stops a launch that would not end, or whose log would fill the memory.
 
 A thread has the processor to itself until it comes to a barrier, so an endless loop never gives it back. The
-loops of a kernel therefore count their rounds, and after so many of them look at the launch: a `while` loop
-takes another one of `rounds` in each round, a `for` loop begins with `counted`. That takes 30 ns for a round of
-the one, and 100 ns for all of the other. Loops without source are not watched.
+loops of a kernel therefore count their rounds, and after so many of them look at the launch. A `while` loop
+takes one of `rounds` in each round, and so does a function that calls itself when it is called; a `for` loop
+begins with `counted`. That is 30 ns for each of `rounds`, and 100 ns for a whole `for` loop. What has no source
+is not watched.
 
 Progress is a thread of the launch that finishes: what spins, and what goes from barrier to barrier for ever,
 has none, while a launch that merely takes long has some every few milliseconds. It is measured against
@@ -32,6 +33,8 @@ class Watch:
 
     Attributes
     ----------
+    clock : callable
+        Tells the processor time of the thread, or threads, that run the launch.
     reason : str or None
         Why it was stopped.
     names : dict
@@ -41,14 +44,14 @@ class Watch:
     def __init__(self, scheduler, memory):
         self.reason = None
         self._scheduler, self._memory = scheduler, memory
-        self._clock, self._left = _processor_clock(), _PERIOD
+        self.clock, self._left = _processor_clock(), _PERIOD
         self.begin()
         rounds = itertools.chain.from_iterable(self._spells())
         self.names = {"rounds()": rounds, "counted()": self.counted}
 
     def begin(self):
         """Count from now on."""
-        self._progress, self._since = self._scheduler.finished, self._clock()
+        self._progress, self._since = self._scheduler.finished, self.clock()
 
     def counted(self, numbers):
         """Return what a `for` loop goes through: a long range so that it is looked at now and then."""
@@ -86,7 +89,7 @@ class Watch:
             raise Stop
 
     def _too_long(self):
-        now, progress = self._clock(), self._scheduler.finished
+        now, progress = self.clock(), self._scheduler.finished
         if progress != self._progress:
             self._progress, self._since = progress, now
         if now - self._since > RUNNING.seconds:
