@@ -1,6 +1,7 @@
 """Kernels in Python, one generator a thread: for toy sizes, for stepping, and for the sanitizer."""
 
 from gpuless.simulator.arguments import argument_names
+from gpuless.simulator.coroutines import Coroutine
 from gpuless.simulator.errors import (
     Divergence,
     DivergenceError,
@@ -16,6 +17,7 @@ from gpuless.simulator.memory import poisoned
 
 __all__ = [
     "Cause",
+    "Coroutine",
     "Divergence",
     "DivergenceError",
     "Launch",

@@ -22,7 +22,7 @@ import numpy as np
 
 from cnn_course.engine import workbook
 from cnn_course.engine.standalone import standalone
-from gpuless.simulator.coroutines import Coroutine
+from gpuless.simulator import Coroutine
 
 WORKER = Path(__file__).with_name("ring_worker.py")
 
