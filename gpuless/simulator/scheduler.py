@@ -113,8 +113,6 @@ class Scheduler:
     ----------
     watch : Watch
         Ends what does not end.
-    finished : int
-        How many threads have finished, in all blocks.
 
     Examples
     --------
@@ -139,8 +137,7 @@ class Scheduler:
         self.name, self.grid, self.block = name, grid, block
         self.cuda, self.memory, self.observe = cuda, memory, observe
         self._order, self._random = order, np.random.default_rng(seed)
-        self.finished = 0
-        self.watch = Watch(self, memory)
+        self.watch = Watch(memory)
 
     def run(self, function, arguments):
         """Run the whole grid. What a thread raises gets the place added to its message.
@@ -203,20 +200,25 @@ class Scheduler:
                 if wait is None:
                     worker = function(*arguments)
                     if type(worker) not in _WORKERS:  # it has run to its end
-                        self.finished += 1
+                        self.watch.finished += 1
                         continue
                     thread.worker = worker
                 else:
                     result, thread.wait = wait.answer(values), None
                 if thread.worker.send(result) is not thread.wait:
                     raise missed(thread.waits_for)
-            except Exception as raised:
-                error = raised if thread.wait is None else missed(thread.waits_for)  # it has gone on
-                if isinstance(error, StopIteration) and thread.worker is not None:
-                    thread.waits_for = _FINISHED
-                    self.finished += 1
-                    continue
-                raise located(error, self._where(thread, error.__traceback__)) from None
+            except Exception as error:
+                is_end = isinstance(error, StopIteration) and thread.worker is not None
+                if thread.wait is not None or not is_end:
+                    raise self._located(error, thread) from None
+                thread.waits_for = _FINISHED
+                self.watch.finished += 1
+
+    def _located(self, error, thread):
+        """Return what a thread has raised, with its place; perhaps it has not waited where it should have."""
+        if thread.wait is not None:
+            error = missed(thread.waits_for)
+        return located(error, self._where(thread, error.__traceback__))
 
     def _where(self, thread, traceback=None):
         launch = Shape(self.grid, self.block)

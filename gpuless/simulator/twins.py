@@ -43,11 +43,15 @@ class Twins:
     """
 
     def __init__(self, cuda, memory, argument_types, judge, watch):
-        self._cuda, self._memory, self._watch = cuda, memory, watch
+        self._cuda, self._memory = cuda, memory
+        self._scope = BUILTINS | NAMES | watch.names()
         self._types, self._judge = argument_types, judge
         self._known, self.written = {}, {}
         self._modules = cuda_modules()
-        self._waits = Waits(self._constants, self._modules, _stubs(self._modules))
+
+    @functools.cached_property
+    def _waits(self):
+        return Waits(self._constants, self._modules, _stubs(self._modules))
 
     def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
@@ -64,7 +68,7 @@ class Twins:
         if doubt and not stands_in:
             self._judge(doubt)
         constants = self._constants(function)
-        scope = BUILTINS | NAMES | self._watch.names
+        scope = self._scope.copy()
         cells = {name: types.CellType() for name in function.__code__.co_freevars}
         twin = types.FunctionType(
             with_typed_literals(code),
@@ -134,7 +138,7 @@ class Twins:
         """Return a device function for callers that cannot wait for it, as they are no generators."""
         if not twin.__code__.co_flags & inspect.CO_GENERATOR:
             return twin
-        return lambda *arguments: self._cuda.thread.run_outside(twin(*arguments))
+        return lambda *given, **named: self._cuda.thread.run_outside(twin(*given, **named))
 
     def _replace(self, constants, has_source, name, value):
         """Return what a global is in a kernel, in a function that has source or not."""

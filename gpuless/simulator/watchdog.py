@@ -35,23 +35,24 @@ class Watch:
     ----------
     clock : callable
         Tells the processor time of the thread, or threads, that run the launch.
+    finished : int
+        How many threads have finished, in all blocks.
     reason : str or None
         Why it was stopped.
-    names : dict
-        What the rewritten code of a kernel calls, by its names there.
     """
 
-    def __init__(self, scheduler, memory):
-        self.reason = None
-        self._scheduler, self._memory = scheduler, memory
-        self.clock, self._left = _processor_clock(), _PERIOD
+    def __init__(self, memory):
+        self.reason, self.finished = None, 0
+        self.clock, self._memory, self._left = _processor_clock(), memory, _PERIOD
         self.begin()
-        rounds = itertools.chain.from_iterable(self._spells())
-        self.names = {"rounds()": rounds, "counted()": self.counted}
 
     def begin(self):
         """Count from now on."""
-        self._progress, self._since = self._scheduler.finished, self.clock()
+        self._progress, self._since = self.finished, self.clock()
+
+    def names(self):
+        """Return what the rewritten code of a kernel calls, by its names there."""
+        return {"rounds()": itertools.chain.from_iterable(self._spells()), "counted()": self.counted}
 
     def counted(self, numbers):
         """Return what a `for` loop goes through: a long range so that it is looked at now and then."""
@@ -89,9 +90,9 @@ class Watch:
             raise Stop
 
     def _too_long(self):
-        now, progress = self.clock(), self._scheduler.finished
-        if progress != self._progress:
-            self._progress, self._since = progress, now
+        now = self.clock()
+        if self.finished != self._progress:
+            self._progress, self._since = self.finished, now
         if now - self._since > RUNNING.seconds:
             return (
                 f"no thread has finished in {RUNNING.seconds:g} s of processor time: {_WHY} "

@@ -1,6 +1,7 @@
 """Where threads wait: whatever name a wait goes by, it is one, and stands where it is written."""
 
 import ast
+import gc
 import inspect
 import linecache
 import operator
@@ -8,6 +9,7 @@ import re
 import textwrap
 import threading
 import types
+import weakref
 from typing import NamedTuple
 
 # First: this decides what numba.cuda will be.
@@ -317,6 +319,19 @@ def test_what_does_not_wait_is_no_generator():
     Launch(without_a_wait, 1, N).run([x], observe=look)
     assert x.tolist() == [2.0 * i for i in range(1, N + 1)]
     assert found == [[False, False, False, True]] * N
+
+
+def test_arrays_are_let_go_at_once():
+    run(a_device_function)
+    x = np.arange(N, dtype=np.float32)
+    alive = weakref.ref(x)
+    gc.disable()
+    try:
+        Launch(a_device_function, 1, N).run([x])
+        del x
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 # --- Where no wait is seen ---------------------------------------------------------------------------------
