@@ -47,18 +47,19 @@ class Coroutine:
     def __init__(self, function, *arguments):
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._sent = self._came = self._error = None
-        self._closed = False
+        self._runs = self._closed = False
         # While the call waits, its innermost frame, and the generator that waits in its place if one does.
         self._frame = self._suspended = None
-        work = contextvars.copy_context().run, self._run, sys.gettrace(), function, arguments
-        self._thread = threading.Thread(target=work[0], args=work[1:], daemon=True)
+        work = self._run, sys.gettrace(), function, arguments
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=work, daemon=True)
         self._thread.start()
 
     def send(self, value):
         """Let the call go on with a value; return what it waits with. Raises StopIteration at its end."""
-        self._sent = value
+        self._sent, self._runs = value, True
         self._go.release()
         self._back.acquire()
+        self._runs = False
         if self._error is not None:
             raise self._error
         return self._came
@@ -96,6 +97,8 @@ class Coroutine:
         """End the call where it waits."""
         self._closed = True
         self._go.release()
+        if not self._runs:  # as it does if `send` has been interrupted
+            self._thread.join()
 
     def _run(self, tracer, function, arguments):
         sys.settrace(tracer)

@@ -92,7 +92,7 @@ _trees: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def syntax_tree(function):
     """Return the syntax tree of a function, with lines and columns as in its file; None without source."""
     if function not in _trees:
-        _trees[function] = _tree(function)
+        _trees.setdefault(function, _tree(function))  # not to have two of one in two threads
     return _trees[function]
 
 

@@ -46,12 +46,9 @@ class Waits:
         self._scopes = {}
 
     def calls(self, function):
-        """Return how to rewrite the calls in a function that wait, and those within it that call themselves.
-
-        Both by their nodes.
-        """
+        """Return, by their nodes, how to rewrite the calls that wait, and the functions that call themselves."""
         forms = {}
-        for scope in self._all(function):
+        for scope in (each for each in self._all(function) if each.node):
             for node, targets in scope.calls.items():
                 kinds = set(map(self._form, targets))
                 forms[node] = kinds.pop() if len(kinds) == 1 else EITHER
@@ -97,10 +94,10 @@ class Waits:
     def _all(self, function):
         """Return the scope of a function, and those of the functions within it."""
         if function not in self._scopes:
-            tree, constants = source_of(function), self._constants_of(function)
+            constants = self._constants_of(function)
             if package(function) in PACKAGES:
                 self._scopes[function] = [_Scope(None)]
-            elif tree is None:
+            elif (tree := source_of(function)) is None:
                 self._scopes[function] = [self._sourceless(function, constants)]
             else:
                 self._scopes[function] = _Reader(tree, constants, self).scopes
