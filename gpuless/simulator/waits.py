@@ -46,7 +46,7 @@ class Waits:
         self._scopes = {}
 
     def calls(self, function):
-        """Return, by their nodes, how to rewrite the calls that wait, and the functions that call themselves."""
+        """Return, by node, how to rewrite the calls that wait, and the functions that call themselves."""
         forms = {}
         for scope in (each for each in self._all(function) if each.node):
             for node, targets in scope.calls.items():

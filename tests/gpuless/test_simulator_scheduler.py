@@ -734,6 +734,18 @@ def test_the_log_is_limited(run, kernel):
 
 
 @cuda.jit
+def one_access_kernel(x):
+    x[cuda.grid(1)] = 1
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_the_log_of_many_threads_without_loops_is_limited():
+    gpuless.set_limits(seconds=600)
+    with pytest.raises(gpuless.LaunchStopped, match=r"has more than 20,000 entries: .*\n  in kernel one_acc.*"):
+        gpuless.record(one_access_kernel)[500, 64](cuda.to_device(np.zeros(32_000)))
+
+
+@cuda.jit
 def spins_on_what_lies_beyond(x, out):
     i = cuda.grid(1)
     out[i] = 1
