@@ -157,7 +157,7 @@ class Scheduler:
                     self._run_block(number)
         except BaseException as error:
             for thread in self._threads:
-                if thread.worker is not None:
+                if isinstance(thread.worker, Coroutine):
                     thread.worker.close()
             if not isinstance(error, Stop):
                 raise

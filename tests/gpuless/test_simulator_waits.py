@@ -544,6 +544,24 @@ def test_lines_are_those_of_the_function_whether_it_waits_or_not():
     assert {operation for operation in lines.waits.values()} == {"syncthreads_or", "any_sync"}
 
 
+@cuda.jit
+def fails_after_a_barrier(x):
+    turn(x, threadIdx.x)
+    x[threadIdx.x + 5] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error"),
+    [(two_imported_barriers, DivergenceError), (fails_after_a_barrier, IndexError)],
+    ids=["divergence", "index"],
+)
+def test_lines_of_a_launch_that_fails_are_no_other_error(kernel, error, capfd):
+    with pytest.raises(error):
+        record_lines(kernel)[1, N](cuda.to_device(np.zeros(N, np.float32)))
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
 # --- Loops without end -------------------------------------------------------------------------------------
 
 
