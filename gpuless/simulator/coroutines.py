@@ -70,6 +70,7 @@ class Coroutine:
         self._back.release()
         self._go.acquire()
         if self._closed:
+            sys.settrace(None)
             raise GeneratorExit
         self._frame = self._suspended = None
         return self._sent

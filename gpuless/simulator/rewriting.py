@@ -99,6 +99,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         self.generic_visit(node)
+        if not node.orelse and not isinstance(node.test, ast.Constant):
+            return _counting_loop(node)
         _count_round(node.body)
         return node
 
@@ -127,6 +129,16 @@ class _Rewriter(ast.NodeTransformer):
             statements, target = _evaluated(target)
         value = _call(_operator(node, "="), node, _with_context(target, ast.Load()), node.value)
         return [*statements, ast.copy_location(ast.Assign([target], value), node)]
+
+
+def _counting_loop(node):
+    """Return a `while` loop as a `for` loop over its rounds, which takes no longer."""
+    ends = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    rounds, number = ast.Name("rounds()", ast.Load()), ast.Name("round()", ast.Store())
+    loop = ast.For(number, rounds, [ends, *node.body], [])
+    for each in (ends, ends.test, *ends.body, rounds, number, loop):
+        ast.copy_location(each, node.test)
+    return loop
 
 
 def _count_round(body):

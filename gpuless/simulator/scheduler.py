@@ -10,6 +10,7 @@ A correct kernel computes the same in every order.
 """
 
 import reprlib
+import sys
 from types import GeneratorType
 
 import numpy as np
@@ -156,13 +157,19 @@ class Scheduler:
                 for number in self._ordered(range(int(np.prod(self.grid)))):
                     self._run_block(number)
         except BaseException as error:
-            for thread in self._threads:
-                if isinstance(thread.worker, Coroutine):
-                    thread.worker.close()
+            self._end()
             if not isinstance(error, Stop):
                 raise
             where = self._where(self.cuda.thread, error.__traceback__)
             raise LaunchStopped(self.watch.reason, where) from None
+
+    def _end(self):
+        """End the threads that wait, where nobody sees it who traces what they do."""
+        tracer = sys.gettrace()
+        sys.settrace(None)
+        for worker in (thread.worker for thread in self._threads if thread.worker is not None):
+            worker.close()
+        sys.settrace(tracer)
 
     def _ordered(self, items):
         if self._order == "reversed":

@@ -3,8 +3,7 @@
 A thread has the processor to itself until it comes to a barrier, so an endless loop never gives it back.
 Loops therefore count their rounds, and look at the launch after so many of them. A `while` loop takes one of
 `rounds` in each round, as does a function that calls itself when it is called; a `for` loop begins with
-`counted`. That is 30 ns for each of `rounds`, and 100 ns for a whole `for` loop. Loops without source are not
-watched.
+`counted`, which takes 100 ns. Loops without source are not watched.
 
 Progress is a thread of the launch that finishes: what spins, and what goes from barrier to barrier for ever,
 has none, while a launch that merely takes long has some every few milliseconds. It is measured against

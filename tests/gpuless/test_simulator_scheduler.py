@@ -741,7 +741,9 @@ def one_access_kernel(x):
 @pytest.mark.usefixtures("short_limits")
 def test_the_log_of_many_threads_without_loops_is_limited():
     gpuless.set_limits(seconds=600)
-    with pytest.raises(gpuless.LaunchStopped, match=r"has more than 20,000 entries: .*\n  in kernel one_acc.*"):
+    with pytest.raises(
+        gpuless.LaunchStopped, match=r"has more than 20,000 entries: .*\n  in kernel one_acc.*"
+    ):
         gpuless.record(one_access_kernel)[500, 64](cuda.to_device(np.zeros(32_000)))
 
 

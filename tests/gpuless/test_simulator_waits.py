@@ -5,7 +5,7 @@ import gc
 import inspect
 import linecache
 import operator
-import re
+import sys
 import textwrap
 import threading
 import types
@@ -551,14 +551,24 @@ def fails_after_a_barrier(x):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "error"),
-    [(two_imported_barriers, DivergenceError), (fails_after_a_barrier, IndexError)],
-    ids=["divergence", "index"],
+    ("kernel", "most", "error"),
+    [
+        (two_imported_barriers, 1000, DivergenceError),
+        (fails_after_a_barrier, 1000, IndexError),
+        (fails_after_a_barrier, 35, gpuless.LaunchError),
+    ],
+    ids=["divergence", "index", "lines"],
 )
-def test_lines_of_a_launch_that_fails_are_no_other_error(kernel, error, capfd):
-    with pytest.raises(error):
-        record_lines(kernel)[1, N](cuda.to_device(np.zeros(N, np.float32)))
-    gc.collect()
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_lines_of_a_launch_that_fails_are_no_other_error(kernel, most, error, capfd):
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)  # as a debugger: the threads that wait are ended while it looks
+    try:
+        with pytest.raises(error):
+            record_lines(kernel, most=most)[1, N](cuda.to_device(np.zeros(N, np.float32)))
+        gc.collect()
+    finally:
+        sys.settrace(before)
     assert capfd.readouterr().err == ""
 
 
@@ -642,27 +652,27 @@ def takes_very_long(x):
 
 @pytest.mark.usefixtures("short_limits")
 @pytest.mark.parametrize(
-    ("kernel", "place"),
+    ("kernel", "function", "lines"),
     [
-        (a_while_in_a_branch, r"line {3}: (while x\[0\]|x\[1\] = 1).*\n  block 0, thread 2"),
-        (a_long_range, r"line {2}: for k in range\(1 << 62\):"),
-        (a_long_unsigned_range, r"line {2}: for k in range\(uint32"),
-        (an_assigned_range, r"line {[23]}: for (_ in numbers|k in range\(3\)):"),
-        (short_ranges, r"line {[45]}: for [ij] in range\(900\):"),
-        (spins_elsewhere, r"device function spins, line \d+: for k in range\(3\):"),
-        (spins_within, r"line {\d}: (while x\[0\]|pass)"),
-        (takes_very_long, r"device function fibonacci, line \d+: return n if"),
+        (a_while_in_a_branch, a_while_in_a_branch, [3]),
+        (a_long_range, a_long_range, [2]),
+        (a_long_unsigned_range, a_long_unsigned_range, [2]),
+        (an_assigned_range, an_assigned_range, [3, 4]),
+        (short_ranges, short_ranges, [3, 4, 5]),
+        (spins_elsewhere, spins, [2, 3]),
+        (spins_within, spins_within, [3]),
+        (takes_very_long, fibonacci, [3]),
     ],
     ids=lambda value: getattr(getattr(value, "py_func", None), "__name__", ""),
 )
-def test_a_loop_without_end_is_stopped_in_its_line(kernel, place):
-    place = re.sub(r"\{(.*?)\}", r"(\\d+)", place)
-    with pytest.raises(
-        gpuless.LaunchStopped, match=rf"^no thread has finished in 0.3 s .*\n.*{place}"
-    ) as stopped:
+def test_a_loop_without_end_is_stopped_in_its_line(kernel, function, lines):
+    with pytest.raises(gpuless.LaunchStopped, match=r"^no thread has finished in 0.3 s ") as stopped:
         run(kernel)
-    site = stopped.value.place.site
-    assert linecache.getline(__file__, site.line).strip() == site.text
+    place, code = stopped.value.place, function.py_func.__code__
+    assert place.site.line - code.co_firstlineno in lines
+    assert place.site.text == linecache.getline(__file__, place.site.line).strip()
+    assert place.thread == ((2, 0, 0) if kernel is a_while_in_a_branch else (0, 0, 0))
+    assert place.kernel == kernel.py_func.__name__
 
 
 def test_a_recursion_without_end_is_an_error():
