@@ -44,12 +44,10 @@ def is_waiting(value):
     return type(value) is types.GeneratorType or type(value) is Wait
 
 
-def missed(name):
+def missed(name, where=None):
     """Return the error of a thread that waits, at an operation or in a function, where its caller cannot."""
-    return UnsupportedPython(
-        "cannot wait here: the simulator has to see the call in the source of a kernel or device function",
-        name,
-    )
+    reason = "the simulator has to see the call in the source of a kernel or device function"
+    return UnsupportedPython(f"cannot wait here: {reason}", name, where)
 
 
 # Those that need nothing but what has been brought; of lanes, by the lane.

@@ -126,11 +126,12 @@ class Twins:
             known[parameters] = find_doubt(definition), {}
         doubt, codes = known[parameters]
         if (key := self._key(function)) not in codes:
-            calls = self._waits.calls(function)
+            definition = Definition(function, device, parameters)
+            calls = self._waits.calls(definition)
             # Most are the same whatever the constants.
             same = frozenset(calls.items())
             if same not in codes:
-                codes[same] = rewritten(Definition(function, device, parameters), parameters, calls)
+                codes[same] = rewritten(definition, parameters, calls)
             codes[key] = codes[same]
         return doubt, codes[key]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuless.simulator.compilers import PACKAGES
 from gpuless.simulator.definition import UNKNOWN, assignments, package
+from gpuless.simulator.namespace import missed
 from gpuless.simulator.restrictions import PYTHON_ATTRIBUTES
 from gpuless.simulator.rewriting import EITHER, RECURSIVE, YIELD, YIELD_FROM, source_of
 
@@ -45,13 +46,18 @@ class Waits:
         self._constants_of, self._modules, self._stubs = constants_of, modules, stubs
         self._scopes = {}
 
-    def calls(self, function):
-        """Return, by node, how to rewrite the calls that wait, and the functions that call themselves."""
+    def calls(self, definition):
+        """Return, by node, how to rewrite the calls that wait, and the functions that call themselves.
+
+        Raises `UnsupportedPython` where a function that waits is given to what cannot wait for it.
+        """
         forms = {}
-        for scope in (each for each in self._all(function) if each.node):
+        for scope in (each for each in self._all(definition.function) if each.node):
             for node, targets in scope.calls.items():
                 kinds = set(map(self._form, targets))
                 forms[node] = kinds.pop() if len(kinds) == 1 else EITHER
+                if forms[node] == _PLAIN and YIELD_FROM in map(self._form, scope.given[node]):
+                    raise missed("a function that waits", definition.where(node))
             forms[scope.node] = RECURSIVE if self._is_recursive(scope) else _PLAIN
         return {node: form for node, form in forms.items() if form != _PLAIN}
 
@@ -138,6 +144,8 @@ class _Scope:
 
     def __init__(self, node):
         self.node, self.calls = node, {}
+        self.given = {}
+        """For each call, the functions among its arguments."""
 
 
 class _Reader:
@@ -155,11 +163,17 @@ class _Reader:
         """Note the calls in a node; those in the body of a function are its own."""
         if isinstance(node, ast.Call):
             scope.calls[node] = self._targets(node.func) or {_ANY}
+            scope.given[node] = self._functions_among(node.args + [each.value for each in node.keywords])
         inner = self._functions.get(node, scope)
         for field, children in ast.iter_fields(node):
             for child in children if isinstance(children, list) else [children]:
                 if isinstance(child, ast.AST) and field not in ("annotation", "returns"):
                     self._read(child, inner if field == "body" else scope)
+
+    def _functions_among(self, nodes):
+        alone = (each for each in nodes if not isinstance(self._value(each), tuple))
+        targets = set().union(*map(self._targets, alone))
+        return {each for each in targets if not isinstance(each, str)}
 
     def _targets(self, node, names=frozenset()):
         """Return what the call of an expression may come to; `names` are those on the way to it."""

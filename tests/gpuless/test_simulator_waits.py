@@ -372,6 +372,19 @@ def test_a_wait_that_is_not_seen_is_refused(kernel, line, operation, monkeypatch
         run(kernel)
 
 
+@cuda.jit
+def handed_to_python(x):
+    operator.call(turn, x, threadIdx.x)
+
+
+def test_a_function_that_waits_is_not_given_to_what_cannot_wait(monkeypatch):
+    monkeypatch.setattr(judge, "_has_compiler", lambda: False)
+    line = handed_to_python.py_func.__code__.co_firstlineno + 2
+    pattern = rf"in kernel handed_to_python, line {line}: a function that waits cannot wait here: the simula"
+    with pytest.raises(UnsupportedPython, match=pattern):
+        run(handed_to_python)
+
+
 # --- Without source ----------------------------------------------------------------------------------------
 
 
