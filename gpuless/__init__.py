@@ -3,6 +3,7 @@
 - `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as usual, and the
   CPU runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment
   overrides.
+- `cuda` is `numba.cuda`, or what stands in for it: ``from gpuless import cuda`` needs no compiler.
 - `simulate` steps one launch in Python, and tells of a mistake where it is made.
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
@@ -66,6 +67,11 @@ pytest_plugins = ("gpuless.testing",)
 
 def __getattr__(name):
     """Import the tools when one of them is first asked for: most programs only run kernels."""
+    if name == "cuda":  # not in `__all__`: who asks for it selects
+        from gpuless import frontends
+
+        select()
+        return frontends.cuda()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuless import access, counts, sanitizer, simulator

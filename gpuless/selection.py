@@ -2,8 +2,8 @@
 
 A GPU is taken where there is one. Else the emulated GPU of `gpuless.emulator` runs Numba's compiled kernels
 on the CPU, at a pace at which networks train. Where that cannot be (on macOS, say), the simulator runs the
-kernels' Python code, slowly: Numba asks ``NUMBA_ENABLE_CUDASIM`` for its own when `numba.cuda` is first
-imported, and `gpuless.simulator` puts a faster one in its place. Nothing is printed.
+kernels' Python code, slowly: `numba.cuda` is that of `gpuless.simulator` then, which needs no compiler and no
+Numba. Nothing is printed.
 
 The environment variable ``GPULESS`` overrides: ``hardware``, ``emulator`` or ``simulator``.
 """
@@ -69,7 +69,7 @@ def select(package: str = "gpuless") -> Selection:
         selection = _possible(wanted, package)
     else:
         selection = wanted
-        _tell_numba(wanted.simulated)
+        _tell_children(wanted.simulated)
     if selection.simulated:
         from gpuless import simulator  # which takes time, and elsewhere is not needed
 
@@ -103,8 +103,8 @@ def _wanted():
     return Selection("emulator", problem)
 
 
-def _tell_numba(simulated):
-    """Set what `numba.cuda` will look at: the environment, or what numba has read of it already."""
+def _tell_children(simulated):
+    """Set what Numba's own variable says, for the processes of this one and for who asks Numba's settings."""
     if simulated or os.environ.get(_SIMULATOR):
         os.environ[_SIMULATOR] = str(int(simulated))
         if "numba" in sys.modules:
@@ -115,7 +115,12 @@ def _possible(wanted, package):
     """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
     early = f"numba.cuda was imported before {package}"
     if frontends.simulated():
-        return Selection("simulator", f"{early}, as the simulator")
+        from gpuless import simulator
+
+        if not simulator.is_ours(sys.modules["numba.cuda"]):
+            stays = "kernels made so far stay in Numba's own simulator"
+            warnings.warn(f"{early}: {stays}; import {package} first", RuntimeWarning, stacklevel=4)
+        return wanted if wanted.simulated else Selection("simulator", f"{early}, as the simulator")
     if not wanted.simulated:
         return wanted
     reason = f"{early}, and {wanted.reason}: import {package} first, or set {_SIMULATOR}=1"

@@ -6,6 +6,7 @@ are pickled, those of a module by its name, those of a notebook with the globals
 """
 
 import functools
+import importlib
 import io
 import json
 import os
@@ -14,11 +15,11 @@ import reprlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import NamedTuple
 
-from numba import cloudpickle, cuda, get_num_threads
-
-from gpuless.frontends import compiler_of, kernel_types, make_kernel
+from gpuless.frontends import compiler_of, cuda, kernel_types, make_kernel
+from gpuless.simulator.compilers import CUDA_NAMES
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
@@ -88,36 +89,51 @@ def types_of(kernel, arguments):
 # --- sending kernels ---------------------------------------------------------------------------------------
 
 
-class _Pickler(cloudpickle.CloudPickler):
-    """Sends kernels and device functions, which may be simulated here and must be real over there."""
+@functools.cache
+def _cloudpickle():
+    """Return Numba's module that pickles functions; NoCompiler where it is not installed."""
+    try:
+        return importlib.import_module("numba.cloudpickle")
+    except ImportError:
+        raise NoCompiler(f"there is no CUDA compiler here: Numba is not installed; {_FIX}") from None
 
-    def __init__(self, stream, by_name):
-        super().__init__(stream)
-        self.by_name = by_name
 
-    def reducer_override(self, obj):
-        if id(obj) in _simulated_names():
-            return getattr, (cuda, _simulated_names()[id(obj)])
-        if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
-            raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
-        compiler = compiler_of(obj)
-        if compiler is None:
-            return super().reducer_override(obj)
-        function = python_function(obj)
-        if self.by_name and _importable(obj, function):
-            return _import_kernel, (function.__module__, function.__qualname__)
-        return make_kernel, (compiler.PACKAGE, function, _decorator_options(obj))
+@functools.cache
+def _pickler():
+    """Return the class that sends kernels and device functions; simulated ones are real over there."""
+
+    class Pickler(_cloudpickle().CloudPickler):
+        def __init__(self, stream, by_name):
+            super().__init__(stream)
+            self.by_name = by_name
+
+        def reducer_override(self, obj):
+            if isinstance(obj, ModuleType) and _is_simulated(obj) and obj.__name__ in CUDA_NAMES:
+                return importlib.import_module, (CUDA_NAMES[0],)  # whatever its author's
+            if id(obj) in _simulated_names():
+                return getattr, (cuda(), _simulated_names()[id(obj)])
+            if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
+                raise pickle.PicklingError("an array on the GPU is a global of it; make it an argument")
+            compiler = compiler_of(obj)
+            if compiler is None:
+                return super().reducer_override(obj)
+            function = python_function(obj)
+            if self.by_name and _importable(obj, function):
+                return _import_kernel, (function.__module__, function.__qualname__)
+            return make_kernel, (compiler.PACKAGE, function, _decorator_options(obj))
+
+    return Pickler
 
 
 @functools.cache
 def _simulated_names():
     """Return the names in `numba.cuda` of what is simulated here, by identity; over there they are real."""
-    simulators = "numba.cuda.simulator", "gpuless"
-    return {
-        id(value): name
-        for name, value in vars(cuda).items()
-        if str(getattr(value, "__module__", "")).startswith(simulators)
-    }
+    return {id(value): name for name, value in vars(cuda()).items() if _is_simulated(value)}
+
+
+def _is_simulated(value):
+    value = getattr(value, "jit", value) if isinstance(value, ModuleType) else value
+    return str(getattr(value, "__module__", "")).startswith("gpuless")
 
 
 def _importable(kernel, function):
@@ -142,7 +158,7 @@ def _import_kernel(module, name):
 
 def _pickle(kernel, by_name=True):
     stream = io.BytesIO()
-    _Pickler(stream, by_name).dump(kernel)
+    _pickler()(stream, by_name).dump(kernel)
     return stream.getvalue()
 
 
@@ -154,13 +170,13 @@ def _copy(kernel):
     module = sys.modules.get(python_function(kernel).__module__)
     try:
         if module:
-            cloudpickle.register_pickle_by_value(module)
+            _cloudpickle().register_pickle_by_value(module)
         return _pickle(kernel, by_name=False)
     except (pickle.PicklingError, TypeError, RecursionError):
         return None
     finally:
         if module:
-            cloudpickle.unregister_pickle_by_value(module)
+            _cloudpickle().unregister_pickle_by_value(module)
 
 
 def _key(job):
@@ -186,7 +202,7 @@ def _message(key, job):
 
 def _ask_workers(messages):
     """Share many jobs between processes; a few are done by one before another has started."""
-    workers = min(get_num_threads(), -(-len(messages) // _JOBS_PER_WORKER))
+    workers = min(importlib.import_module("numba").get_num_threads(), -(-len(messages) // _JOBS_PER_WORKER))
     share = -(-len(messages) // workers)
     shares = [messages[start : start + share] for start in range(0, len(messages), share)]
     with ThreadPoolExecutor(workers) as pool:

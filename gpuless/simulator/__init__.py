@@ -11,7 +11,7 @@ from gpuless.simulator.errors import (
     UnsupportedPython,
 )
 from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_line
-from gpuless.simulator.install import install
+from gpuless.simulator.install import install, is_ours
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
 
@@ -30,6 +30,7 @@ __all__ = [
     "compiler_cause",
     "compiler_line",
     "install",
+    "is_ours",
     "poisoned",
     "simulate",
 ]

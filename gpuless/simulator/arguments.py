@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuless.limits import LaunchError
 from gpuless.simulator.arithmetic import typed
-from gpuless.simulator.compilers import cuda_modules
+from gpuless.simulator.compilers import cuda_modules, performance_warning, warns_of_copies
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.memory import poison
 
@@ -152,12 +152,9 @@ def _copied(value, finish, copy_in, copy_back):
 
 def _warn_of_copy(argument, kernel):
     """Warn as Numba does on a GPU, and say which array it is about."""
-    from numba.core import config
-    from numba.core.errors import NumbaPerformanceWarning
-
-    if getattr(config, "CUDA_WARN_ON_IMPLICIT_COPY", 1) and not config.DISABLE_PERFORMANCE_WARNINGS:
+    if warns_of_copies():
         warnings.warn(
-            NumbaPerformanceWarning(
+            performance_warning()(
                 "Host array used in CUDA kernel will incur copy overhead to/from device: "
                 f"argument {argument} of {kernel}; copy it once with cuda.to_device"
             ),

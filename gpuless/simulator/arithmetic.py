@@ -15,7 +15,9 @@ import types
 
 import numpy as np
 
+from gpuless.simulator.compilers import dtype_of
 from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.types import Number, Scalar
 
 MASK = 2**64 - 1
 
@@ -150,12 +152,14 @@ for _name in ("lshift", "rshift"):
 
 @functools.cache
 def as_dtype(dtype):
-    """Return the NumPy dtype of a Numba type, or of anything NumPy takes for one.
+    """Return the NumPy dtype of a type of a compiler's or of ours, or of anything NumPy takes for one.
 
-    >>> import numba
-    >>> as_dtype(numba.float32), as_dtype("int8")
+    >>> from gpuless.simulator.types import float32
+    >>> as_dtype(float32), as_dtype("int8")
     (dtype('float32'), dtype('int8'))
     """
+    if isinstance(dtype, Scalar):
+        return dtype.numpy_dtype
     try:
         return np.dtype(dtype)
     except TypeError:
@@ -166,9 +170,7 @@ def as_dtype(dtype):
     try:
         return np.dtype(dtype.name)
     except TypeError:
-        from numba.np.numpy_support import as_dtype as of_numba
-
-        return of_numba(dtype)
+        return dtype_of(dtype)
 
 
 @functools.cache
@@ -248,7 +250,7 @@ def typed(value):
         return cast(value.dtype)(int(value))
     if isinstance(value, type) and issubclass(value, np.integer):
         return cast(np.dtype(value))
-    if kind.__module__.startswith("numba") and hasattr(value, "bitwidth"):
+    if isinstance(value, Number) or (kind.__module__.startswith("numba") and hasattr(value, "bitwidth")):
         return cast(as_dtype(value))
     return value
 

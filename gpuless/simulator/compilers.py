@@ -1,17 +1,28 @@
-"""The compilers whose kernels are stepped: what a kernel names is one's, and what it is here is the same."""
+"""The compilers whose kernels are stepped: what a kernel names is one's, and what it is here is the same.
+
+Nothing here is imported: what this process has imported is asked.
+"""
 
 import functools
+import importlib
 import sys
+import types
+
+from gpuless.simulator import numba_errors, settings
 
 #: Packages whose functions nobody wrote for this kernel.
 PACKAGES = {"numba", "numba_cuda_mlir"}
-#: What each calls `cuda`, and the simulators that stand for the first.
-CUDA_NAMES = ("numba.cuda", "numba_cuda_mlir.cuda", "numba.cuda.simulator")
+#: What each calls `cuda`; in the simulator it is ours under the same names.
+CUDA_NAMES = ("numba.cuda", "numba_cuda_mlir.cuda")
+# Where each keeps its settings, its errors, and what it knows of NumPy.
+_CORES = ("numba.core", "numba.cuda.core", "numba_cuda_mlir.numba_cuda.core")
+_SUPPORTS = ("numba.np", "numba.cuda.np", "numba_cuda_mlir.numba_cuda.np")
 
 
 def cuda_modules():
-    """Return the modules `cuda` of the compilers in this process."""
-    return tuple(sys.modules[name] for name in CUDA_NAMES[:2] if name in sys.modules)
+    """Return the modules `cuda` of the compilers in this process; else the simulator's."""
+    found = tuple(sys.modules[name] for name in CUDA_NAMES if name in sys.modules)
+    return found or (importlib.import_module("gpuless.simulator.standin.cuda"),)
 
 
 @functools.cache  # a kernel asks for its types in every step
@@ -20,3 +31,40 @@ def of_cuda(name):
     modules = cuda_modules()
     found = next((module for module in modules if hasattr(module, name)), modules[0])
     return getattr(found, name)
+
+
+def _imported(parents, name):
+    return [sys.modules[f"{parent}.{name}"] for parent in parents if f"{parent}.{name}" in sys.modules]
+
+
+def errors() -> types.ModuleType:
+    """Return the module of Numba's errors and warnings; ours where Numba is not imported."""
+    return next(iter(_imported(_CORES[:1], "errors")), numba_errors)
+
+
+def performance_warning():
+    """Return the class of warnings about what is slow: of each compiler's, if there are several."""
+    classes = (each.NumbaPerformanceWarning for each in (errors(), *_imported(_CORES, "errors")))
+    return _joined(tuple(dict.fromkeys(classes)))
+
+
+@functools.cache
+def _joined(classes):
+    return classes[0] if len(classes) == 1 else type(classes[0].__name__, classes, {})
+
+
+def warns_of_copies():
+    """Return whether a launch is to warn of host arrays that it copies, by the settings of all there are."""
+    configs = settings, *_imported(_CORES, "config")
+    wanted = all(getattr(each, "CUDA_WARN_ON_IMPLICIT_COPY", 1) for each in configs)
+    return wanted and not any(getattr(each, "DISABLE_PERFORMANCE_WARNINGS", 0) for each in configs)
+
+
+def dtype_of(kind):
+    """Return the dtype of a compiler's type that has no name of NumPy's, such as a text; else TypeError."""
+    for support in _imported(_SUPPORTS, "numpy_support"):
+        try:
+            return support.as_dtype(kind)
+        except Exception:  # not this compiler's
+            continue
+    raise TypeError(f"{kind} is not a type of elements in a kernel")

@@ -2,7 +2,7 @@
 
 Python imports the module `sitecustomize` when it starts, and this folder is first on the ``PYTHONPATH`` that
 `gpuless.running.inherit` leaves to them. Nothing is loaded until a process asks for `numba.cuda` or for the
-driver. Another `sitecustomize`, which this one hides, is run as well.
+driver, or for a Numba that is not installed. Another `sitecustomize`, which this one hides, is run as well.
 """
 
 import importlib.util
@@ -16,11 +16,14 @@ HERE = Path(__file__).resolve().parent
 class Selecting:
     """Finds what speaks to a GPU as it would have been found, once it is selected which one that is."""
 
+    def __init__(self, *names):
+        self.names = names
+
     def find_spec(self, name, path=None, target=None):
         """Return how to load a module, None to leave that to others."""
-        if name not in ("numba.cuda", "cuda.bindings"):
+        if name not in self.names:
             return None
-        sys.meta_path.remove(self)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Selecting)]
         if importlib.util.find_spec("gpuless") is None:  # it is not installed
             sys.path.append(str(HERE.parents[1]))
         try:
@@ -42,5 +45,6 @@ def run_the_hidden_one():
 
 
 if __name__ == "sitecustomize":
-    sys.meta_path.insert(0, Selecting())
+    sys.meta_path.insert(0, Selecting("numba.cuda", "numba_cuda_mlir", "cuda.bindings"))
+    sys.meta_path.append(Selecting("numba"))
     run_the_hidden_one()

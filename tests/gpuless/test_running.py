@@ -139,7 +139,7 @@ def test_a_program_and_its_processes_have_the_emulated_gpu(tmp_path):
 def test_a_program_can_be_given_the_simulator(tmp_path):
     (tmp_path / "kernel.py").write_text(KERNEL)
     arguments = ["--gpu", "simulator", "kernel.py"]
-    assert call(*GPULESS, *arguments, cwd=tmp_path)[1] == "FakeCUDAKernel 2016\n"
+    assert call(*GPULESS, *arguments, cwd=tmp_path)[1] == "Kernel 2016\n"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 import weakref
+from pathlib import Path
 from types import ModuleType
 
 # First: this decides what numba.cuda will be.
@@ -22,7 +23,7 @@ from numba.core.errors import NumbaPerformanceWarning
 from numba.cuda import threadIdx
 from simulator_kernels import CASES
 
-from gpuless import DivergenceError, LaunchError, UnsupportedPython, sanitize
+from gpuless import DivergenceError, LaunchError, UnsupportedPython, sanitize, simulator
 from gpuless.simulator import Launch
 from gpuless.simulator.arithmetic import as_dtype
 from gpuless.simulator.intrinsics import GPU_MATH, Dim3, brev, clz, ffs, popc
@@ -85,7 +86,7 @@ def test_kernels_compute_the_same_as_in_the_stock_simulator(tmp_path):
     assert_equal_to_ours(tmp_path / "stock.npz", cases)
 
 
-def test_the_simulator_inside_numba_itself_is_replaced_too(tmp_path):
+def test_numba_without_numba_cuda_gets_the_same_simulator(tmp_path):
     printed = python(
         f"file, everything = {str(tmp_path / 'builtin.npz')!r}, True",
         "import sys",
@@ -97,8 +98,7 @@ def test_the_simulator_inside_numba_itself_is_replaced_too(tmp_path):
         "from numba.cuda import threadIdx, syncthreads",
         NUMBA_ENABLE_CUDASIM="1",
     )
-    assert printed.startswith("FakeCUDAKernel")
-    assert "numba_cuda" not in printed
+    assert printed.split() == ["Kernel", str(Path(simulator.__file__).parent / "standin/cuda/__init__.py")]
     assert_equal_to_ours(tmp_path / "builtin.npz", CASES)
 
 
@@ -106,12 +106,13 @@ def test_installing_imports_nothing_and_waits_for_numba_cuda():
     printed = python(
         "import sys, gpuless",
         "gpuless.select(), gpuless.select()",
-        "print('numba.cuda' in sys.modules)",
+        "print(*(name in sys.modules for name in ('numba', 'llvmlite', 'numba.cuda')))",
         "from numba import cuda",
-        "print(cuda.jit.__module__, sum(type(f).__name__ == '_OnImport' for f in sys.meta_path))",
+        "print(cuda.jit.__module__, sum(type(f).__name__ == '_StandIns' for f in sys.meta_path))",
+        "print([name for name in sys.modules if name.startswith('numba.cuda.sim')])",
         NUMBA_ENABLE_CUDASIM="1",
     )
-    assert printed.split() == ["False", "gpuless.simulator.install", "0"]
+    assert printed.splitlines() == ["False False False", "gpuless.simulator.jit 1", "[]"]
 
 
 def test_installing_leaves_a_real_numba_cuda_alone():
@@ -126,17 +127,31 @@ def test_installing_leaves_a_real_numba_cuda_alone():
     assert printed == "CUDADispatcher\n"
 
 
-def test_kernels_made_before_installing_run_in_it():
+def test_numbas_own_simulator_imported_first_becomes_ours_for_kernels_made_from_then_on():
     printed = python(
         "from numba import cuda",
+        "before = cuda.jit(lambda x: x.fill(1))",
+        "import gpuless, warnings",
+        "with warnings.catch_warnings(record=True) as caught:",
+        "    warnings.simplefilter('always')",
+        "    gpuless.select(), gpuless.select()",
+        "print(*(each.message for each in caught))",
         "kernel = cuda.jit(lambda x: x.fill(cuda.threadIdx.x))",
-        "import gpuless",
-        "gpuless.select()",
+        "print(type(before).__name__, type(kernel).__name__)",
         "try: kernel[0, 1](None)",
         "except gpuless.LaunchError: print('refused')",
+        "x = cuda.to_device([5])",
+        "kernel[1, 1](x)",
+        "print(x.copy_to_host())",
         NUMBA_ENABLE_CUDASIM="1",
     )
-    assert printed == "refused\n"
+    assert printed.splitlines() == [
+        "numba.cuda was imported before gpuless: kernels made so far stay in Numba's own simulator; "
+        "import gpuless first",
+        "FakeCUDAKernel Kernel",
+        "refused",
+        "[0]",
+    ]
 
 
 # --- The order of things -----------------------------------------------------------------------------------

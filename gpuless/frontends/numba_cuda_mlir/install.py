@@ -1,6 +1,6 @@
 """Let numba-cuda-mlir hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
-import importlib.util
+from importlib.machinery import PathFinder
 
 from gpuless.frontends.handover import take_over, taken_over
 from gpuless.importing import after_import
@@ -15,8 +15,8 @@ def install():
 
 
 def present():
-    """Return whether numba-cuda-mlir can be imported."""
-    return importlib.util.find_spec("numba_cuda_mlir") is not None
+    """Return whether numba-cuda-mlir is installed; what can be imported may be the simulator."""
+    return PathFinder.find_spec("numba_cuda_mlir") is not None
 
 
 def installed():

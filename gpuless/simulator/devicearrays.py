@@ -1,0 +1,325 @@
+"""Arrays of the simulated device: memory that the host reaches by copies, as on a GPU."""
+
+import contextlib
+import weakref
+
+import numpy as np
+
+from gpuless.simulator.memory import poison
+
+#: What `numba.cuda` has of this.
+__all__ = [
+    *("as_cuda_array", "device_array", "device_array_like", "from_cuda_array_interface", "is_cuda_array"),
+    *("managed_array", "mapped", "mapped_array", "mapped_array_like", "pinned", "pinned_array"),
+    *("pinned_array_like", "to_device"),
+]
+#: The bytes of what is allocated, by address: memory may come back as an address.
+_allocations: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+class DeviceArray:
+    """An array on the device.
+
+    Attributes
+    ----------
+    shape, strides, dtype, ndim, size, nbytes, flags
+        As of an ndarray.
+    stream : object
+        What the array was made with.
+    """
+
+    __cuda_memory__ = __cuda_ndarray__ = True
+
+    def __init__(self, array, stream=0):
+        self._ary, self.stream = array, stream
+
+    shape = property(lambda self: self._ary.shape)
+    strides = property(lambda self: self._ary.strides)
+    dtype = property(lambda self: self._ary.dtype)
+    ndim = property(lambda self: self._ary.ndim)
+    size = property(lambda self: self._ary.size)
+    nbytes = alloc_size = property(lambda self: self._ary.nbytes)
+    flags = property(lambda self: self._ary.flags)
+    T = property(lambda self: self.transpose())
+
+    def __repr__(self):
+        return f"<device array of shape {self.shape}, {self.dtype}>"
+
+    def __len__(self):
+        return len(self._ary)
+
+    def __getattr__(self, name):
+        if hasattr(np.ndarray, name):
+            raise AttributeError(f"a device array has no attribute '{name}': copy it with copy_to_host()")
+        raise AttributeError(f"a device array has no attribute '{name}'")
+
+    def __array__(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("the elements of a device array are copied to the host")
+        return self._ary.astype(dtype or self.dtype)
+
+    @property
+    def __cuda_array_interface__(self):
+        given = self._ary.__array_interface__
+        return {
+            "shape": self.shape,
+            "strides": given["strides"],
+            "data": (given["data"][0] if self.size else 0, False),
+            "typestr": self.dtype.str,
+            "stream": None,
+            "version": 3,
+        }
+
+    def is_c_contiguous(self):
+        """Return whether the last axis varies fastest in memory, without gaps."""
+        return self.flags.c_contiguous
+
+    def is_f_contiguous(self):
+        """Return whether the first axis varies fastest in memory, without gaps."""
+        return self.flags.f_contiguous
+
+    def bind(self, stream=0):
+        """Return the same memory with another stream."""
+        return DeviceArray(self._ary, stream)
+
+    def copy_to_host(self, ary=None, stream=0):
+        """Return the elements on the host: in an array that is given, or a new one."""
+        if any(stride < 0 for stride in self.strides):
+            raise NotImplementedError(f"what has negative strides cannot be copied: {self.strides}")
+        if ary is None:
+            return self._ary.copy(order="K")
+        _check_alike(self._ary, ary)
+        np.copyto(ary, self._ary)
+        return ary
+
+    def copy_to_device(self, ary, stream=0):
+        """Take over the elements of an array of the host or of the device."""
+        ary = _elements(ary)
+        if ary.size == 0:
+            return
+        mine, theirs = _core(self._ary), _core(ary)
+        _check_contiguous(mine)
+        if not isinstance(ary, DeviceArray):
+            theirs = np.asarray(theirs, order="C" if mine.flags.c_contiguous else "F")
+        _check_alike(mine, theirs)
+        np.copyto(mine, theirs)
+
+    def __getitem__(self, index):
+        found = self._ary[index]
+        is_part = isinstance(found, (np.ndarray, np.void))
+        return DeviceArray(np.asarray(found), self.stream) if is_part else found
+
+    def __setitem__(self, index, value):
+        self._ary[index] = _elements(value)
+
+    def getitem(self, item, stream=0):
+        """Return an element, or a part."""
+        return self[item]
+
+    def setitem(self, key, value, stream=0):
+        """Set an element, or a part."""
+        self[key] = value
+
+    def reshape(self, *newshape, order="C"):
+        """Return the same memory in another shape."""
+        return self._without_copying(self._ary.reshape(*newshape, order=order))
+
+    def ravel(self, order="C", stream=0):
+        """Return the same memory in one axis."""
+        return self._without_copying(self._ary.ravel(order=order))
+
+    def _without_copying(self, array):
+        if self.size and not np.shares_memory(array, self._ary):
+            raise NotImplementedError("operation requires copying: the array is not contiguous")
+        return DeviceArray(array, self.stream)
+
+    def view(self, dtype):
+        """Return the same bytes as elements of another type."""
+        return DeviceArray(self._ary.view(np.dtype(dtype)), self.stream)
+
+    def squeeze(self, axis=None, stream=0):
+        """Return the same memory without axes of one element."""
+        return DeviceArray(self._ary.squeeze(axis), self.stream)
+
+    def transpose(self, axes=None):
+        """Return a new array with its two axes exchanged."""
+        if axes and tuple(axes) == tuple(range(self.ndim)):
+            return self
+        if self.ndim != 2:
+            raise NotImplementedError("only arrays of two axes can be transposed")
+        if axes is not None and set(axes) != {0, 1}:
+            raise ValueError(f"invalid axes list {axes!r}")
+        return _new(np.ascontiguousarray(self._ary.T))
+
+    def split(self, section, stream=0):
+        """Yield an array of one axis in parts of so many elements; the last one may be shorter."""
+        if self.ndim != 1 or self.strides[0] != self.dtype.itemsize:
+            raise ValueError("only arrays of one axis without gaps can be split")
+        for start in range(0, self.size, section):
+            yield self[start : start + section]
+
+
+class MappedArray(np.ndarray):
+    """An array that host and device share."""
+
+    __cuda_memory__ = __cuda_ndarray__ = True
+
+    @property
+    def _ary(self):
+        return self.view(np.ndarray)
+
+    stream = 0
+    __cuda_array_interface__ = DeviceArray.__cuda_array_interface__
+    copy_to_host, copy_to_device = DeviceArray.copy_to_host, DeviceArray.copy_to_device
+
+
+def _elements(array):
+    """Return the ndarray that an array is, or has its elements in."""
+    if getattr(array, "__cuda_ndarray__", False):
+        return array._ary
+    if hasattr(array, "__cuda_array_interface__"):
+        return as_cuda_array(array)._ary
+    return np.asarray(array)
+
+
+def _new(array, stream=0):
+    """Return a device array of memory that nobody else has."""
+    memory = array
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    _allocations[_address(memory)] = memory
+    return DeviceArray(array, stream)
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def _core(array):
+    """Return an array without the axes that repeat what is in memory once."""
+    if 0 not in array.strides or not array.size:
+        return array
+    return array[tuple(0 if stride == 0 else slice(None) for stride in array.strides)]
+
+
+def _check_contiguous(array):
+    flags = array.flags
+    if not flags.c_contiguous and not flags.f_contiguous:
+        raise ValueError(
+            "Array contains non-contiguous buffer and cannot be transferred as a single memory region. "
+            "Please ensure contiguous buffer with numpy .ascontiguousarray()"
+        )
+
+
+def _check_alike(one, other):
+    """Raise if two arrays differ in more than axes of one element."""
+    if one.dtype != other.dtype:
+        raise TypeError(f"incompatible dtype: {one.dtype} vs. {other.dtype}")
+    for what in ("shape", "strides"):
+        if getattr(one.squeeze(), what) != getattr(other.squeeze(), what):
+            raise ValueError(f"incompatible {what}: {getattr(one, what)} vs. {getattr(other, what)}")
+
+
+def _empty(shape, dtype, strides=None, order="C"):
+    """Return memory of the host that nobody has written."""
+    array = np.empty(shape, dtype, order)
+    if strides is None:
+        return array
+    reach = sum((size - 1) * abs(stride) for size, stride in zip(array.shape, strides, strict=True))
+    return np.ndarray(array.shape, array.dtype, np.empty(reach + array.itemsize, np.uint8), 0, strides)
+
+
+def to_device(obj, stream=0, copy=True, to=None):
+    """Return a device array with the elements of an array, or put them into the array `to`."""
+    if to is not None:
+        if copy:
+            to.copy_to_device(obj, stream)
+        return to
+    if is_cuda_array(obj):
+        return as_cuda_array(obj)
+    array = np.asarray(obj)
+    core = _core(array)
+    _check_contiguous(core)
+    copied = core.copy(order="K")
+    if core is not array:
+        copied = np.lib.stride_tricks.as_strided(copied, array.shape, array.strides)
+    return _new(copied, stream)
+
+
+def device_array(shape, dtype=np.float64, strides=None, order="C", stream=0):
+    """Return an array on the device that nobody has written: poisoned, as a GPU's memory holds anything."""
+    array = _empty(shape, dtype, strides, order)
+    array[...] = poison(array.dtype)
+    return _new(array, stream)
+
+
+def device_array_like(ary, stream=0):
+    """Return an array on the device, alike but for what is in it."""
+    like = np.empty_like(_elements(ary), order="K", subok=False)
+    like[...] = poison(like.dtype)
+    return _new(like, stream)
+
+
+def pinned_array(shape, dtype=np.float64, strides=None, order="C"):
+    """Return an array on the host."""
+    return _empty(shape, dtype, strides, order)
+
+
+def pinned_array_like(ary):
+    """Return an array on the host, alike but for what is in it."""
+    return np.empty_like(_elements(ary), order="K", subok=False)
+
+
+def mapped_array(shape, dtype=np.float64, strides=None, order="C", stream=0, portable=False, wc=False):
+    """Return an array that host and device share."""
+    return _empty(shape, dtype, strides, order).view(MappedArray)
+
+
+def mapped_array_like(ary, stream=0, portable=False, wc=False):
+    """Return an array that host and device share, alike but for what is in it."""
+    return pinned_array_like(ary).view(MappedArray)
+
+
+def managed_array(shape, dtype=np.float64, strides=None, order="C", stream=0, attach_global=True):
+    """Return an array that host and device share."""
+    return mapped_array(shape, dtype, strides, order)
+
+
+@contextlib.contextmanager
+def pinned(*arylist):
+    """Let host memory stay where it is, within a block: it does."""
+    yield
+
+
+@contextlib.contextmanager
+def mapped(*arylist, **options):
+    """Let the device share arrays of the host within a block: return them as the device has them."""
+    shared = [array.view(MappedArray) for array in arylist]
+    yield shared[0] if len(shared) == 1 else shared
+
+
+def is_cuda_array(obj):
+    """Return whether something is in device memory."""
+    return hasattr(obj, "__cuda_array_interface__") or getattr(obj, "__cuda_ndarray__", False)
+
+
+def as_cuda_array(obj, sync=True):
+    """Return what is in device memory as a device array; TypeError for anything else."""
+    if getattr(obj, "__cuda_ndarray__", False):
+        return obj
+    if not hasattr(obj, "__cuda_array_interface__"):
+        raise TypeError(f"a {type(obj).__name__} is not in device memory: use cuda.to_device")
+    return from_cuda_array_interface(obj.__cuda_array_interface__, obj, sync)
+
+
+def from_cuda_array_interface(desc, owner=None, sync=True):
+    """Return the device array that an interface describes; `owner` is not needed to keep its memory."""
+    address, dtype = desc["data"][0] or 0, np.dtype(desc["typestr"])
+    if 0 in desc["shape"]:
+        return DeviceArray(np.empty(desc["shape"], dtype))
+    for start, memory in list(_allocations.items()):
+        if start <= address < start + memory.nbytes:
+            flat = memory.reshape(-1, order="A").view(np.uint8)
+            return DeviceArray(np.ndarray(desc["shape"], dtype, flat, address - start, desc.get("strides")))
+    name = "something" if owner is None else f"a {type(owner).__name__}"
+    raise TypeError(f"{name} is in memory that is not the simulated device's: copy it to the host first")

@@ -1,0 +1,405 @@
+"""What a host asks of its GPU where the simulator is one: one device, on which everything happens at once."""
+
+import asyncio
+import contextlib
+import functools
+import sys
+import time
+from typing import NamedTuple
+
+from gpuless.limits import BLOCK_LIMITS, GRID_LIMITS, SHARED_LIMIT, THREADS_LIMIT, WARP, LaunchError
+
+#: What `numba.cuda` has of this.
+__all__ = [
+    *(
+        "Archive",
+        "CUSource",
+        "Cubin",
+        "CudaSupportError",
+        "Fatbin",
+        "In",
+        "InOut",
+        "KernelRuntimeError",
+        "LTOIR",
+    ),
+    *("LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
+    *("current_context", "declare_device", "default_stream", "defer_cleanup", "detect", "event"),
+    *("event_elapsed_time", "external_stream", "get_current_device", "gpus", "is_available"),
+    *("is_bfloat16_supported", "is_float16_supported", "is_fp8_supported", "is_supported_version"),
+    *(
+        "legacy_default_stream",
+        "list_devices",
+        "literal_unroll",
+        "per_thread_default_stream",
+        "profile_start",
+    ),
+    *("profile_stop", "profiling", "reduce", "require_context", "runtime", "select_device", "stream"),
+    "synchronize",
+]
+
+_CAPABILITY = (8, 0)
+
+
+class CudaSupportError(RuntimeError):
+    """There is no such GPU."""
+
+
+class CudaAPIError(RuntimeError):
+    """What the driver would answer; the simulator has none, and never raises it."""
+
+
+class KernelRuntimeError(RuntimeError):
+    """A kernel that failed; in the simulator the exception itself arrives."""
+
+
+class Stream:
+    """A stream, in which nothing ever waits."""
+
+    handle = 0
+
+    def __int__(self):
+        return 0
+
+    def __bool__(self):
+        return True
+
+    def synchronize(self):
+        """Wait for what is in the stream: it is done."""
+
+    @contextlib.contextmanager
+    def auto_synchronize(self):
+        """Wait at the end of a block."""
+        yield self
+
+    def add_callback(self, callback, arg=None):
+        """Call a function when what is in the stream is done: at once."""
+        callback(self, 0, arg)
+
+    def async_done(self):
+        """Return an awaitable of the stream, which is done."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+def stream():
+    """Return a new stream."""
+    return Stream()
+
+
+@functools.cache
+def default_stream():
+    """Return the stream that launches go to that name none."""
+    return Stream()
+
+
+legacy_default_stream = per_thread_default_stream = default_stream
+
+
+def external_stream(ptr):
+    """Raise: what another library has on a GPU does not reach the simulator."""
+    raise RuntimeError("the simulator has no streams of other libraries")
+
+
+class Event:
+    """A point in a stream; the time between two is that of the host, and no GPU's."""
+
+    def __init__(self, timing=True):
+        self._time = None
+
+    def record(self, stream=0):
+        """Be at this point."""
+        self._time = time.perf_counter()
+
+    def query(self):
+        """Return whether the point is reached."""
+        return True
+
+    def wait(self, stream=0):
+        """Let a stream wait for the point, which is reached."""
+
+    def synchronize(self):
+        """Wait for the point, which is reached."""
+
+    def elapsed_time(self, event):
+        """Return the milliseconds from here to another event, by the clock of the host."""
+        if None in (self._time, event._time):
+            raise ValueError("the time between two events is known once both are recorded")
+        return 1000 * (event._time - self._time)
+
+
+event = Event
+
+
+def event_elapsed_time(evtstart, evtend):
+    """Return the milliseconds between two events."""
+    return evtstart.elapsed_time(evtend)
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of the device's memory, which has no limit here."""
+
+    free: float
+    total: float
+
+
+class Device:
+    """The one device. Its limits are those that every GPU has."""
+
+    id, name, compute_capability = 0, "gpuless simulator", _CAPABILITY
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    supports_float16, supports_bfloat16 = True, False
+    WARP_SIZE, MULTIPROCESSOR_COUNT = WARP, 1
+    MAX_THREADS_PER_BLOCK, MAX_SHARED_MEMORY_PER_BLOCK = THREADS_LIMIT, SHARED_LIMIT
+    COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = _CAPABILITY
+    MAX_BLOCK_DIM_X, MAX_BLOCK_DIM_Y, MAX_BLOCK_DIM_Z = BLOCK_LIMITS
+    MAX_GRID_DIM_X, MAX_GRID_DIM_Y, MAX_GRID_DIM_Z = GRID_LIMITS
+
+    def __repr__(self):
+        return f"<CUDA device {self.id} '{self.name}'>"
+
+    def reset(self):
+        """Let the device forget everything: it keeps nothing."""
+
+
+class Context:
+    """The host's context of a device, to be used as a context of a block as well."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def __getattr__(self, name):
+        return getattr(self.device, name)
+
+    def get_memory_info(self):
+        """Return how much memory there is."""
+        return MemoryInfo(float("inf"), float("inf"))
+
+    def synchronize(self):
+        """Wait for the device: it is done."""
+
+    push = pop = reset = synchronize
+
+
+class Devices:
+    """The list of devices, with one in it."""
+
+    _contexts = (Context(Device()),)
+
+    def __len__(self):
+        return len(self._contexts)
+
+    def __iter__(self):
+        return iter(self._contexts)
+
+    def __getitem__(self, number):
+        if number not in (0, -1):
+            raise IndexError(f"the simulator is one device, 0: there is no {number}")
+        return self._contexts[0]
+
+    @property
+    def lst(self):
+        """The devices, as Numba's own list has them."""
+        return list(self._contexts)
+
+    @property
+    def current(self):
+        """The device in use."""
+        return self._contexts[0]
+
+
+gpus = Devices()
+
+
+def current_context(devnum=0):
+    """Return the context of the device."""
+    return gpus[devnum or 0]
+
+
+def get_current_device():
+    """Return the device."""
+    return gpus[0].device
+
+
+def select_device(device_id=0):
+    """Use the one device; CudaSupportError for another one."""
+    if device_id != 0:
+        raise CudaSupportError(f"the simulator is one device, 0: there is no {device_id}")
+    return gpus[0]
+
+
+def list_devices():
+    """Return the list of devices."""
+    return gpus
+
+
+def require_context(function):
+    """Return a function that needs a context, as it is: there is one."""
+    return function
+
+
+def detect():
+    """Print which devices there are; return whether one can be used."""
+    print("Found 1 CUDA devices")
+    print(f"id 0    {get_current_device().name!r:>20} {'[SUPPORTED]':>40}")
+    print(f"{'compute capability':>40}: {'.'.join(map(str, _CAPABILITY))}")
+    return True
+
+
+def is_available():
+    """Return whether kernels can run."""
+    return True
+
+
+is_supported_version = is_float16_supported = is_available
+
+
+def is_bfloat16_supported():
+    """Return whether there are numbers of this type."""
+    return False
+
+
+is_fp8_supported = is_bfloat16_supported
+
+
+def cuda_error():
+    """Return what the driver failed with: nothing."""
+    return None
+
+
+def synchronize():
+    """Wait for the device: it is done."""
+
+
+close = profile_start = profile_stop = synchronize
+
+
+@contextlib.contextmanager
+def defer_cleanup():
+    """Free no memory within a block; Python frees what nobody has."""
+    yield
+
+
+profiling = defer_cleanup
+
+
+class Runtime:
+    """The CUDA runtime, of which there is none."""
+
+    supported_versions = ((-1, -1),)
+
+    def get_version(self):
+        """Return a version that no runtime has."""
+        return (-1, -1)
+
+    def is_supported_version(self):
+        """Return whether kernels can run with it."""
+        return True
+
+
+runtime = Runtime()
+
+
+class Reduce:
+    """A reduction of an array of one axis: ``total = cuda.reduce(lambda a, b: a + b)``, ``total(x)``."""
+
+    def __init__(self, functor):
+        self._functor = functor
+
+    def __call__(self, arr, size=None, res=None, init=0, stream=0):
+        """Return the result, or write it into the first element of `res`."""
+        if arr.ndim != 1:
+            raise TypeError("only support 1D array")
+        elements = arr.copy_to_host() if getattr(arr, "__cuda_ndarray__", False) else arr
+        result = functools.reduce(self._functor, elements[:size].tolist(), init)
+        result = elements.dtype.type(result)
+        if res is None:
+            return result
+        res[0] = result
+        return None
+
+
+reduce = Reduce
+
+
+class LinkableCode:
+    """Compiled code that a kernel may be linked with, which the simulator cannot run."""
+
+    def __init__(self, data, name=None, **callbacks):
+        self.data, self.name = data, name or f"<unnamed {type(self).__name__}>"
+
+
+for _name in ("Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "Object", "PTXSource"):
+    globals()[_name] = type(_name, (LinkableCode,), {"__doc__": LinkableCode.__doc__, "__module__": __name__})
+
+
+class _Hint:
+    """An argument of a launch, with what is to be copied for it."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class In(_Hint):
+    """An argument that is copied to the device."""
+
+
+class Out(_Hint):
+    """An argument that is copied back to the host."""
+
+
+class InOut(_Hint):
+    """An argument that is copied to the device and back to the host."""
+
+
+def literal_unroll(container):
+    """Return a tuple, over whose elements, of several types, a kernel may loop."""
+    return container
+
+
+class NeedsCompiler:
+    """Stands for a function of the compiler's: calling it says what to do instead."""
+
+    def __init__(self, name, fix=None):
+        self.__name__, self._fix = name, fix
+
+    def __call__(self, *arguments, **options):
+        needed = f"needs Numba: {self._fix}" if self._fix else needs_compiler()
+        raise NotImplementedError(f"{self.__name__} {needed}")
+
+
+def declare_device(name, sig, **options):
+    """Return a device function that is linked to a kernel, which the simulator cannot run."""
+    return NeedsCompiler(f"the device function {name}, which is linked,")
+
+
+class _UsedOnHost(LaunchError, AttributeError):
+    """Also an AttributeError, so that `hasattr` and `getattr` treat it as missing."""
+
+
+class DeviceOnly:
+    """Stands for a name that means something only in a kernel, such as `cuda.syncthreads`."""
+
+    def __init__(self, name):
+        self.__name__ = name
+
+    def __call__(self, *arguments):
+        raise LaunchError(f"cuda.{self.__name__} can only be used in a kernel")
+
+    def __getattr__(self, attribute):
+        raise _UsedOnHost(f"cuda.{self.__name__}.{attribute} can only be used in a kernel")
+
+
+def needs_compiler():
+    """Return, as the end of a sentence, why something is not here and what to do."""
+    if sys.platform == "darwin":
+        return (
+            "needs NVIDIA's compiler, which macOS has not: use a container or an online notebook with Linux"
+        )
+    return "needs a compiler, and kernels run in the simulator: pip install 'gpuless[cu13]', or unset GPULESS"

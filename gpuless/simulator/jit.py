@@ -1,0 +1,123 @@
+"""What ``@cuda.jit`` makes in the simulator: kernels and device functions that are stepped as Python."""
+
+import functools
+import inspect
+
+from gpuless.limits import LaunchError
+from gpuless.simulator.host import needs_compiler
+from gpuless.simulator.kernel import Launch, running_twins
+from gpuless.simulator.twins import compile_now
+
+_OPTIONS = frozenset(
+    "debug argtypes inline forceinline restype fastmath link boundscheck opt cache lineinfo max_registers "
+    "launch_bounds lto extensions shared_memory_carveout abi bind error_model".split()
+)
+
+
+def jit(func_or_sig=None, device=False, **options):
+    """Make a kernel or device function; all options of the compiler are accepted and ignored.
+
+    So are signatures, but that one keeps globals as they are now. `boundscheck`, which CUDA does not have, is
+    refused, and so is `link`: compiled code cannot be simulated.
+    """
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        raise TypeError(f"cuda.jit has no option {', '.join(unknown)}; it has {', '.join(sorted(_OPTIONS))}")
+    if options.get("boundscheck"):
+        raise NotImplementedError("bounds checking is not supported for CUDA; sanitize() finds such accesses")
+    if options.get("link"):
+        raise NotImplementedError("code linked to a kernel cannot be simulated")
+
+    def make(function):
+        kernel = Kernel(function, device, options)
+        kernel.signatures = [] if function is given else _listed(given)
+        if kernel.signatures:
+            compile_now(function)
+        return kernel
+
+    # Of what is decorated already, Numba decorates the function.
+    given = getattr(func_or_sig, "py_func", func_or_sig)
+    return make(given) if inspect.isfunction(given) else make
+
+
+def _listed(signatures):
+    if signatures is None:
+        return []
+    return signatures if isinstance(signatures, list) else [signatures]
+
+
+class Kernel:
+    """A kernel or a device function; `py_func` is its Python function.
+
+    `targetoptions` and `signatures` are where a compiled kernel keeps them, for code that compiles this one.
+    """
+
+    def __init__(self, function, device, options):
+        functools.update_wrapper(self, function)
+        self.py_func, self._device = function, device
+        self.extensions = list(options.get("extensions") or ())
+        self.targetoptions, self.signatures = {"device": device, **options}, []
+
+    def __repr__(self):
+        return f"<{'device function' if self._device else 'kernel'} {self.__name__} in the simulator>"
+
+    def __getitem__(self, configuration):
+        """Return ``kernel[grid, block, stream, dynamic shared bytes]``."""
+        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
+            raise LaunchError(
+                "a launch is configured as kernel[grid, block] or kernel[grid, block, stream, shared bytes], "
+                f"got [{configuration}]"
+            )
+        if self._device:
+            raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
+        return Launch(self, *configuration)
+
+    def configure(self, griddim, blockdim, stream=0, sharedmem=0):
+        """Return ``kernel[grid, block, stream, dynamic shared bytes]``."""
+        return self[griddim, blockdim, stream, sharedmem]
+
+    def __call__(self, *arguments):
+        """Call a device function from a kernel. From the host only a configured launch can be called."""
+        twins = running_twins()
+        if twins is not None:
+            return twins.function(self.py_func)(*arguments)
+        if self._device:
+            raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
+        raise LaunchError(
+            f"kernel {self.__name__} needs a grid and a block: {self.__name__}[grid, block](...)"
+        )
+
+    def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
+        """Return a launch of at least `ntasks` threads in one dimension."""
+        if ntasks < 0:
+            raise LaunchError(f"cannot run {ntasks} tasks")
+        if ntasks == 0:
+            return lambda *arguments: None
+        threads = tpb or 128
+        return Launch(self, -(-ntasks // threads), threads, stream, sharedmem)
+
+    def bind(self):
+        """Compile nothing."""
+
+    def specialize(self, *arguments):
+        """Return the kernel, which takes arguments of these types too."""
+        return self
+
+    @property
+    def overloads(self):
+        """What is known of the kernel for some types of its arguments; the same for all."""
+        return _Overloads()
+
+    def __getattr__(self, name):
+        if name.startswith(("inspect_", "get_", "compile")):
+            raise AttributeError(f"{name} of kernel {self.__name__} {needs_compiler()}")
+        raise AttributeError(f"a kernel has no attribute '{name}'")
+
+
+class _Overloads(dict):
+    def __missing__(self, types):
+        return self
+
+    def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
+        """Return how many blocks can wait for each other: the simulator runs one after another."""
+        return 1

@@ -1,0 +1,1 @@
+"""Files that Python loads under the names of Numba and its compilers: see `gpuless.simulator.install`."""

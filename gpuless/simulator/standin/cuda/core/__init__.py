@@ -1,0 +1,3 @@
+"""`numba.cuda.core` where kernels run in the simulator."""
+
+from . import config, errors

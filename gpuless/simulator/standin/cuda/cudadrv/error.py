@@ -1,0 +1,3 @@
+"""`numba.cuda.cudadrv.error` where kernels run in the simulator."""
+
+from gpuless.simulator.host import CudaSupportError

@@ -1,0 +1,3 @@
+"""`numba.cuda.errors` where kernels run in the simulator."""
+
+from gpuless.simulator.host import KernelRuntimeError

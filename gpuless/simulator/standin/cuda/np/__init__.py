@@ -1,0 +1,1 @@
+"""`numba.cuda.np` where kernels run in the simulator."""

@@ -1,0 +1,30 @@
+"""`numba` where Numba is not installed: what modules with kernels import of it.
+
+Nothing is compiled for the host: there `njit` and `jit` leave functions to Python, as Numba itself does with
+NUMBA_DISABLE_JIT=1. In kernels such functions are device functions.
+"""
+
+from gpuless.simulator import numba_errors as _errors, types as _types
+from gpuless.simulator.host import NeedsCompiler as _NeedsCompiler, literal_unroll
+from gpuless.simulator.host_jit import jit, njit
+from gpuless.simulator.types import from_dtype, typeof
+
+from . import core, extending, types
+from .core import config, errors
+
+__version__ = "0.0+gpuless"
+prange = range
+
+globals().update({name: each for name, each in vars(_errors).items() if isinstance(each, type)})
+globals().update({name: kind for name, kind in _types.NAMES.items() if name not in ("f2", "float16")})
+for _name in ("cfunc", "guvectorize", "jit_module", "stencil", "vectorize"):
+    globals()[_name] = _NeedsCompiler(f"numba.{_name}", "pip install numba")
+
+
+def get_num_threads():
+    """Return how many threads `prange` has."""
+    return 1
+
+
+def set_num_threads(n):
+    """Leave `prange` its one thread."""

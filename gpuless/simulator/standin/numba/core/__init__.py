@@ -1,0 +1,3 @@
+"""`numba.core` where Numba is not installed."""
+
+from . import config, errors, types

@@ -1,0 +1,3 @@
+"""`numba.extending` where Numba is not installed."""
+
+from gpuless.simulator.extending import *

@@ -1,0 +1,1 @@
+"""`numba.np` where Numba is not installed."""

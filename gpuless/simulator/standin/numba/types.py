@@ -1,0 +1,3 @@
+"""`numba.types` where Numba is not installed."""
+
+from gpuless.simulator.standin.cuda.types import *

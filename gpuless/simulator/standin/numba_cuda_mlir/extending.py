@@ -1,0 +1,3 @@
+"""`numba_cuda_mlir.extending` where kernels run in the simulator."""
+
+from gpuless.simulator.extending import *
