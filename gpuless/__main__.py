@@ -44,9 +44,12 @@ def _main(arguments):
     if program is not None:
         return program()
     print(selection)
-    print(*nvidia.versions(), sep=", ")
-    if not selection.simulated:
-        return _describe()
+    versions = nvidia.versions()
+    if selection.simulated:  # which works with newer ones than compilers do
+        print(*(f"{each.name} {each.here}" for each in versions), sep=", ")
+        return None
+    print(*versions, sep=", ")
+    return _describe()
 
 
 def _describe():

@@ -34,7 +34,8 @@ EVERYTHING = ("torch", "roads", "test")
 
 def requirements(*extras):
     """Return what both packages need, each package once, and neither of the two."""
-    lines = PROJECT["dependencies"] + GPULESS["dependencies"]
+    # Of a package that both name, the bounds of cnn-numba.
+    lines = GPULESS["dependencies"] + GPULESS["optional-dependencies"]["numba"] + PROJECT["dependencies"]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
     found = {requirement.name: requirement for requirement in map(Requirement, lines)}
@@ -87,7 +88,7 @@ def test_numpy_stays_below_2_5():
     assert Version(version("numpy")) < Version("2.5")
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="macOS uses the simulator inside numba itself")
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no numba-cuda")
 def test_numba_cuda_is_the_one_of_its_own_package():
     # numba still holds an old numba.cuda; numba-cuda takes its place through a .pth file.
     printed = subprocess.run(
@@ -115,20 +116,23 @@ def test_the_cuda_extras_exclude_each_other():
 
 def test_gpuless_takes_either_compiler_or_none():
     names = {Requirement(line).name for line in GPULESS["dependencies"]}
-    assert not any(name.startswith("numba-cuda") for name in names)
     (ours,) = map(Requirement, PROJECT["optional-dependencies"]["mlir"])
-    theirs, disassembler = map(Requirement, GPULESS["optional-dependencies"]["mlir-cu13"])
+    assert names == {"numpy"}
+    _, theirs, disassembler = map(Requirement, GPULESS["optional-dependencies"]["mlir-cu13"])
     assert (theirs.name, theirs.extras, theirs.specifier) == ("numba-cuda-mlir", {"cu13"}, ours.specifier)
     assert str(disassembler) in map(str, map(Requirement, GPULESS["optional-dependencies"]["cu13"]))
 
 
 def test_the_two_packages_are_of_one_version_and_ask_for_the_same():
-    assert f"gpuless=={PROJECT['version']}" in PROJECT["dependencies"]
-    for key in ("version", "license", "requires-python", "urls"):
+    assert f"gpuless[numba]=={PROJECT['version']}" in PROJECT["dependencies"]
+    for key in ("version", "license", "urls"):
         assert GPULESS[key] == PROJECT[key]
+    assert PROJECT["requires-python"].startswith(f"{GPULESS['requires-python']},")
     ours = {Requirement(line).name: line for line in PROJECT["dependencies"]}
-    for line in GPULESS["dependencies"] + GPULESS["optional-dependencies"]["pictures"]:
+    for line in GPULESS["optional-dependencies"]["numba"] + GPULESS["optional-dependencies"]["pictures"]:
         assert ours.get(Requirement(line).name, line) == line
+    (numpy,) = map(Requirement, GPULESS["dependencies"])  # without a compiler there is no upper bound
+    assert {str(numpy.specifier)} == set(ours["numpy"].removeprefix("numpy").split(",")) - {"<2.5"}
     assert (ROOT / "gpuless" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 

@@ -81,7 +81,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(package, wheel):
 def test_a_wheel_says_what_it_needs(package, wheel):
     said = metadata(wheel)
     needed = [line for line in said.get_all("Requires-Dist") if "extra ==" not in line]
-    assert (f"gpuless=={said['Version']}" in needed) == (package == "cnn_numba")
+    assert (f"gpuless[numba]=={said['Version']}" in needed) == (package == "cnn_numba")
     assert {"cu12", "cu13"} <= set(said.get_all("Provides-Extra"))
     assert said.get_payload().startswith(f"# {said['Name']}")
     command = b"cnn-numba = cnn_numba.cli:main" in b"".join(wheel.values())

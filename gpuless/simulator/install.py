@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from gpuless.simulator.host import needs_compiler
+from gpuless.simulator.host import remedy
 from gpuless.simulator.jit import jit
 
 _HERE = Path(__file__).parent / "standin"
@@ -47,9 +47,12 @@ class _StandIns:
     """Finds what stands in for a compiler, and for Numba where that is not installed."""
 
     def __init__(self):
-        # Not by `find_spec`, which would ask this finder.
-        has_numba = "numba" in sys.modules or PathFinder.find_spec("numba") is not None
-        self._packages = {name: path for name, path in _FOLDERS.items() if name != "numba" or not has_numba}
+        theirs = _FOLDERS.keys() & sys.modules.keys()
+        if PathFinder.find_spec("numba") is not None:  # not `find_spec`, which would ask this finder
+            theirs.add("numba")
+        if "numba_cuda_mlir" in theirs:
+            theirs.add("numba_cuda_mlir.cuda")
+        self._packages = {name: folder for name, folder in _FOLDERS.items() if name not in theirs}
 
     def find_spec(self, name, path=None, target=None):
         """Return how to load a module, None to leave that to others."""
@@ -59,8 +62,9 @@ class _StandIns:
             if package in self._packages:
                 spec = _spec(name, self._packages[package].joinpath(*parts[count:]))
                 if spec is None:
-                    what = f"there is no {name} in the simulator; if a compiler has it, it {needs_compiler()}"
-                    raise ModuleNotFoundError(what, name=package)
+                    fix = "pip install numba" if package == "numba" else remedy()
+                    told = f"{name} is not in the simulator, in which kernels run; a compiler may have it: {fix}"
+                    raise ModuleNotFoundError(told, name=package)
                 return spec
         return None
 

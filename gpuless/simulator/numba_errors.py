@@ -16,7 +16,8 @@ _WARNINGS = (
 _ERRORS = (
     "CompilerError IRError LoweringError NotDefinedError NumbaAssertionError NumbaAttributeError "
     "NumbaIndexError NumbaKeyError NumbaNotImplementedError NumbaRuntimeError NumbaTypeError NumbaValueError "
-    "RedefinedError RequireLiteralValue TypingError UnsupportedBytecodeError UnsupportedError VerificationError"
+    "RedefinedError RequireLiteralValue TypingError UnsupportedBytecodeError UnsupportedError "
+    "VerificationError"
 ).split()
 for _name in _WARNINGS:
     _name = f"Numba{_name}{'Info' if _name == 'Debug' else ''}Warning"
