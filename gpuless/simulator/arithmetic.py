@@ -252,7 +252,17 @@ def typed(value):
         return cast(np.dtype(value))
     if isinstance(value, Number) or (kind.__module__.startswith("numba") and hasattr(value, "bitwidth")):
         return cast(as_dtype(value))
-    return value
+    return _Types(value) if kind is types.ModuleType else value
+
+
+class _Types:
+    """A module in which each type is what it is in a kernel: `cuda.types`."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        return typed(getattr(self._module, name))
 
 
 def is_narrow(value):

@@ -105,12 +105,12 @@ class DeviceArray:
         np.copyto(mine, theirs)
 
     def __getitem__(self, index):
-        found = self._ary[index]
+        found = self._ary[_index(index)]
         is_part = isinstance(found, (np.ndarray, np.void))
         return DeviceArray(np.asarray(found), self.stream) if is_part else found
 
     def __setitem__(self, index, value):
-        self._ary[index] = _elements(value)
+        self._ary[_index(index)] = _elements(value)
 
     def getitem(self, item, stream=0):
         """Return an element, or a part."""
@@ -122,7 +122,10 @@ class DeviceArray:
 
     def reshape(self, *newshape, order="C"):
         """Return the same memory in another shape."""
-        return self._without_copying(self._ary.reshape(*newshape, order=order))
+        found = self._ary.reshape(*newshape, order=order)
+        if found.shape != self.shape and not (self.flags.c_contiguous or self.flags.f_contiguous):
+            raise NotImplementedError("operation requires copying: the array is not contiguous")
+        return self._without_copying(found)
 
     def ravel(self, order="C", stream=0):
         """Return the same memory in one axis."""
@@ -171,6 +174,17 @@ class MappedArray(np.ndarray):
     stream = 0
     __cuda_array_interface__ = DeviceArray.__cuda_array_interface__
     copy_to_host, copy_to_device = DeviceArray.copy_to_host, DeviceArray.copy_to_device
+
+
+def _index(index):
+    """Return an index that a device array takes."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(part, (int, np.integer, slice)) for part in parts):
+        kinds = ", ".join(type(part).__name__ for part in parts)
+        raise TypeError(
+            f"a device array is indexed with integers and slices, not {kinds}: copy_to_host() first"
+        )
+    return index
 
 
 def _elements(array):

@@ -6,6 +6,7 @@ Machine code that somebody writes cannot be stepped; what says in Python what a 
 import functools
 
 from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.host_jit import HostFunction
 
 __all__ = [
     *("as_numba_type", "box", "infer", "infer_getattr", "intrinsic", "lower_builtin", "lower_cast"),
@@ -37,15 +38,7 @@ def intrinsic(func=None, **options):
 
 def register_jitable(function=None, **options):
     """Return a function that the host calls as Python, and kernels as one of theirs."""
-    if function is None:
-        return register_jitable
-
-    @functools.wraps(function)
-    def on_the_host(*arguments, **named):
-        return function(*arguments, **named)
-
-    on_the_host.py_func = function
-    return on_the_host
+    return register_jitable if function is None else HostFunction(function, options)
 
 
 def _registered(*arguments, **options):

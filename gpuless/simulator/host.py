@@ -374,28 +374,6 @@ class NeedsCompiler:
         raise NotImplementedError(f"{self.__name__} {needed}")
 
 
-def declare_device(name, sig, **options):
-    """Return a device function that is linked to a kernel, which the simulator cannot run."""
-    return NeedsCompiler(f"the device function {name}, which is linked,")
-
-
-class _UsedOnHost(LaunchError, AttributeError):
-    """Also an AttributeError, so that `hasattr` and `getattr` treat it as missing."""
-
-
-class DeviceOnly:
-    """Stands for a name that means something only in a kernel, such as `cuda.syncthreads`."""
-
-    def __init__(self, name):
-        self.__name__ = name
-
-    def __call__(self, *arguments):
-        raise LaunchError(f"cuda.{self.__name__} can only be used in a kernel")
-
-    def __getattr__(self, attribute):
-        raise _UsedOnHost(f"cuda.{self.__name__}.{attribute} can only be used in a kernel")
-
-
 def needs_compiler():
     """Return, as the end of a sentence, why something is not here and what to do."""
     return f"needs a compiler, and kernels run in the simulator: {remedy()}"
@@ -428,12 +406,3 @@ class DeviceOnly:
 
     def __getattr__(self, attribute):
         raise _UsedOnHost(f"cuda.{self.__name__}.{attribute} can only be used in a kernel")
-
-
-def needs_compiler():
-    """Return, as the end of a sentence, why something is not here and what to do."""
-    if sys.platform == "darwin":
-        return (
-            "needs NVIDIA's compiler, which macOS has not: use a container or an online notebook with Linux"
-        )
-    return "needs a compiler, and kernels run in the simulator: pip install 'gpuless[cu13]', or unset GPULESS"

@@ -5,19 +5,31 @@ import inspect
 import warnings
 
 
+class HostFunction:
+    """A function that runs as Python on the host, and in a kernel is one of its device functions."""
+
+    def __init__(self, function, options):
+        functools.update_wrapper(self, function)
+        self.py_func, self.targetoptions, self.signatures = function, options, []
+
+    def __call__(self, *arguments, **named):
+        """Run it as Python."""
+        return self.py_func(*arguments, **named)
+
+
+class _Slow(HostFunction):
+    """One that a compiler would make fast."""
+
+    def __call__(self, *arguments, **named):
+        """Run it as Python, and say once that this is slow."""
+        _warn()
+        return self.py_func(*arguments, **named)
+
+
 def jit(signature_or_function=None, **options):
     """Return a function that runs as Python on the host, and is a device function in a kernel."""
     given = getattr(signature_or_function, "py_func", signature_or_function)
-    if not inspect.isfunction(given):
-        return jit
-
-    @functools.wraps(given)
-    def as_python(*arguments, **named):
-        _warn()
-        return given(*arguments, **named)
-
-    as_python.py_func, as_python.targetoptions, as_python.signatures = given, options, []
-    return as_python
+    return _Slow(given, options) if inspect.isfunction(given) else lambda function: jit(function, **options)
 
 
 njit = jit

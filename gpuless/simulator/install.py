@@ -63,7 +63,9 @@ class _StandIns:
                 spec = _spec(name, self._packages[package].joinpath(*parts[count:]))
                 if spec is None:
                     fix = "pip install numba" if package == "numba" else remedy()
-                    told = f"{name} is not in the simulator, in which kernels run; a compiler may have it: {fix}"
+                    told = (
+                        f"{name} is not in the simulator, in which kernels run; a compiler may have it: {fix}"
+                    )
                     raise ModuleNotFoundError(told, name=package)
                 return spec
         return None

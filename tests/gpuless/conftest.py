@@ -1,6 +1,7 @@
 """All that these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
 
 import sys
+from importlib.machinery import PathFinder
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,12 +25,17 @@ def pytest_collection_modifyitems(items):
     """Mark what repeats; leave out the examples of what needs the emulated GPU, where there is none."""
     mark_repetitions(items)
     for item in items:
+        for mark in item.iter_markers("needs"):
+            # Not `find_spec`: the simulator stands in for Numba.
+            if PathFinder.find_spec(mark.args[0]) is None:
+                item.add_marker(pytest.mark.skip(reason=f"needs {mark.args[0]}, which is not installed"))
         if item.name in EMULATED and not SELECTION.emulated:
             item.add_marker(pytest.mark.skip(reason="counts what the emulated GPU does"))
 
 
 def pytest_configure(config):
     """Know the markers there are, where no pyproject.toml tells."""
+    config.addinivalue_line("markers", "needs(package): takes a package that gpuless does without")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     config.addinivalue_line("markers", "exhaustive(covered): repeats what other tests prove")
     config.addinivalue_line("markers", "exhaustive_unless(kept, covered): the same, but for the cases kept")

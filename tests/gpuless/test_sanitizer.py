@@ -1247,6 +1247,7 @@ def test_constants_are_arrays_too():
 # --- With a real numba.cuda --------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("numba")
 def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
     printed = python(
         "import gpuless, numpy as np",

@@ -121,6 +121,7 @@ def is_of_type(value, numba_type):
     return isinstance(value, Unsigned) == (dtype.kind == "u")
 
 
+@pytest.mark.needs("numba")
 @pytest.mark.parametrize(
     ("function", "one", "other"),
     [(of_integers, *pair) for pair in INTEGERS] + [(of_floats, *pair) for pair in FLOATS],
@@ -334,6 +335,7 @@ def test_atomics_of_integers_keep_every_bit():
     assert run(nanmax_kernel, np.array([0, 2**64 - 1], np.uint64), large).tolist() == large.tolist()
 
 
+@pytest.mark.needs("numba")
 @pytest.mark.exhaustive(
     "each operator's types and values, from the compiler; it can change with a version of Numba only"
 )
@@ -874,6 +876,7 @@ def test_a_signature_keeps_the_globals_of_the_decoration(monkeypatch):
     assert out[0] == 12
 
 
+@pytest.mark.needs("numba")
 def test_globals_are_constants_as_in_njit(monkeypatch):
     """Numba compiles a function once for each types of its arguments, with the globals as they are then."""
     compiled, out = njit(read_constants), np.zeros(1)

@@ -79,6 +79,7 @@ def assert_equal_to_ours(file, cases):
                 np.testing.assert_array_equal(theirs[f"{case.name}/{position}"], value, err_msg=case.name)
 
 
+@pytest.mark.needs("numba")
 def test_kernels_compute_the_same_as_in_the_stock_simulator(tmp_path):
     python(f"file, everything = {str(tmp_path / 'stock.npz')!r}, False", *SAVE_ALL, NUMBA_ENABLE_CUDASIM="1")
     cases = [case for case in CASES if case.stock and case.name != "compaction"]
@@ -115,6 +116,7 @@ def test_installing_imports_nothing_and_waits_for_numba_cuda():
     assert printed.splitlines() == ["False False False", "gpuless.simulator.jit 1", "[]"]
 
 
+@pytest.mark.needs("numba")
 def test_installing_leaves_a_real_numba_cuda_alone():
     printed = python(
         "import gpuless",
@@ -127,6 +129,7 @@ def test_installing_leaves_a_real_numba_cuda_alone():
     assert printed == "CUDADispatcher\n"
 
 
+@pytest.mark.needs("numba")
 def test_numbas_own_simulator_imported_first_becomes_ours_for_kernels_made_from_then_on():
     printed = python(
         "from numba import cuda",
@@ -366,6 +369,7 @@ def test_arguments_no_gpu_could_take_are_refused(arguments, error, message):
         overrun_kernel[1, 1](*arguments)
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.exhaustive("the same file: what else no GPU could take is refused by its type")
 def test_torch_tensors_on_the_host_are_refused():
     import torch

@@ -1,0 +1,219 @@
+"""gpuless where NumPy is installed and nothing else: no Numba, no compiler, nothing that draws."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy_alone
+import pytest
+
+import gpuless
+
+HERE = Path(__file__).parent
+ABSENT = (
+    "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
+)
+#: The tests of the simulator, of the sanitizer and of what is recorded.
+FILES = sorted(
+    [path.name for path in HERE.glob("test_simulator_*.py")]
+    + ["test_access.py", "test_lines.py", "test_sanitizer.py", "test_simulate.py", "test_words.py"]
+)
+#: Seconds, not minutes.
+QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
+MUST_PASS = {"quick": 370, "all": 1400}
+#: Why a test is left out: it compares with a compiler or with Numba, or draws.
+MAY_LACK = {
+    "needs numba, which is not installed",
+    "needs matplotlib, which is not installed",
+    "needs torch, which is not installed",
+    "needs the CUDA compiler",
+}
+PROGRAM = """
+from numba import cuda, float32, njit
+import numpy as np
+
+@njit
+def doubled(x):
+    return x + x
+
+@cuda.jit
+def kernel(x):
+    tile = cuda.shared.array(4, float32)
+    i = cuda.grid(1)
+    tile[cuda.threadIdx.x] = doubled(x[i])
+    cuda.syncthreads()
+    x[i] = tile[3 - cuda.threadIdx.x]
+
+x = cuda.to_device(np.arange(8, dtype=np.float32))
+kernel[2, 4](x)
+print(x.copy_to_host().tolist())
+"""
+PRINTED = "[6.0, 4.0, 2.0, 0.0, 14.0, 12.0, 10.0, 8.0]\n"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Return a function that runs the Python of an environment with NumPy and pytest, beside the tests."""
+    folder = tmp_path_factory.mktemp("alone")
+    python = numpy_alone.make(folder / "environment")
+    shutil.copytree(HERE, folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(*arguments, **options):
+        return numpy_alone.run(python, *arguments, **{"cwd": folder} | options)
+
+    return run
+
+
+def printed(alone, *lines, **options):
+    """Return what lines print there."""
+    done = alone("-W", "ignore", "-c", "\n".join(lines), **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_else_is_there(alone):
+    found = printed(
+        alone,
+        "from importlib.util import find_spec",
+        f"print(*(name for name in {ABSENT.split()} if find_spec(name)))",
+        "import gpuless, numpy, sys",
+        "print(gpuless.__file__, sys.prefix != sys.base_prefix)",
+    )
+    names, place = found.splitlines()
+    assert names == ""
+    assert place.endswith("True")
+    assert Path(place.split()[0]).samefile(gpuless.__file__)
+
+
+def verdicts(alone, files):
+    """Run files of tests; return how many pass, and how many are left out for each reason."""
+    options = ["-q", "-rs", "-p", "no:cacheprovider", "--strict-markers"]
+    done = alone("-m", "pytest", *options, *(f"tests/{file}" for file in files))
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    (passed,) = re.findall(r"^(\d+) passed", done.stdout, re.M)
+    reasons = re.findall(r"^SKIPPED \[\d+\] \S+?: (.*)$", done.stdout, re.M)
+    return int(passed), set(reasons)
+
+
+@pytest.mark.slow
+def test_quick_tests_of_the_simulator_pass(alone):
+    passed, reasons = verdicts(alone, QUICK)
+    assert passed >= MUST_PASS["quick"]
+    assert reasons <= MAY_LACK
+
+
+@pytest.mark.exhaustive("test_quick_tests_of_the_simulator_pass, and the same files with Numba installed")
+@pytest.mark.slow
+def test_all_tests_of_the_simulator_and_the_sanitizer_pass(alone):
+    passed, reasons = verdicts(alone, FILES)
+    assert passed >= MUST_PASS["all"]
+    assert reasons <= MAY_LACK
+
+
+def test_a_program_of_numbas_runs_and_says_what_runs_it(alone, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = alone("-m", "gpuless", "program.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, PRINTED, "")
+    done = alone("-m", "gpuless")
+    assert done.stdout.startswith("kernels run in the simulator: no ")
+    assert f"\nPython {sys.version.split()[0]}, NumPy " in done.stdout
+
+
+def test_a_process_of_such_a_program_runs_kernels_too(alone, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "caller.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'program.py'], check=True)"
+    )
+    assert alone("-m", "gpuless", "caller.py", cwd=tmp_path).stdout == PRINTED
+    assert alone("program.py", cwd=tmp_path).returncode == 1  # without gpuless there is no Numba
+
+
+def test_a_suite_runs(alone, tmp_path):
+    body = PROGRAM.replace("print(x.copy_to_host().tolist())", "assert x.copy_to_host()[0] == 6")
+    (tmp_path / "test_it.py").write_text("def test_it():" + body.replace("\n", "\n    "))
+    (tmp_path / "test_mlir.py").write_text("from numba_cuda_mlir import cuda, types\ndef test_it(): cuda.jit")
+    done = alone("-m", "pytest", "-p", "gpuless", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "gpuless: kernels run in the simulator" in done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_kernels_need_not_name_numba(alone):
+    found = printed(
+        alone,
+        "from gpuless import access_map, cuda, record, sanitize, simulate",
+        "@cuda.jit('void(float32[:])')",
+        "def k(x):",
+        "    x[cuda.grid(1)] += cuda.float32(0.5) + cuda.types.uint8(300)",
+        "x = cuda.device_array(4, cuda.float32.numpy_dtype)",
+        "print(sanitize(k)[1, 5](x).findings[0].kind)",
+        "x = cuda.to_device(x.copy_to_host() * 0)",
+        "simulate(k, 'reversed')[1, 4](x)",
+        "print(x.copy_to_host().tolist())",
+        "print(access_map(k)[1, 4](x).total('x', 'read').sectors, len(record(k)[1, 4](x)) > 0)",
+    )
+    assert found.splitlines() == ["uninitialised read", "[44.5, 44.5, 44.5, 44.5]", "1 True"]
+
+
+def test_what_needs_more_says_what_to_install(alone):
+    found = printed(
+        alone,
+        "import gpuless",
+        "gpuless.select()",
+        "import numba, numpy as np",
+        "from numba import cuda",
+        "from gpuless import inspector",
+        "@cuda.jit",
+        "def k(x): x[0] = 1",
+        "def attempt(line):",
+        "    try: exec(line)",
+        "    except Exception as error: print(type(error).__name__, error, sep=': ')",
+        "attempt('from numba import typed')",
+        "attempt('import numba.cuda.codegen')",
+        "attempt('numba.vectorize([])')",
+        "attempt('cuda.compile_ptx(k, ())')",
+        "attempt('k.inspect_asm')",
+        "attempt('inspector.inspect_kernel(k, \"void(float32[:])\")')",
+        "attempt('gpuless.plot_access(gpuless.access_map(k)[1, 1](np.zeros(1)), \"x\")')",
+        "attempt('gpuless.profile(k[1, 1], \"T4\")(np.zeros(1))')",
+        "attempt('gpuless.count(k)[1, 1](np.zeros(1))')",
+    )
+    fix = (
+        "take a container, or an online notebook"
+        if sys.platform == "darwin"
+        else "pip install 'gpuless[cu13]'"
+    )
+    modules = "is not in the simulator, in which kernels run; a compiler may have it:"
+    needed = "needs a compiler, and kernels run in the simulator:"
+    for line, start in zip(
+        found.splitlines(),
+        [
+            f"ModuleNotFoundError: numba.typed {modules} pip install numba",
+            f"ModuleNotFoundError: numba.cuda.codegen {modules} {fix}",
+            "NotImplementedError: numba.vectorize needs Numba: pip install numba",
+            f"NotImplementedError: cuda.compile_ptx {needed} {fix}",
+            f"AttributeError: inspect_asm of kernel k {needed} {fix}",
+            "NoCompiler: ",
+            "ModuleNotFoundError: No module named 'matplotlib'",
+            "RuntimeError: ",
+            "RuntimeError: count runs kernels on the emulated GPU",
+        ],
+        strict=True,
+    ):
+        assert line.startswith(start)
+
+
+def test_functions_of_the_host_stay_python_and_say_so_once(alone):
+    lines = [
+        "import gpuless; gpuless.select()",
+        "from numba import njit, prange",
+        "@njit(parallel=True)",
+        "def total(n):",
+        "    s = 0",
+        "    for i in prange(n): s += i",
+        "    return s",
+        "print(total(4), total(5))",
+    ]
+    done = alone("-c", "\n".join(lines))
+    assert done.stdout == "6 10\n"
+    assert done.stderr.count("Numba is not installed, so functions with @njit run as Python, slowly") == 1
