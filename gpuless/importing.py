@@ -1,8 +1,9 @@
-"""Doing something to a module when somebody imports it, instead of importing it for that."""
+"""Doing something to a module when it is imported, instead of importing it for that; optional packages."""
 
 import importlib.util
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import NamedTuple
 
 
@@ -20,6 +21,29 @@ def after_import(name, function):
         function(sys.modules[name])
     elif (finder := _Finder(name, function)) not in sys.meta_path:
         sys.meta_path.insert(0, finder)
+
+
+def is_installed(name):
+    """Return whether a package is installed, whatever stands in for it."""
+    return PathFinder.find_spec(name) is not None
+
+
+def optional(name, extra):
+    """Return a module that comes with an extra of gpuless; else ModuleNotFoundError, with what to install.
+
+    >>> optional("no_such_package.plots", "pictures")
+    Traceback (most recent call last):
+        ...
+    ModuleNotFoundError: no_such_package is not installed: pip install 'gpuless[pictures]'
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name != package:
+            raise
+        told = f"{package} is not installed: pip install 'gpuless[{extra}]'"
+        raise ModuleNotFoundError(told, name=package) from None
 
 
 class _Finder(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuless.access.map import AccessMap
 from gpuless.access.plot import plot_access
+from gpuless.importing import optional
 
 ALL = "all"
 
@@ -72,7 +73,7 @@ class Explorer:
 
     def __init__(self, launch: Callable[..., AccessMap], array: str, choices: Mapping[str, Sequence]) -> None:
         # Here, since only notebooks need it.
-        import ipywidgets
+        ipywidgets = optional("ipywidgets", "pictures")
 
         empty = [name for name, values in choices.items() if not len(values)]
         if empty:

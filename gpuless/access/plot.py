@@ -7,6 +7,7 @@ import numpy as np
 
 from gpuless.access.map import AccessMap
 from gpuless.access.trace import ATOMIC, READ, WRITE
+from gpuless.importing import optional
 from gpuless.limits import WARP
 
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
@@ -64,7 +65,7 @@ def plot_access(
     ['read by', 'written by']
     """
     # Here, since the simulator itself does without.
-    from matplotlib.figure import Figure
+    Figure = optional("matplotlib.figure", "pictures").Figure
 
     if by not in ("thread", "warp", "block"):
         raise ValueError(f"by is 'thread', 'warp' or 'block', got {reprlib.repr(by)}")

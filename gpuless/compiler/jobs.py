@@ -19,10 +19,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from gpuless.frontends import compiler_of, cuda, kernel_types, make_kernel
-from gpuless.simulator.compilers import CUDA_NAMES
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
+#: What the simulator may stand in for.
+_CUDAS = "numba.cuda", "numba_cuda_mlir.cuda"
 _FIX = "install the CUDA compiler (no GPU needed): pip install 'numba-cuda[cu13]'"
 
 
@@ -108,8 +109,8 @@ def _pickler():
             self.by_name = by_name
 
         def reducer_override(self, obj):
-            if isinstance(obj, ModuleType) and _is_simulated(obj) and obj.__name__ in CUDA_NAMES:
-                return importlib.import_module, (CUDA_NAMES[0],)  # whatever its author's
+            if isinstance(obj, ModuleType) and obj.__name__ in _CUDAS and _is_simulated(obj):
+                return importlib.import_module, (_CUDAS[0],)  # whichever the author wrote it for
             if id(obj) in _simulated_names():
                 return getattr, (cuda(), _simulated_names()[id(obj)])
             if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):

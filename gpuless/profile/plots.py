@@ -6,6 +6,7 @@ import linecache
 import os
 from typing import Any
 
+from gpuless.importing import optional
 from gpuless.positions import describe_launch
 from gpuless.profile.caches import SECTOR
 from gpuless.profile.stalls import REASONS
@@ -29,7 +30,7 @@ _BOTTOM = 1e-3  # of the peak
 
 def plot_report(report: Any) -> Any:
     """Draw a `gpuless.profile.report.Report`; return matplotlib's figure."""
-    from matplotlib.figure import Figure
+    Figure = optional("matplotlib.figure", "pictures").Figure
 
     lines = _lines(report)
     # All sizes in inches: the bars of every picture are of one height.

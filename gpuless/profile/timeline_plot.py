@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuless.importing import optional
 from gpuless.profile.report import time
 from gpuless.profile.schedule import COPY, HOST, KERNEL, SET, WAIT, tracks
 
@@ -16,7 +17,7 @@ _OTHERS, _COPIES, _ASKS, _WAITS = "#9a98a3", "#5b5b66", "#b9b4a6", "#e2ddd0"
 
 def plot(timeline: Any) -> Any:
     """Draw a `Timeline`; return the figure."""
-    from matplotlib.figure import Figure
+    Figure = optional("matplotlib.figure", "pictures").Figure
 
     rows = tracks(timeline.events)
     figure = Figure(figsize=(9, 1.5 + 0.42 * len(rows)), facecolor=_PAPER, layout="constrained")

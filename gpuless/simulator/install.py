@@ -1,21 +1,22 @@
 """Let `numba.cuda` be the simulator, wherever it is imported, also where no Numba is installed.
 
 What takes its place is in the folder `standin`, as files that Python loads under Numba's names: `numba.cuda`,
-`numba_cuda_mlir` with its `cuda`, and, only where Numba is not installed, `numba`. Importing Numba takes
-time, so nothing is imported for this: the first import of one of these names finds ours.
+`numba_cuda_mlir` with its `cuda`, and, only where Numba is not installed, `numba` and `llvmlite`. Importing
+Numba takes time, so nothing is imported for this: the first import of one of these names finds ours.
 """
 
 import importlib.util
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 
+from gpuless.importing import is_installed
 from gpuless.simulator.host import remedy
 from gpuless.simulator.jit import jit
 
 _HERE = Path(__file__).parent / "standin"
 #: By the name of a package: the folder of what stands in for it.
 _FOLDERS = {
+    "llvmlite": _HERE / "llvmlite",
     "numba": _HERE / "numba",
     "numba.cuda": _HERE / "cuda",
     "numba_cuda_mlir": _HERE / "numba_cuda_mlir",
@@ -48,8 +49,7 @@ class _StandIns:
 
     def __init__(self):
         theirs = _FOLDERS.keys() & sys.modules.keys()
-        if PathFinder.find_spec("numba") is not None:  # not `find_spec`, which would ask this finder
-            theirs.add("numba")
+        theirs |= {name for name in ("numba", "llvmlite") if is_installed(name)}
         if "numba_cuda_mlir" in theirs:
             theirs.add("numba_cuda_mlir.cuda")
         self._packages = {name: folder for name, folder in _FOLDERS.items() if name not in theirs}
@@ -62,7 +62,7 @@ class _StandIns:
             if package in self._packages:
                 spec = _spec(name, self._packages[package].joinpath(*parts[count:]))
                 if spec is None:
-                    fix = "pip install numba" if package == "numba" else remedy()
+                    fix = "pip install numba" if package in ("numba", "llvmlite") else remedy()
                     told = (
                         f"{name} is not in the simulator, in which kernels run; a compiler may have it: {fix}"
                     )

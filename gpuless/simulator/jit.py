@@ -70,7 +70,7 @@ class Kernel:
             )
         if self._device:
             raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
-        return Launch(self, *configuration)
+        return Configured(self, *configuration)
 
     def configure(self, griddim, blockdim, stream=0, sharedmem=0):
         """Return ``kernel[grid, block, stream, dynamic shared bytes]``."""
@@ -94,7 +94,7 @@ class Kernel:
         if ntasks == 0:
             return lambda *arguments: None
         threads = tpb or 128
-        return Launch(self, -(-ntasks // threads), threads, stream, sharedmem)
+        return Configured(self, -(-ntasks // threads), threads, stream, sharedmem)
 
     def bind(self):
         """Compile nothing."""
@@ -112,6 +112,15 @@ class Kernel:
         if name.startswith(("inspect_", "get_", "compile")):
             raise AttributeError(f"{name} of kernel {self.__name__} {needs_compiler()}")
         raise AttributeError(f"a kernel has no attribute '{name}'")
+
+
+class Configured(Launch):
+    """A launch, with what a compiled kernel's has under the same names."""
+
+    dispatcher = property(lambda self: self.kernel)
+    griddim = property(lambda self: self.grid)
+    blockdim = property(lambda self: self.block)
+    sharedmem = property(lambda self: self.dynamic_bytes)
 
 
 class _Overloads(dict):

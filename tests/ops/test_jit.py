@@ -15,7 +15,7 @@ from numba import int64
 from numba.core.caching import CacheImpl, FunctionCache
 
 import cnn_numba
-from cnn_numba.ops.shared import jit
+from cnn_numba.ops.shared import compiling as jit
 from cnn_numba.ops.shared.jit import serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
 

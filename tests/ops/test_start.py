@@ -8,7 +8,7 @@ import sys
 import pytest
 from numba import njit, prange, vectorize
 
-from cnn_numba.ops.shared import jit
+from cnn_numba.ops.shared import compiling as jit
 from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
 # What a program that trains on the CPU needs no time for.

@@ -1,9 +1,7 @@
 """Let numba-cuda-mlir hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
-from importlib.machinery import PathFinder
-
 from gpuless.frontends.handover import take_over, taken_over
-from gpuless.importing import after_import
+from gpuless.importing import after_import, is_installed
 
 #: Its driver layer, a copy of numba-cuda's.
 _LAYER = "numba_cuda_mlir.numba_cuda"
@@ -16,7 +14,7 @@ def install():
 
 def present():
     """Return whether numba-cuda-mlir is installed; what can be imported may be the simulator."""
-    return PathFinder.find_spec("numba_cuda_mlir") is not None
+    return is_installed("numba_cuda_mlir")
 
 
 def installed():

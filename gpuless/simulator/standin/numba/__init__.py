@@ -5,8 +5,9 @@ NUMBA_DISABLE_JIT=1. In kernels such functions are device functions.
 """
 
 from gpuless.simulator import numba_errors as _errors, types as _types
-from gpuless.simulator.host import NeedsCompiler as _NeedsCompiler, literal_unroll
+from gpuless.simulator.host import literal_unroll
 from gpuless.simulator.host_jit import jit, njit
+from gpuless.simulator.inert import needs_numba as _needs_numba
 from gpuless.simulator.types import from_dtype, typeof
 
 from . import core, extending, types
@@ -17,8 +18,8 @@ prange = range
 
 globals().update({name: each for name, each in vars(_errors).items() if isinstance(each, type)})
 globals().update({name: kind for name, kind in _types.NAMES.items() if name not in ("f2", "float16")})
-for _name in ("cfunc", "guvectorize", "jit_module", "stencil", "vectorize"):
-    globals()[_name] = _NeedsCompiler(f"numba.{_name}", "pip install numba")
+for _name in ("carray", "cfunc", "farray", "guvectorize", "jit_module", "stencil", "vectorize"):
+    globals()[_name] = _needs_numba(f"numba.{_name}")
 
 
 def get_num_threads():

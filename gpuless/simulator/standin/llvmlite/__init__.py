@@ -1,0 +1,3 @@
+"""`llvmlite` where Numba is not installed: nothing makes machine code."""
+
+from . import binding, ir

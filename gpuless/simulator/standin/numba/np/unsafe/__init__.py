@@ -1,0 +1,1 @@
+"""`numba.np.unsafe` where Numba is not installed."""
