@@ -31,7 +31,9 @@ def make(folder, *more):
 
 
 def link(source, target):
-    """Let a file or a folder be elsewhere too."""
+    """Let a file or a folder be elsewhere too, unless it is: several distributions share some."""
+    if target.exists() or target.is_symlink():
+        return
     if os.name != "nt":
         target.symlink_to(source)
     elif source.is_dir():

@@ -15,8 +15,8 @@ def _refused(function):
     @functools.wraps(function)
     def refuse(*arguments, **named):
         raise NoNumba(
-            f"{function.__name__} is compiled by Numba, which is not installed: pip install numba, or run this in "
-            "a container, WSL or Colab"
+            f"{function.__name__} is compiled by Numba, which is not installed: pip install numba, or run "
+            "this in a container, WSL or Colab"
         )
 
     refuse.py_func = function
