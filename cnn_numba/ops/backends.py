@@ -3,6 +3,7 @@
 import copy
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.arguments import choice
 from cnn_numba.ops.shapes import DEVICE, HOST
+from gpuless import nvidia
 
 Modules = dict[str, ModuleType]
 
@@ -173,6 +175,14 @@ class _WithScratch:
 
 
 def _cpu():
+    if not nvidia.installed("numba"):
+        warnings.warn(
+            "Numba is not installed, so the CPU backend computes by its definitions, slowly: "
+            "pip install numba, or run this in a container, WSL or Colab",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return _reference()
     from cnn_numba.ops.activation import cpu as activation
     from cnn_numba.ops.conv import cpu as conv
     from cnn_numba.ops.dense import cpu as dense

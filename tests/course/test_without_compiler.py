@@ -26,15 +26,20 @@ import cnn_numba
 import cnn_course
 from cnn_course.chapters.first_cuda_kernels import exercises as check
 from cnn_numba.ops.activation import gpu
+from cnn_numba import gather_batch
 from cnn_numba.ops.conv.reference import conv_cpu
+from cnn_numba.pretrained import MNIST_CNN
 from numba import cuda
 
 print(cnn_numba.device.SELECTION.gpu)
 x, out = cuda.to_device(np.float32([-1, 2])), cuda.device_array(2, np.float32)
 gpu.relu_forward(x, out)
 print(out.copy_to_host().tolist(), conv_cpu(np.eye(3), np.ones((2, 2))).shape)
+model = cnn_numba.load_model(MNIST_CNN, batch_size=8)
+mnist = cnn_numba.load("mnist")
+print((model.predict(mnist.test_images[:8] / np.float32(255)).argmax(axis=1) == mnist.test_labels[:8]).all())
 try:
-    cnn_numba.mnist_cnn(batch_size=1).predict(np.zeros((1, 1, 28, 28), np.float32))
+    gather_batch(mnist.train_images, np.arange(4), 0, 1)
 except RuntimeError as error:
     print(type(error).__name__, error)
 """
@@ -55,12 +60,15 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_kernels_run_and_what_needs_numba_says_so(alone):
-    done = alone("-W", "ignore", "-c", PROGRAM)
+def test_kernels_run_and_networks_answer_and_what_needs_numba_says_so(alone):
+    done = alone("-c", PROGRAM)
     assert done.returncode == 0, done.stderr
+    slow = "Numba is not installed, so the CPU backend computes by its definitions, slowly: pip install numba"
+    assert done.stderr.count(slow) == 1
     told = r"NoNumba \w+ is compiled by Numba, which is not installed: pip install numba, or run this in a "
-    gpu, computed, refused = done.stdout.splitlines()
+    gpu, computed, known, refused = done.stdout.splitlines()
     assert (gpu, computed) == ("simulator", "[0.0, 2.0] (2, 2)")
+    assert known == "True"
     assert re.fullmatch(f"{told}container, WSL or Colab", refused)
 
 
