@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import functools
-import sys
 import time
 from typing import NamedTuple
 
-from gpuless.limits import BLOCK_LIMITS, GRID_LIMITS, SHARED_LIMIT, THREADS_LIMIT, WARP, LaunchError
+from gpuless.limits import BLOCK_LIMITS, GRID_LIMITS, SHARED_LIMIT, THREADS_LIMIT, WARP
 
 #: What `numba.cuda` has of this.
 __all__ = [
@@ -23,7 +22,7 @@ __all__ = [
         "LTOIR",
     ),
     *("LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
-    *("current_context", "declare_device", "default_stream", "defer_cleanup", "detect", "event"),
+    *("current_context", "default_stream", "defer_cleanup", "detect", "event"),
     *("event_elapsed_time", "external_stream", "get_current_device", "gpus", "is_available"),
     *("is_bfloat16_supported", "is_float16_supported", "is_fp8_supported", "is_supported_version"),
     *(
@@ -361,48 +360,3 @@ class InOut(_Hint):
 def literal_unroll(container):
     """Return a tuple, over whose elements, of several types, a kernel may loop."""
     return container
-
-
-class NeedsCompiler:
-    """Stands for a function of the compiler's: calling it says what to do instead."""
-
-    def __init__(self, name, fix=None):
-        self.__name__, self._fix = name, fix
-
-    def __call__(self, *arguments, **options):
-        needed = f"needs Numba: {self._fix}" if self._fix else needs_compiler()
-        raise NotImplementedError(f"{self.__name__} {needed}")
-
-
-def needs_compiler():
-    """Return, as the end of a sentence, why something is not here and what to do."""
-    return f"needs a compiler, and kernels run in the simulator: {remedy()}"
-
-
-def remedy():
-    """Return what to do for a compiler."""
-    if sys.platform == "darwin":
-        return "take a container, or an online notebook, as NVIDIA has no compiler for macOS"
-    return "pip install 'gpuless[cu13]'"
-
-
-def declare_device(name, sig, **options):
-    """Return a device function that is linked to a kernel, which the simulator cannot run."""
-    return NeedsCompiler(f"the device function {name}, which is linked,")
-
-
-class _UsedOnHost(LaunchError, AttributeError):
-    """Also an AttributeError, so that `hasattr` and `getattr` treat it as missing."""
-
-
-class DeviceOnly:
-    """Stands for a name that means something only in a kernel, such as `cuda.syncthreads`."""
-
-    def __init__(self, name):
-        self.__name__ = name
-
-    def __call__(self, *arguments):
-        raise LaunchError(f"cuda.{self.__name__} can only be used in a kernel")
-
-    def __getattr__(self, attribute):
-        raise _UsedOnHost(f"cuda.{self.__name__}.{attribute} can only be used in a kernel")

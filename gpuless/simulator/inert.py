@@ -1,6 +1,6 @@
 """What makes machine code, where it is only named: modules that write intrinsics can be imported."""
 
-from gpuless.simulator.host import NeedsCompiler
+from gpuless.simulator.lacking import NeedsCompiler
 
 
 class Inert:

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from gpuless.importing import is_installed
-from gpuless.simulator.host import remedy
 from gpuless.simulator.jit import jit
+from gpuless.simulator.lacking import remedy
 
 _HERE = Path(__file__).parent / "standin"
 #: By the name of a package: the folder of what stands in for it.

@@ -4,8 +4,8 @@ import functools
 import inspect
 
 from gpuless.limits import LaunchError
-from gpuless.simulator.host import needs_compiler
 from gpuless.simulator.kernel import Launch, running_twins
+from gpuless.simulator.lacking import needs_compiler
 from gpuless.simulator.twins import compile_now
 
 _OPTIONS = frozenset(

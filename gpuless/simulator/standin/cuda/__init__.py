@@ -1,10 +1,11 @@
 """`numba.cuda` where kernels run in the simulator; `numba_cuda_mlir.cuda` is this file as well."""
 
-from gpuless.simulator import host as _host, types as _types
+from gpuless.simulator import lacking as _lacking, types as _types
 from gpuless.simulator.devicearrays import *
 from gpuless.simulator.host import *
 from gpuless.simulator.intrinsics import Dim3, vector_types as _vector_types
 from gpuless.simulator.jit import jit
+from gpuless.simulator.lacking import declare_device
 from gpuless.simulator.namespace import DEVICE_NAMES as _DEVICE_NAMES
 
 from . import core, cudadrv, errors, extending, types
@@ -25,10 +26,10 @@ globals().update(
     {f"{long}{size}": globals()[f"{long}long{size}"] for long in _LONGS for size in (1, 2, 3, 4)}
 )
 for _name in _DEVICE_NAMES:
-    globals().setdefault(_name, _host.DeviceOnly(_name))
+    globals().setdefault(_name, _lacking.DeviceOnly(_name))
 _COMPILERS = "compile compile_all compile_for_current_device compile_ptx compile_ptx_for_current_device"
 for _name in (*_COMPILERS.split(), "vectorize", "guvectorize", "open_ipc_array", "set_memory_manager"):
-    globals()[_name] = _host.NeedsCompiler(f"cuda.{_name}")
+    globals()[_name] = _lacking.NeedsCompiler(f"cuda.{_name}")
 
 
 def __getattr__(name):
