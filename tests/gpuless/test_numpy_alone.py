@@ -12,7 +12,7 @@ import gpuless
 
 HERE = Path(__file__).parent
 ABSENT = (
-    "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
+    "numba llvmlite numba_cuda numba_cuda_mlir cuda platformdirs scipy matplotlib ipywidgets torch"
 )
 #: The tests of the simulator, of the sanitizer and of what is recorded.
 FILES = sorted(
