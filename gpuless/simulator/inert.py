@@ -31,7 +31,7 @@ INERT = Inert()
 
 def attribute(name):
     """Return what a module has under a name, as its function `__getattr__`."""
-    if name.startswith("pytest_"):  # which asks every module for its plugins
+    if name.startswith("pytest"):  # which asks every module for plugins and marks
         raise AttributeError(name)
     return getattr(INERT, name)
 
