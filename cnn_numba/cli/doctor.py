@@ -3,7 +3,6 @@
 import importlib
 import importlib.metadata
 import platform
-import sys
 import textwrap
 
 import typer
@@ -134,8 +133,10 @@ def _roads():
 
 
 def _numba_cuda():
-    if sys.platform == "darwin":
-        return Finding("numba.cuda", True, "numba's own simulator (macOS has no numba-cuda)")
+    if device.simulated():
+        there = installed("numba-cuda")
+        beside = f"beside numba-cuda {there}" if there else "without numba-cuda"
+        return Finding("numba.cuda", True, f"gpuless's simulator, {beside}")
     fix = f"pip uninstall --yes numba-cuda && {extra(NEWEST_CUDA)}"
     try:
         cuda = importlib.import_module("numba.cuda")

@@ -97,7 +97,7 @@ def facts() -> dict[str, str]:
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "NumPy": nvidia.installed("numpy") or "not installed",
         "numba": nvidia.installed("numba") or "not installed",
-        "numba-cuda": nvidia.installed("numba-cuda") or "not installed (numba's own simulator is used)",
+        "numba-cuda": nvidia.installed("numba-cuda") or "not installed (gpuless's simulator is used)",
         "CUDA toolkit": nvidia.dotted(toolkit) if toolkit else "not installed",
     }
 

@@ -152,11 +152,18 @@ def test_a_torchvision_that_does_not_import_is_named(monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no numba-cuda")
 def test_the_old_numba_cuda_is_named(monkeypatch):
+    monkeypatch.setattr(doctor.device, "simulated", lambda: False)
     old = types.SimpleNamespace(__file__="site-packages/numba/cuda/__init__.py")
     monkeypatch.setattr(doctor.importlib, "import_module", lambda name: old)
     finding = doctor._numba_cuda()
     assert "is the old one inside numba" in finding.text
     assert "numba-cuda" in finding.fix
+
+
+def test_the_simulator_is_named(monkeypatch):
+    monkeypatch.setattr(doctor.device, "simulated", lambda: True)
+    monkeypatch.setattr(doctor, "installed", {"numba-cuda": None}.get)
+    assert doctor._numba_cuda().text == "gpuless's simulator, without numba-cuda"
 
 
 def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):

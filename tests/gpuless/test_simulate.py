@@ -53,8 +53,6 @@ def test_a_barrier_that_some_miss_and_a_grid_for_no_gpu_are_refused():
 @pytest.mark.parametrize("make", ["mapped_array", "managed_array", "pinned_array"])
 @pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
 def test_memory_that_host_and_device_share_is_written(make):
-    if not hasattr(cuda, make):
-        pytest.skip("Numba's simulator has no such memory")
     x, out = cuda.to_device(np.arange(3.0)), getattr(cuda, make)(1)
     simulate(last_kernel)[1, 4](x, out)
     assert out[0] == 2
