@@ -80,7 +80,7 @@ class Kernel:
         """Call a device function from a kernel. From the host only a configured launch can be called."""
         twins = running_twins()
         if twins is not None:
-            return twins.function(self.py_func)(*arguments)
+            return twins.call(self.py_func, arguments)
         if self._device:
             raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
         raise LaunchError(

@@ -12,7 +12,7 @@ import gpuless
 
 HERE = Path(__file__).parent
 #: What is there beside gpuless and its tests.
-DISTRIBUTIONS = ("numpy", "pytest", "pluggy", "iniconfig", "packaging", "pygments", "greenlet")
+DISTRIBUTIONS = ("numpy", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
 
 def make(folder, *more):

@@ -11,7 +11,9 @@ import pytest
 import gpuless
 
 HERE = Path(__file__).parent
-ABSENT = "numba llvmlite numba_cuda numba_cuda_mlir cuda platformdirs scipy matplotlib ipywidgets torch"
+ABSENT = (
+    "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
+)
 #: The tests of the simulator, of the sanitizer and of what is recorded.
 FILES = sorted(
     [path.name for path in HERE.glob("test_simulator_*.py")]

@@ -98,7 +98,7 @@ def test_no_file_of_the_simulator_imports_a_compiler():
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             packages = {name.partition(".")[0] for name in modules}
-            assert not packages & {"numba", "llvmlite", "numba_cuda", "numba_cuda_mlir"}, path
+            assert not packages & {"numba", "llvmlite", "numba_cuda", "numba_cuda_mlir", "greenlet"}, path
 
 
 # --- What a host does --------------------------------------------------------------------------------------
