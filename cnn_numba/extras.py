@@ -11,6 +11,9 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 #: Where the course, the notebooks and the benchmarks are, which an installed package lacks.
 REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
 
+#: The compiler that can be in numba-cuda's place; the extra `mlir` installs it.
+MLIR = "numba_cuda_mlir"
+
 #: What the extra `roads` installs, under the names by which Python imports it.
 ROADS = ("pyopencl", "jax", "keras", "onnx", "onnxruntime")
 
@@ -20,7 +23,7 @@ class MissingPackage(ImportError):
 
 
 def need(package: str, purpose: str) -> None:
-    """Insist that a package, torch, torchvision or one of `ROADS`, is installed; nothing is imported.
+    """Insist that a package, torch, torchvision, `MLIR` or one of `ROADS`, is installed; nothing is imported.
 
     `purpose` is what needs it, as the message of MissingPackage begins.
 
@@ -50,6 +53,8 @@ def command(package: str = "torch") -> str:
     """
     if package in ROADS:
         return install("roads")
+    if package == MLIR:
+        return install("mlir")
     toolkit = nvidia.toolkit()
     return install(f"torch-cu{toolkit[0]}" if toolkit else "torch")
 

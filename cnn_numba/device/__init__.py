@@ -27,6 +27,7 @@ from cnn_numba.device.launches import (
     observe_launches as observe_launches,
 )
 from cnn_numba.device.selection import (
+    COMPILER as COMPILER,
     SELECTION as SELECTION,
     NoGpu as NoGpu,
     choose as choose,

@@ -1,14 +1,35 @@
-"""What the kernels run on, decided at import: a GPU, the emulated one, or the simulator."""
+"""What the kernels run on, and what compiles them, decided at import: see `SELECTION` and `COMPILER`."""
 
 import os
 import platform
 
+from cnn_numba import extras
 from cnn_numba.arguments import choice
 from gpuless import nvidia
 from gpuless.selection import select
 
-# Once: from now on an import of numba.cuda gets what is selected.
+# A GPU, the emulated one, or the simulator. Once: from now on an import of numba.cuda gets what is selected.
 SELECTION = select("cnn_numba")
+
+_CHOICE = "CNN_NUMBA_COMPILER"
+_COMPILERS = {"numba-cuda": "numba-cuda", "mlir": "numba-cuda-mlir"}
+
+
+def _compiler() -> str:
+    chosen = os.environ.get(_CHOICE, "").strip() or "numba-cuda"
+    choice(chosen, _CHOICE, tuple(_COMPILERS))
+    if chosen == "mlir":
+        extras.need(extras.MLIR, f"{_CHOICE}=mlir")
+        if SELECTION.simulated:
+            raise ValueError(
+                f"{_CHOICE}=mlir compiles kernels, and the simulator does not ({SELECTION.reason}): "
+                f"unset {_CHOICE}, or choose another GPU"
+            )
+    return chosen
+
+
+#: What compiles the package's kernels: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
+COMPILER = _compiler()
 
 
 class NoGpu(ValueError):
@@ -88,6 +109,7 @@ def facts() -> dict[str, str]:
     ['kernels', 'GPU', 'driver', 'CPU threads', 'Python', 'NumPy', 'numba', 'numba-cuda', 'CUDA toolkit']
     """
     found, toolkit = nvidia.driver(), nvidia.toolkit()
+    compiler = _COMPILERS[COMPILER]
     gpus = ", ".join(f"{gpu.name} (compute capability {nvidia.dotted(gpu.capability)})" for gpu in found.gpus)
     return {
         "kernels": f"run {_WHERE[SELECTION.gpu]}: {SELECTION.reason}",
@@ -97,7 +119,7 @@ def facts() -> dict[str, str]:
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "NumPy": nvidia.installed("numpy") or "not installed",
         "numba": nvidia.installed("numba") or "not installed",
-        "numba-cuda": nvidia.installed("numba-cuda") or "not installed (gpuless's simulator is used)",
+        compiler: nvidia.installed(compiler) or "not installed (gpuless's simulator is used)",
         "CUDA toolkit": nvidia.dotted(toolkit) if toolkit else "not installed",
     }
 

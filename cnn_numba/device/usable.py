@@ -1,4 +1,4 @@
-"""`numba.cuda`, imported once a GPU that it can work with is known to be there."""
+"""The compiler's `cuda`, imported once a GPU that it can work with is known to be there."""
 
 import functools
 from types import ModuleType
@@ -13,14 +13,14 @@ class UnusableGpu(RuntimeError):
 
 @functools.cache
 def numba_cuda() -> ModuleType:
-    """Return `numba.cuda`, imported at first use, once a GPU that it can work with is known to be there."""
+    """Return the `cuda` of `compiler`, imported at first use, when its GPU is known to be usable."""
     if not simulated():
         from cnn_numba.device.health import gpu_findings
 
         wrong = [finding for finding in gpu_findings() if not finding.healthy]
         if wrong:
             raise UnusableGpu("; ".join(f"{f.topic}: {f.text} (fix: {f.fix})" for f in wrong))
-    from numba import cuda
+    from cnn_numba.device.compiler import cuda
 
     return cuda
 

@@ -7,12 +7,12 @@ registers for, in `gpu_tiled`. Both are plain functions; `attention_forward` is 
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_naive import attention_backward_naive, attention_forward_naive, heads_of
 from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
+from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE
 
 __all__ = [

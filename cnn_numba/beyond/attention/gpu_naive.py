@@ -8,10 +8,10 @@ times, which is most of what these kernels do: `gpu_tiled` does without.
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, warp_max, warp_sum
 

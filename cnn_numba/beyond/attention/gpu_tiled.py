@@ -14,9 +14,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import ALL_LANES, load4
 
 ROWS = 64  # of a block: queries, or where the keys' gradients are computed keys

@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-from numba import cuda, float32, int64, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.embedding import checks
+from cnn_numba.device.compiler import cuda, float32, int64, uint32
 from cnn_numba.ops.gather.checks import batch_size_of
 from cnn_numba.ops.shapes import DEVICE
 

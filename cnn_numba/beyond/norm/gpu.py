@@ -8,12 +8,12 @@ Layer normalisation is in `gpu_layer`, and how both keep their digits in `gpu_su
 """
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.norm import checks
 from cnn_numba.beyond.norm.gpu_layer import layer_norm_backward, layer_norm_forward
 from cnn_numba.beyond.norm.gpu_sums import add, add_parts_kernel, element, inverse_std, moments, two_scratch
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum, whole_warps
 
@@ -190,7 +190,7 @@ def _flat_planes(x):
 # --- Backward ----------------------------------------------------------------------------------------------
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, inline="always")
 def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
     """Return the shares of a part of a channel in grad_weight and grad_bias; as for `moments`."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)

@@ -1,11 +1,11 @@
 """Layer normalisation on the GPU: a block sums up a sample, or some columns of many."""
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.norm import checks
 from cnn_numba.beyond.norm.gpu_sums import add, add_parts_kernel, inverse_std, moments, two_scratch
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
 

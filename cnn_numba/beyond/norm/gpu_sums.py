@@ -8,9 +8,8 @@ for, and the sum of a million numbers is as good as one in float64 rounded at th
 
 import math
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
 
 
@@ -30,7 +29,7 @@ def element(x, c, j):
     return x[n, c, uint32(j - n * pixels)]
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, inline="always")
 def moments(x, c, begin, end):
     """Return the mean of a part of a channel and the sum of the squared distances from it.
 

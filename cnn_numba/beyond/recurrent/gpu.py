@@ -11,10 +11,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense.gpu import (
     LinearScratch,
     linear_backward_bias,

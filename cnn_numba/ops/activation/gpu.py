@@ -7,9 +7,9 @@ bytes under way, with a quarter of the instructions; the two ReLU kernels exist 
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import load4, store4

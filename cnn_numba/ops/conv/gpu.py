@@ -9,10 +9,9 @@
 Not yet run on a real GPU: correct on the emulated one, fast by what the compiled code looks like.
 """
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
 from cnn_numba.arguments import pair
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit

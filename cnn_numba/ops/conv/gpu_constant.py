@@ -7,9 +7,9 @@ whole warp in one go, from a small cache of its own, and leaves the way to globa
 import functools
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE
 

@@ -14,9 +14,8 @@ One kernel does it all. What slides over what is in `Gather`, a dozen numbers fo
 
 from typing import NamedTuple
 
-from numba import boolean, cuda, float32, int32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import boolean, cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (

@@ -4,9 +4,8 @@ Every product loads two numbers from global memory, and neighbouring threads loa
 caches hide a part of it; the rungs above do not ask twice.
 """
 
-from numba import cuda, float32, int32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE
 

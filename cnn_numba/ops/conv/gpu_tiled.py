@@ -6,9 +6,8 @@ Each thread then keeps the sums of CHANNELS output channels at its position in r
 shared memory is used CHANNELS times as well.
 """
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.products import at_least, lower_bound

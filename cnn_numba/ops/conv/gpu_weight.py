@@ -9,10 +9,9 @@ same order: atomic additions would save it, and give other bits in every run.
 
 from typing import NamedTuple
 
-from numba import cuda, float32, int32, uint32, uint64
-
 from cnn_numba import device
 from cnn_numba.arguments import sizes
+from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
 from cnn_numba.ops.shapes import DEVICE, conv2d_window

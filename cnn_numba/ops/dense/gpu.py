@@ -7,9 +7,8 @@ called one by one, but for the last with matrices as they are or transposed.
 
 from typing import NamedTuple
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
 from cnn_numba.ops.dense.gpu_tensor import matmul_3xtf32, matmul_float16, matmul_tf32

@@ -9,9 +9,8 @@ A sum of K products reads 2 K numbers. What a rung gains, it gains by reading ea
 The next rungs, `matmul_vectorised` and `matmul_split`, are in `gpu_vectorised`.
 """
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import DEVICE
 

@@ -10,9 +10,9 @@ gather it in other ways: `cnn_numba.ops.shared.products`.
 """
 
 import numpy as np
-from numba import cuda, float32, types, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, types, uint32
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import aligned
 from cnn_numba.ops.shapes import DEVICE

@@ -11,9 +11,9 @@ order.
 """
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import checks
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (

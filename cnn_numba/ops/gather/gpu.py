@@ -7,9 +7,9 @@ step is the same: what differs, the number of the batch, lies on the device as a
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, int64, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, int64, uint32
 from cnn_numba.ops.gather import checks
 from cnn_numba.ops.gather.gpu_augmented import gather_augmented, gather_augmented_at
 from cnn_numba.ops.gather.gpu_shared import constants_there, label, rows

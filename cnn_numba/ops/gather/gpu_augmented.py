@@ -8,9 +8,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda, float32, int32, int64, uint32, uint64
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, int64, uint32, uint64
 from cnn_numba.ops.gather import checks
 from cnn_numba.ops.gather.gpu_shared import constants_there, label, rows
 from cnn_numba.ops.shapes import DEVICE

@@ -3,9 +3,8 @@
 import functools
 import math
 
-from numba import cuda, int32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, int32
 from cnn_numba.ops.gather import constants
 
 

@@ -15,9 +15,9 @@ top. The plain kernel passes the constants 1 and 0, and the compiler leaves out 
 import math
 
 import numpy as np
-from numba import cuda, float32, int32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whole_warps
@@ -264,7 +264,7 @@ def _argmax(logits, row):
     where, largest = uint32(0), logits[row, 0]
     for k in range(uint32(1), uint32(logits.shape[1])):
         value = logits[row, k]
-        if value > largest or (value != value and largest == largest):
+        if value > largest or (math.isnan(value) and not math.isnan(largest)):
             where, largest = uint32(k), value
     return where
 

@@ -14,9 +14,9 @@ gradients of a max pooling go the other way round, from outputs to pixels: there
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
@@ -65,7 +65,7 @@ def _planes(array):
 @cuda.jit(device=True)
 def _larger(best, where, value, here):
     """Return the larger of two pixels and its position: of equals the first, of numbers and a NaN the NaN."""
-    better = (value > best) | ((value != value) & (best == best))  # no "or": that would branch
+    better = (value > best) | (math.isnan(value) & (best == best))  # no "or": that would branch
     return value if better else best, here if better else where
 
 

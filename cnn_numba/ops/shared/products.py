@@ -11,8 +11,7 @@ multiplies them like other float32 numbers, with FFMA, and gets the same product
 import math
 from typing import NamedTuple
 
-from numba import cuda, float32, uint32
-
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.tensor_cores import (
     multiply_bfloat16,
     multiply_float16,
@@ -335,7 +334,7 @@ def product_engine(tile, left, right):
     left_jump, right_jump = uint32(steps * left.pitch), uint32(steps * right.pitch)
     round_left, round_right = _rounder(tile, row_loads), _rounder(tile, column_loads)
 
-    @cuda.jit(device=True)
+    @cuda.jit(device=True, inline="always")
     def accumulate(left_source, right_source, begin, end, sums):
         # Two halves each, so that one barrier a step is enough; for vectors they begin at 16 bytes.
         left_tile = cuda.shared.array(left_size, float32, alignment=16)

@@ -13,23 +13,21 @@ Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twic
 `copy4_async` and `copy8_async` bring them there from global memory, 16 bytes at a time, while the thread goes
 on. `commit_copies` ends a group of copies, and `wait_for_copies_but_newest` waits for all groups but one.
 
-Each is an intrinsic: Numba writes one line of PTX where it is called. All need compute capability 8.0, but
-the roundings written without PTX, `round_to_*`. The Python functions say what the instructions do: see
-`intrinsics`.
+Each is one line of PTX where it is called, and all of them need compute capability 8.0; the roundings
+`round_to_*` do not. The Python functions say what the instructions do: see `intrinsics`.
 """
 
+import math
+
 import numpy as np
-from llvmlite import ir
-from numba import cuda
 
 from cnn_numba import device
-from cnn_numba.ops.shared.intrinsics import instruction, types
+from cnn_numba.device.compiler import boolean, cuda, float32, types, uint32
+from cnn_numba.ops.shared.intrinsics import ELEMENT, ptx
 
 #: From here on GPUs have the instructions.
 CAPABILITY = (8, 0)
 ALL_LANES = 0xFFFFFFFF
-_WORD, _HALF, _NUMBER = ir.IntType(32), ir.HalfType(), ir.FloatType()
-_BYTES = ir.IntType(8).as_pointer(3)
 
 
 def product_unit(precision):
@@ -60,8 +58,14 @@ def _bits_of(value):
     return int(np.float32(value).view(np.uint32))
 
 
+@_Host
+def _word_of(value):
+    return np.uint32(_bits_of(value))
+
+
+@_Host
 def _number_of(bits):
-    return np.uint32(bits).view(np.float32)
+    return np.uint32(int(bits) & 0xFFFFFFFF).view(np.float32)
 
 
 @_Host
@@ -106,16 +110,20 @@ def _bfloat16_of(word, upper):
     return _number_of(int(word) & 0xFFFF0000 if upper else int(word) << 16 & 0xFFFFFFFF)
 
 
-def _round_to_tf32(value):
-    return _near_tf32(value)
+def _bits(value):
+    return _word_of(value)
 
 
-def _round_to_float16(value):
+def _number(bits):
+    return _number_of(bits)
+
+
+def _through_float16(value):
     return _near_float16(value)
 
 
-def _round_to_bfloat16(value):
-    return _near_bfloat16(value)
+def _to_tf32(value):
+    return _near_tf32(value)
 
 
 def _pack_float16(low, high):
@@ -201,167 +209,90 @@ def _nothing():
     pass
 
 
-def _emit(builder, code, constraints, result, arguments, always=False):
-    """Write a line of PTX. Unless it is to be executed `always`, it may go if nobody uses its result."""
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(ir.InlineAsm(kind, code, constraints, side_effect=always), arguments)
+# --- What kernels call -------------------------------------------------------------------------------------
 
 
-def _rounding(near):
-    """Return what generates a rounding; `near` builds the code of numbers that are not NaN."""
-
-    def rounded(typingctx, value):
-        def code(context, builder, signature, arguments):
-            (value,) = arguments
-            nan = builder.fcmp_unordered("uno", value, value)
-            return builder.select(nan, value, near(builder, value))
-
-        return types.float32(types.float32), code
-
-    return rounded
+def _product_of(python, shape, kind, operand):
+    """Make an instruction that multiplies, whose operands are 4 and 2 of a type and 4 sums."""
+    names = [f"${i}" for i in range(14)]
+    groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
+    operands = ", ".join(f"{{{group}}}" for group in groups)
+    line = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {operands};"
+    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+    four, left, right = (types.UniTuple(*of) for of in ((float32, 4), (operand, 4), (operand, 2)))
+    return ptx(python, line, constraints, four, left, right, four, always=True)
 
 
-def _cut(builder, bits, ones):
-    return builder.bitcast(builder.and_(bits, ir.Constant(_WORD, ones)), _NUMBER)
-
-
-def _tf32(builder, value):
-    half = ir.Constant(_WORD, 0x1000)
-    return _cut(builder, builder.add(builder.bitcast(value, _WORD), half), 0xFFFFE000)
-
-
-def _float16(builder, value):
-    return builder.fpext(builder.fptrunc(value, _HALF), _NUMBER)
-
-
-def _bfloat16(builder, value):
-    bits = builder.bitcast(value, _WORD)
-    odd = builder.and_(builder.lshr(bits, ir.Constant(_WORD, 16)), ir.Constant(_WORD, 1))
-    almost_half = builder.add(bits, ir.Constant(_WORD, 0x7FFF))
-    return _cut(builder, builder.add(almost_half, odd), 0xFFFF0000)
-
-
-@instruction(_round_to_tf32)
-def to_tf32(typingctx, value):
-    """Round a number to tf32 with the instruction for it."""
-
-    def code(context, builder, signature, arguments):
-        bits = _emit(builder, "cvt.rna.tf32.f32 $0, $1;", "=r,f", _WORD, arguments)
-        return builder.bitcast(bits, _NUMBER)
-
-    return types.float32(types.float32), code
-
-
-def _packing(kind):
-    def pack(typingctx, low, high):
-        def code(context, builder, signature, arguments):
-            low, high = arguments
-            return _emit(builder, f"cvt.rn.{kind}.f32 $0, $1, $2;", "=r,f,f", _WORD, [high, low])
-
-        return types.uint32(types.float32, types.float32), code
-
-    return pack
-
-
-def _product_of(shape, kind, operand):
-    """Return what generates one instruction, whose operands are 4 and 2 of `operand`."""
-
-    def multiply(typingctx, left, right, sums):
-        def code(context, builder, signature, arguments):
-            given = zip(arguments, (4, 2, 4), strict=True)
-            flat = [builder.extract_value(one, i) for one, count in given for i in range(count)]
-            words = [builder.bitcast(value, _WORD) for value in flat[:6]]
-            names = [f"${i}" for i in range(14)]
-            groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
-            operands = ", ".join(f"{{{group}}}" for group in groups)
-            line = f"mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 {operands};"
-            result = ir.LiteralStructType([_NUMBER] * 4)
-            constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-            values = _emit(builder, line, constraints, result, words + flat[6:], always=True)
-            four = [builder.extract_value(values, i) for i in range(4)]
-            return context.make_tuple(builder, signature.return_type, four)
-
-        four = types.UniTuple(types.float32, 4)
-        left, right = (types.UniTuple(getattr(types, operand), count) for count in (4, 2))
-        return four(left, right, four), code
-
-    return multiply
-
-
-def _element(context, builder, array_type, array, index_type, index):
-    """Return a pointer to an element."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [context.cast(builder, index, index_type, types.intp)])
-
-
-def _in_shared_memory(builder, pointer):
-    """Return where in shared memory a pointer points, as the instructions want to know it."""
-    there = builder.addrspacecast(builder.bitcast(pointer, ir.IntType(8).as_pointer()), _BYTES)
-    return builder.ptrtoint(there, _WORD)
-
-
-def _loading(order, number):
-    """Return what generates the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
+def _loading(python, order, number):
+    """Make the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
 
     ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
     lane i says it for row i % 8 of matrix i // 8.
     """
-
-    def load(typingctx, array, index):
-        def code(context, builder, signature, arguments):
-            array_type, index_type = signature.args
-            pointer = _element(context, builder, array_type, arguments[0], index_type, arguments[1])
-            line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
-            result, constraints = ir.LiteralStructType([_WORD] * 4), "=r,=r,=r,=r,r,~{memory}"
-            address = _in_shared_memory(builder, pointer)
-            values = _emit(builder, line, constraints, result, [address], always=True)
-            kind = context.get_value_type(signature.return_type.dtype)
-            four = [builder.bitcast(builder.extract_value(values, i), kind) for i in range(4)]
-            return context.make_tuple(builder, signature.return_type, four)
-
-        return types.UniTuple(getattr(types, number), 4)(array, index), code
-
-    return load
+    line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    four = types.UniTuple(number, 4)
+    return ptx(python, line, "=r,=r,=r,=r,r,~{memory}", four, *ELEMENT, always=True)
 
 
-def _copy16(typingctx, target, target_index, source, source_index, there):
-    """Generate a copy of 16 bytes to shared memory while the thread goes on; zeros if it is not `there`."""
+def _copy16(count):
+    """Make a copy of `count` numbers, 16 bytes, to shared memory while the thread goes on.
 
-    def code(context, builder, signature, arguments):
-        kinds = signature.args
-        to = _element(context, builder, kinds[0], arguments[0], kinds[1], arguments[1])
-        start = _element(context, builder, kinds[2], arguments[2], kinds[3], arguments[3])
-        length = builder.select(arguments[4], ir.Constant(_WORD, 16), ir.Constant(_WORD, 0))
-        given = _in_shared_memory(builder, to), builder.ptrtoint(start, ir.IntType(64)), length
-        line = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
-        _emit(builder, line, "r,l,r,~{memory}", ir.VoidType(), given, always=True)
-        return context.get_dummy_value()
-
-    return types.void(target, target_index, source, source_index, types.boolean), code
+    ``(target, target_index, source, source_index, there)``: zeros are written if it is not `there`.
+    """
+    line = "{.reg .b32 bytes; shl.b32 bytes, $2, 4; cp.async.cg.shared.global [$0], [$1], 16, bytes;}"
+    constraints = "r,l,r,~{memory}"
+    return ptx(_copying(count), line, constraints, types.void, *ELEMENT, *ELEMENT, boolean, always=True)
 
 
 def _statement(line):
-    def state(typingctx):
-        def code(context, builder, signature, arguments):
-            _emit(builder, line, "~{memory}", ir.VoidType(), [], always=True)
-            return context.get_dummy_value()
-
-        return types.void(), code
-
-    return state
+    return ptx(_nothing, line, "~{memory}", types.void, always=True)
 
 
-round_to_tf32 = instruction(_round_to_tf32)(_rounding(_tf32))
-round_to_float16 = instruction(_round_to_float16)(_rounding(_float16))
-round_to_bfloat16 = instruction(_round_to_bfloat16)(_rounding(_bfloat16))
-pack_float16 = instruction(_pack_float16)(_packing("f16x2"))
-pack_bfloat16 = instruction(_pack_bfloat16)(_packing("bf16x2"))
-multiply_tf32 = instruction(_multiply_tf32)(_product_of("m16n8k8", "tf32", "float32"))
-multiply_float16 = instruction(_multiply_float16)(_product_of("m16n8k16", "f16", "uint32"))
-multiply_bfloat16 = instruction(_multiply_bfloat16)(_product_of("m16n8k16", "bf16", "uint32"))
-load_matrices_tf32 = instruction(_load_matrices_tf32)(_loading("", "float32"))
-load_matrices = instruction(_load_matrices)(_loading("", "uint32"))
-load_matrices_transposed = instruction(_load_matrices_transposed)(_loading(".trans", "uint32"))
-copy4_async, copy8_async = instruction(_copying(4))(_copy16), instruction(_copying(8))(_copy16)
-commit_copies = instruction(_nothing)(_statement("cp.async.commit_group;"))
-wait_for_copies_but_newest = instruction(_nothing)(_statement("cp.async.wait_group 1;"))
+bits_of = ptx(_bits, "mov.b32 $0, $1;", "=r,f", uint32, float32)
+number_of = ptx(_number, "mov.b32 $0, $1;", "=f,r", float32, uint32)
+_nearest_float16 = ptx(
+    _through_float16,
+    "{.reg .b16 half; cvt.rn.f16.f32 half, $1; cvt.f32.f16 $0, half;}",
+    "=f,f",
+    float32,
+    float32,
+)
+
+
+@cuda.jit(device=True)
+def round_to_tf32(value):
+    """Return the number of tf32 that is nearest to `value`; of two that are as near, the larger."""
+    if math.isnan(value):
+        return value
+    return number_of((bits_of(value) + uint32(0x1000)) & uint32(0xFFFFE000))
+
+
+@cuda.jit(device=True)
+def round_to_float16(value):
+    """Return the number of float16 that is nearest to `value`; of two that are as near, the even one."""
+    return value if math.isnan(value) else _nearest_float16(value)
+
+
+@cuda.jit(device=True)
+def round_to_bfloat16(value):
+    """Return the number of bfloat16 that is nearest to `value`; as for `round_to_float16`."""
+    if math.isnan(value):
+        return value
+    bits = bits_of(value)
+    odd = bits >> uint32(16) & uint32(1)
+    return number_of((bits + uint32(0x7FFF) + odd) & uint32(0xFFFF0000))
+
+
+#: Round to tf32 with the instruction for it.
+to_tf32 = ptx(_to_tf32, "cvt.rna.tf32.f32 $0, $1;", "=r,f", float32, float32)
+pack_float16 = ptx(_pack_float16, "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)
+pack_bfloat16 = ptx(_pack_bfloat16, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)
+multiply_tf32 = _product_of(_multiply_tf32, "m16n8k8", "tf32", float32)
+multiply_float16 = _product_of(_multiply_float16, "m16n8k16", "f16", uint32)
+multiply_bfloat16 = _product_of(_multiply_bfloat16, "m16n8k16", "bf16", uint32)
+load_matrices_tf32 = _loading(_load_matrices_tf32, "", float32)
+load_matrices = _loading(_load_matrices, "", uint32)
+load_matrices_transposed = _loading(_load_matrices_transposed, ".trans", uint32)
+copy4_async, copy8_async = _copy16(4), _copy16(8)
+commit_copies = _statement("cp.async.commit_group;")
+wait_for_copies_but_newest = _statement("cp.async.wait_group 1;")

@@ -4,11 +4,11 @@ The sums are device functions, called from kernels. They add in an order that de
 number of threads, so that the same input gives the same bits.
 """
 
-from llvmlite import ir
-from numba import cuda, float32, uint32
+import math
 
 from cnn_numba import device
-from cnn_numba.ops.shared.intrinsics import instruction, types
+from cnn_numba.device.compiler import cuda, float32, types, uint32
+from cnn_numba.ops.shared.intrinsics import instruction
 
 #: Threads of a warp, and the mask of `cuda.shfl_xor_sync` that names them all.
 WARP = 32
@@ -37,13 +37,13 @@ def warp_max(value):
     lanes = WARP // 2
     while lanes > 0:
         other = cuda.shfl_xor_sync(ALL_LANES, value, lanes)
-        if other > value or other != other:
+        if other > value or math.isnan(other):
             value = other
         lanes >>= 1
     return value
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, inline="always")
 def block_sum(value):
     """Return the sum of a float32 `value` over the block, to all its threads.
 
@@ -66,7 +66,7 @@ def block_sum(value):
     return total
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, inline="always")
 def block_max(value):
     """Return the largest float32 `value` of the block, NaN if one is; as for `block_sum`."""
     partial_maxima = cuda.shared.array(WARP, float32)
@@ -95,56 +95,21 @@ def _store4(array, index, a, b, c, d):
     array[index + 3] = d
 
 
-_FLOAT4 = ir.VectorType(ir.FloatType(), 4)
-_ALIGNMENT = 16
-
-
-def _vector_pointer(context, builder, argument_types, array, index):
-    """Return a pointer to the element as one to a vector of four."""
-    array_type, index_type = argument_types[:2]
-    data = context.make_array(array_type)(context, builder, array).data
-    index = context.cast(builder, index, index_type, types.intp)
-    return builder.bitcast(builder.gep(data, [index]), _FLOAT4.as_pointer())
-
-
-def _check_array(array, index):
-    # Numba asks with other types too, while it looks for a match.
+def _is_array(array, index):
     is_array = isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
-    return is_array and array.dtype == types.float32 and isinstance(index, types.Integer)
+    return is_array and array.dtype == float32 and isinstance(index, types.Integer)
 
 
-@instruction(_load4)
-def load4(typingctx, array, index):
-    """Return four neighbouring elements of a float32 array (n,), read at once.
-
-    `index` is a multiple of 4, and the array begins at a multiple of 16 bytes.
-    """
-    if not _check_array(array, index):
-        return None
-
-    def code(context, builder, signature, arguments):
-        pointer = _vector_pointer(context, builder, signature.args, *arguments)
-        vector = builder.load(pointer)
-        vector.align = _ALIGNMENT
-        elements = [builder.extract_element(vector, ir.Constant(ir.IntType(32), i)) for i in range(4)]
-        return context.make_tuple(builder, signature.return_type, elements)
-
-    return types.UniTuple(types.float32, 4)(array, index), code
+def _load4_typed(array, index):
+    return types.UniTuple(float32, 4)(array, index) if _is_array(array, index) else None
 
 
-@instruction(_store4)
-def store4(typingctx, array, index, a, b, c, d):
-    """Write four neighbouring elements of a float32 array (n,), at once; as for `load4`."""
-    if not _check_array(array, index) or any(value != types.float32 for value in (a, b, c, d)):
-        return None
+def _store4_typed(array, index, *values):
+    return types.void(array, index, *values) if _is_array(array, index) and set(values) == {float32} else None
 
-    def code(context, builder, signature, arguments):
-        array, index, *values = arguments
-        pointer = _vector_pointer(context, builder, signature.args, array, index)
-        vector = ir.Constant(_FLOAT4, ir.Undefined)
-        for i, value in enumerate(values):
-            vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), i))
-        builder.store(vector, pointer).align = _ALIGNMENT
-        return context.get_dummy_value()
 
-    return types.void(array, index, a, b, c, d), code
+#: ``(array, index)``: return four neighbouring elements of a float32 array (n,), read at once. `index` is a
+#: multiple of 4, and the array begins at a multiple of 16 bytes.
+load4 = instruction(_load4, _load4_typed, lambda emitted: emitted.load4)
+#: ``(array, index, a, b, c, d)``: write four neighbouring elements at once; as for `load4`.
+store4 = instruction(_store4, _store4_typed, lambda emitted: emitted.store4)

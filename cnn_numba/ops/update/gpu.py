@@ -14,10 +14,10 @@ two together. Loss scaling itself is in `gpu_scale`.
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale

@@ -6,10 +6,10 @@ No step asks the host whether it is to be skipped: `scheduled_rates` in `gpu` te
 import math
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
 from cnn_numba.arguments import settings
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 

@@ -1,0 +1,18 @@
+"""The names that kernels take from their compiler: `cuda`, and the types of numbers.
+
+A ``float32`` is known only to the compiler that it comes from. So all kernels of the package, and what
+launches them, have their names from here; `selection.COMPILER` says which compiler that is.
+"""
+
+from cnn_numba.device.selection import COMPILER
+
+if COMPILER == "mlir":
+    from numba_cuda_mlir import cuda, types
+else:
+    from numba import cuda, types
+
+boolean, float32 = types.boolean, types.float32
+int32, int64 = types.int32, types.int64
+uint32, uint64 = types.uint32, types.uint64
+
+__all__ = ["boolean", "cuda", "float32", "int32", "int64", "types", "uint32", "uint64"]

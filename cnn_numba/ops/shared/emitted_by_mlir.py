@@ -1,0 +1,91 @@
+"""How numba-cuda-mlir writes an instruction of `intrinsics`: in MLIR's dialect of LLVM."""
+
+from numba_cuda_mlir import types
+from numba_cuda_mlir._mlir import ir
+from numba_cuda_mlir._mlir.dialects import llvm, vector
+from numba_cuda_mlir.extending import intrinsic as intrinsic
+from numba_cuda_mlir.lowering_utilities import index_of, memref_to_llvm_ptr
+
+_REGISTERS = {"r": "i32", "f": "f32", "l": "i64"}
+_FLOAT4, _ALIGNMENT = "vector<4xf32>", 16
+
+
+def assembly(instruction):
+    """Return what generates an instruction where it is called."""
+
+    def code(builder, target, arguments, keywords):
+        values = _values(builder, arguments)
+        given = [
+            _in_register(value, letter) for value, letter in zip(values, instruction.inputs, strict=True)
+        ]
+        kinds = [_REGISTERS[letter] for letter in instruction.outputs]
+        result = kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>"
+        result = _type(result) if kinds else None
+        line, constraints = instruction.line, instruction.constraints
+        found = llvm.inline_asm(result, given, line, constraints, has_side_effects=instruction.always)
+        returned = builder.get_numba_type(target.name)
+        if not kinds:
+            builder.store_var(target, None)
+        elif len(kinds) == 1:
+            builder.store_var(target, _cast(found, builder.get_mlir_type(returned)))
+        else:
+            kind = builder.get_mlir_type(returned.dtype)
+            parts = (llvm.extractvalue(_type(each), found, [i]) for i, each in enumerate(kinds))
+            builder.store_var(target, tuple(_cast(part, kind) for part in parts))
+
+    return code
+
+
+def _type(text):
+    return ir.Type.parse(text)
+
+
+def _cast(value, kind):
+    return value if value.type == kind else llvm.bitcast(kind, value)
+
+
+def _values(builder, arguments):
+    """Yield numbers, those of a tuple one by one, and of an array with an index where that element is."""
+    arguments = iter(arguments)
+    for argument in arguments:
+        kind, value = builder.get_numba_type(argument.name), builder.load_var(argument)
+        if isinstance(kind, types.Array):
+            yield _pointer(value, builder.load_var(next(arguments)))
+        elif isinstance(kind, types.BaseTuple):
+            yield from value
+        else:
+            yield value
+
+
+def _pointer(array, index):
+    return memref_to_llvm_ptr(array, [index_of(index)], ir.MemRefType(array.type).element_type)
+
+
+def _in_register(value, letter):
+    """Return a value as a register of a kind holds it; 32 bits of a pointer are one to shared memory."""
+    register = _type(_REGISTERS[letter])
+    if isinstance(value.type, llvm.PointerType):
+        if letter == "r":
+            value = llvm.addrspacecast(_type("!llvm.ptr<3>"), value)
+        return llvm.ptrtoint(register, value)
+    if value.type == _type("i1"):
+        return llvm.zext(register, value)
+    return _cast(value, register)
+
+
+def load4(builder, target, arguments, keywords):
+    """Generate a load of four numbers at once."""
+    (pointer,) = _values(builder, arguments)
+    four = llvm.load(_type(_FLOAT4), pointer, alignment=_ALIGNMENT)
+    builder.store_var(target, tuple(_element(four, i) for i in range(4)))
+
+
+def _element(four, i):
+    return vector.extract(four, [], [i])
+
+
+def store4(builder, target, arguments, keywords):
+    """Generate a store of four numbers at once."""
+    pointer, *values = _values(builder, arguments)
+    llvm.store(vector.from_elements(_type(_FLOAT4), values), pointer, alignment=_ALIGNMENT)
+    builder.store_var(target, None)
