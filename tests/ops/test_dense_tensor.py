@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers import poisoned, random_float32
 from launches import only_launches, sanitized
-from numba import cuda, float32, uint32
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops._reference import rounded
 from cnn_numba.ops.dense import gpu, gpu_tensor
 from cnn_numba.ops.shared import tensor_cores

@@ -5,10 +5,10 @@ import pytest
 import torch
 from helpers import assert_close, backends, poisoned, random_float32
 from launches import only_launches, sanitized
-from numba import cuda
 from torch.nn import functional
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda
 from cnn_numba.ops._reference import PRECISIONS, rounded
 from cnn_numba.ops.conv import gpu as conv_gpu, gpu_implicit, gpu_weight, reference as conv_reference
 from cnn_numba.ops.dense import gpu as dense_gpu, gpu_vectorised, reference as dense_reference

@@ -264,7 +264,7 @@ def _argmax(logits, row):
     where, largest = uint32(0), logits[row, 0]
     for k in range(uint32(1), uint32(logits.shape[1])):
         value = logits[row, k]
-        if value > largest or (math.isnan(value) and not math.isnan(largest)):
+        if value > largest or (math.isnan(value) and largest == largest):
             where, largest = uint32(k), value
     return where
 

@@ -4,7 +4,7 @@ from numba_cuda_mlir import types
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import llvm, vector
 from numba_cuda_mlir.extending import intrinsic as intrinsic
-from numba_cuda_mlir.lowering_utilities import index_of, memref_to_llvm_ptr
+from numba_cuda_mlir.lowering_utilities import GEP_DYNAMIC_INDEX, convert, memref_data_pointer
 
 _REGISTERS = {"r": "i32", "f": "f32", "l": "i64"}
 _FLOAT4, _ALIGNMENT = "vector<4xf32>", 16
@@ -58,7 +58,11 @@ def _values(builder, arguments):
 
 
 def _pointer(array, index):
-    return memref_to_llvm_ptr(array, [index_of(index)], ir.MemRefType(array.type).element_type)
+    """Return a pointer that says of no kind of memory that it is there: functions get arrays of any."""
+    number, place = ir.MemRefType(array.type).element_type, [convert(index, _type("i64"))]
+    return llvm.getelementptr(
+        _type("!llvm.ptr"), memref_data_pointer(array), place, [GEP_DYNAMIC_INDEX], number, None
+    )
 
 
 def _in_register(value, letter):
@@ -70,7 +74,9 @@ def _in_register(value, letter):
         return llvm.ptrtoint(register, value)
     if value.type == _type("i1"):
         return llvm.zext(register, value)
-    return _cast(value, register)
+    if value.type == _type("f32") and letter == "r":
+        return llvm.bitcast(register, value)
+    return convert(value, register)  # arguments come as they are, not as the signature has them
 
 
 def load4(builder, target, arguments, keywords):
