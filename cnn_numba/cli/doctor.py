@@ -144,7 +144,9 @@ def _numba_cuda():
         return Finding("numba.cuda", False, f"does not import: {(str(error).splitlines() or ['?'])[0]}", fix)
     if "numba_cuda" not in (cuda.__file__ or ""):
         return Finding("numba.cuda", False, "is the old one inside numba, not numba-cuda's", fix)
-    return Finding("numba.cuda", True, f"numba-cuda {installed('numba-cuda')}")
+    chosen = device.facts().get("numba-cuda-mlir")
+    instead = f"; the package's kernels are compiled by numba-cuda-mlir {chosen}" if chosen else ""
+    return Finding("numba.cuda", True, f"numba-cuda {installed('numba-cuda')}{instead}")
 
 
 def _mnist():

@@ -47,5 +47,5 @@ from cnn_numba.device.streams import (
     synchronize as synchronize,
     use_stream as use_stream,
 )
-from cnn_numba.device.usable import UnusableGpu as UnusableGpu, numba_cuda as numba_cuda, use_gpu as use_gpu
+from cnn_numba.device.usable import UnusableGpu as UnusableGpu, usable_cuda as usable_cuda, use_gpu as use_gpu
 from gpuless import SHARED_LIMIT as SHARED_LIMIT, LaunchError as LaunchError, check_launch as check_launch

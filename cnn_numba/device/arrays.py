@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from cnn_numba.arguments import shown, sizes
 from cnn_numba.device.selection import SELECTION
 from cnn_numba.device.streams import current_stream, synchronize
-from cnn_numba.device.usable import driver_status, numba_cuda
+from cnn_numba.device.usable import driver_status, usable_cuda
 from gpuless import nvidia
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Device
     """Allocate an array on the device, uninitialised."""
     shape = _checked(shape)
     with _memory(shape, dtype):
-        return numba_cuda().device_array(shape, dtype)
+        return usable_cuda().device_array(shape, dtype)
 
 
 def _checked(shape: object) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ def to_device(array: ArrayLike) -> DeviceArray:
     # An axis of length 1, as x[None] has, may have any stride in NumPy; Numba takes it at its word.
     array = array.reshape(-1).reshape(array.shape)
     with _memory(array.shape, array.dtype):
-        there = numba_cuda().to_device(array, stream=current_stream())
+        there = usable_cuda().to_device(array, stream=current_stream())
     if current_stream():
         synchronize()  # as in `copy`; without a stream it has waited already
     return there
@@ -143,7 +143,7 @@ def copy(target: Array, source: Array) -> None:
 
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
-    return numba_cuda().pinned_array(_checked(shape), dtype)
+    return usable_cuda().pinned_array(_checked(shape), dtype)
 
 
 def address(array: DeviceArray) -> int:
@@ -177,4 +177,4 @@ def elsewhere(array: DeviceArray) -> int | None:
     if SELECTION.simulated or len(nvidia.driver().gpus) <= 1 or not array.size:
         return None
     number = array.gpu_data.context.device.id
-    return None if number == numba_cuda().get_current_device().id else number
+    return None if number == usable_cuda().get_current_device().id else number

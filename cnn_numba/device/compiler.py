@@ -4,15 +4,21 @@ A ``float32`` is known only to the compiler that it comes from. So all kernels o
 launches them, have their names from here; `selection.COMPILER` says which compiler that is.
 """
 
-from cnn_numba.device.selection import COMPILER
+from cnn_numba.device.selection import COMPILER, simulated
 
 if COMPILER == "mlir":
     from numba_cuda_mlir import cuda, types
+    from numba_cuda_mlir.extending import intrinsic
 else:
     from numba import cuda, types
+
+    if simulated():
+        intrinsic = None  # there is nothing that it would be compiled by
+    else:
+        from numba.cuda.extending import intrinsic
 
 boolean, float32 = types.boolean, types.float32
 int32, int64 = types.int32, types.int64
 uint32, uint64 = types.uint32, types.uint64
 
-__all__ = ["boolean", "cuda", "float32", "int32", "int64", "types", "uint32", "uint64"]
+__all__ = ["boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types", "uint32", "uint64"]

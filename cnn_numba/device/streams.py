@@ -10,14 +10,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from cnn_numba.device import selection
-from cnn_numba.device.usable import numba_cuda
+from cnn_numba.device.usable import usable_cuda
 
 _stream: ContextVar[Any] = ContextVar("stream", default=0)
 
 
 def stream() -> Any:
     """Make a stream for `use_stream`: its work runs in order, and beside that of other streams."""
-    return numba_cuda().stream()
+    return usable_cuda().stream()
 
 
 def current_stream() -> Any:
@@ -47,7 +47,7 @@ def use_stream(stream: Any) -> Iterator[None]:
 
 def synchronize() -> None:
     """Wait until everything on the current stream is done."""
-    (current_stream() or numba_cuda()).synchronize()
+    (current_stream() or usable_cuda()).synchronize()
 
 
 def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3) -> list[float]:
@@ -67,7 +67,7 @@ def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3)
     """
     if not selection.hardware():
         raise RuntimeError(f"there is no GPU to be timed ({selection.SELECTION.reason})")
-    cuda, on = numba_cuda(), current_stream()
+    cuda, on = usable_cuda(), current_stream()
     for _ in range(warm_up):
         function()
     events = [(cuda.event(), cuda.event()) for _ in range(repeats)]

@@ -12,7 +12,7 @@ class UnusableGpu(RuntimeError):
 
 
 @functools.cache
-def numba_cuda() -> ModuleType:
+def usable_cuda() -> ModuleType:
     """Return the `cuda` of `compiler`, imported at first use, when its GPU is known to be usable."""
     if not simulated():
         from cnn_numba.device.health import gpu_findings
@@ -36,5 +36,5 @@ def driver_status(error: Exception) -> str:
 def use_gpu(number: int) -> bool:
     """Let this process compute on the GPU of this number; return whether there is one."""
     if there := number < len(nvidia.driver().gpus):
-        numba_cuda().select_device(number)
+        usable_cuda().select_device(number)
     return there

@@ -79,7 +79,7 @@ def test_too_large_an_array_is_a_memory_error(monkeypatch):
             error.code = SimpleNamespace(name="CUDA_ERROR_OUT_OF_MEMORY")
             raise error
 
-    monkeypatch.setattr(arrays, "numba_cuda", Full)
+    monkeypatch.setattr(arrays, "usable_cuda", Full)
     with pytest.raises(MemoryError, match=r"no room for float32 of shape \(1000, 1000\)"):
         device.empty((1000, 1000))
 
@@ -276,7 +276,7 @@ def test_a_gpu_that_does_not_fit_is_named_at_first_use(monkeypatch):
     wrong = Finding("driver", False, "supports CUDA 12.4, but the toolkit is CUDA 13.2", "update the driver")
     monkeypatch.setattr(selection, "SELECTION", Selection("hardware", "a GPU was found"))
     monkeypatch.setattr(health, "gpu_findings", lambda: [Finding("GPU", True, "Toy GPU"), wrong])
-    device.numba_cuda.cache_clear()
+    device.usable_cuda.cache_clear()
     with pytest.raises(
         device.UnusableGpu, match=r"driver: supports CUDA 12.4, .* \(fix: update the driver\)"
     ):

@@ -1,28 +1,27 @@
 """How numba-cuda-mlir writes an instruction of `intrinsics`: in MLIR's dialect of LLVM."""
 
-from numba_cuda_mlir import types
-from numba_cuda_mlir._mlir import ir
-from numba_cuda_mlir._mlir.dialects import llvm, vector
-from numba_cuda_mlir.extending import intrinsic as intrinsic
-from numba_cuda_mlir.lowering_utilities import GEP_DYNAMIC_INDEX, convert, memref_data_pointer
+from cnn_numba import device
+from cnn_numba.device.compiler import types
+
+if device.COMPILER == "mlir":  # else it may not be installed
+    from numba_cuda_mlir._mlir import ir
+    from numba_cuda_mlir._mlir.dialects import llvm, vector
+    from numba_cuda_mlir.lowering_utilities import GEP_DYNAMIC_INDEX, convert, memref_data_pointer
 
 _REGISTERS = {"r": "i32", "f": "f32", "l": "i64"}
 _FLOAT4, _ALIGNMENT = "vector<4xf32>", 16
 
 
-def assembly(instruction):
-    """Return what generates an instruction where it is called."""
+def assembly(line, constraints, outputs, inputs, always):
+    """Return what generates a line of PTX where it is called; see `intrinsics.ptx`."""
 
     def code(builder, target, arguments, keywords):
         values = _values(builder, arguments)
-        given = [
-            _in_register(value, letter) for value, letter in zip(values, instruction.inputs, strict=True)
-        ]
-        kinds = [_REGISTERS[letter] for letter in instruction.outputs]
+        given = [_in_register(value, letter) for value, letter in zip(values, inputs, strict=True)]
+        kinds = [_REGISTERS[letter] for letter in outputs]
         result = kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>"
         result = _type(result) if kinds else None
-        line, constraints = instruction.line, instruction.constraints
-        found = llvm.inline_asm(result, given, line, constraints, has_side_effects=instruction.always)
+        found = llvm.inline_asm(result, given, line, constraints, has_side_effects=always)
         returned = builder.get_numba_type(target.name)
         if not kinds:
             builder.store_var(target, None)

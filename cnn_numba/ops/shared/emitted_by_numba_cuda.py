@@ -1,29 +1,24 @@
 """How numba-cuda writes an instruction of `intrinsics`: with llvmlite."""
 
 from llvmlite import ir
-from numba.cuda import types
-from numba.cuda.extending import intrinsic as intrinsic
+
+from cnn_numba.device.compiler import types
 
 _WORD, _NUMBER, _HALF = ir.IntType(32), ir.FloatType(), ir.HalfType()
 _REGISTERS = {"r": _WORD, "f": _NUMBER, "l": ir.IntType(64)}
 _FLOAT4, _ALIGNMENT = ir.VectorType(_NUMBER, 4), 16
 
 
-def assembly(instruction):
-    """Return what generates an instruction where it is called."""
+def assembly(line, constraints, outputs, inputs, always):
+    """Return what generates a line of PTX where it is called; see `intrinsics.ptx`."""
 
     def code(context, builder, signature, arguments):
-        given = [
-            _in_register(builder, value, letter)
-            for value, letter in zip(
-                _values(context, builder, signature.args, arguments), instruction.inputs, strict=True
-            )
-        ]
-        kinds = [_REGISTERS[letter] for letter in instruction.outputs]
+        values = _values(context, builder, signature.args, arguments)
+        given = [_in_register(builder, value, letter) for value, letter in zip(values, inputs, strict=True)]
+        kinds = [_REGISTERS[letter] for letter in outputs]
         result = ir.VoidType() if not kinds else kinds[0] if len(kinds) == 1 else ir.LiteralStructType(kinds)
         function = ir.FunctionType(result, [value.type for value in given])
-        line = ir.InlineAsm(function, instruction.line, instruction.constraints, instruction.always)
-        found = builder.call(line, given)
+        found = builder.call(ir.InlineAsm(function, line, constraints, always), given)
         if not kinds:
             return context.get_dummy_value()
         returned = signature.return_type

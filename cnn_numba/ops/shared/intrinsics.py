@@ -5,38 +5,15 @@ An instruction is a line of PTX, declared once. A compiler's own way to write it
 """
 
 import inspect
-from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda
+from cnn_numba.device.compiler import cuda, intrinsic
+from cnn_numba.ops.shared import emitted_by_mlir, emitted_by_numba_cuda
 
-if device.COMPILER == "mlir":
-    from cnn_numba.ops.shared import emitted_by_mlir as emitted
-elif not device.simulated():
-    from cnn_numba.ops.shared import emitted_by_numba_cuda as emitted
+emitted = emitted_by_mlir if device.COMPILER == "mlir" else emitted_by_numba_cuda
 
 #: Two arguments of any types: an array with one axis, and the index of an element, whose address is passed.
 ELEMENT = None, None
-
-
-class Instruction(NamedTuple):
-    """A line of PTX, as LLVM takes it."""
-
-    line: str
-    constraints: str
-    """The kinds of registers of what it returns and of what it is given; "~{memory}" if it changes memory."""
-    always: bool
-    """Whether it is executed even if nobody uses what it returns."""
-
-    @property
-    def outputs(self):
-        """The kind of register of each number that it returns."""
-        return [each[1:] for each in self.constraints.split(",") if each.startswith("=")]
-
-    @property
-    def inputs(self):
-        """The kind of register of each number that it is given."""
-        return [each for each in self.constraints.split(",") if each.isalpha()]
 
 
 def ptx(python, line, constraints, returned, *takes, always=False):
@@ -47,20 +24,24 @@ def ptx(python, line, constraints, returned, *takes, always=False):
     python : callable
         What it does, in Python: see `instruction`.
     line, constraints : str
-        See `Instruction`. An address is 64 bits ("l") of global memory, or 32 ("r") of shared memory.
+        As LLVM takes them: the kinds of registers of what it returns and is given, "~{memory}" if it changes
+        memory. An address is 64 bits ("l") of global memory, or 32 ("r") of shared memory.
     returned : type
         What it returns: ``types.void``, a number, or a tuple of numbers of one type.
     *takes : type or None
         Its arguments. A tuple is as many numbers for the line; `ELEMENT` is an array and an index.
     always : bool
-        See `Instruction`.
+        Whether it is executed even if nobody uses what it returns.
     """
+    registers = constraints.split(",")
+    outputs = [each[1:] for each in registers if each.startswith("=")]
+    inputs = [each for each in registers if each.isalpha()]
 
     def typed(*given):
         return returned(*(kind or its for kind, its in zip(takes, given, strict=True)))
 
     def generated(emitted):
-        return emitted.assembly(Instruction(line, constraints, always))
+        return emitted.assembly(line, constraints, outputs, inputs, always)
 
     return instruction(python, typed, generated)
 
@@ -93,6 +74,6 @@ def instruction(python, typed, generated):
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     define.__signature__ = inspect.Signature([context, *inspect.signature(python).parameters.values()])
     define.__name__ = python.__name__
-    made = emitted.intrinsic(define)
+    made = intrinsic(define)
     made.py_func = python
     return made

@@ -1,0 +1,137 @@
+"""The package's kernels by numba-cuda-mlir: ``CNN_NUMBA_COMPILER=mlir``, in processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fresh_python import python
+
+from cnn_numba import device, extras
+
+ROOT = Path(__file__).parents[1]
+MLIR = {"CNN_NUMBA_COMPILER": "mlir"}
+
+needs_mlir = pytest.mark.skipif(
+    not extras.present(extras.MLIR) or device.simulated(),
+    reason="numba-cuda-mlir is not installed, or nothing runs what it compiles",
+)
+
+
+# --- The choice --------------------------------------------------------------------------------------------
+
+
+def said(**environment):
+    """Return the last line of what an import of the package says that fails."""
+    attempt = "try: import cnn_numba", "except Exception as error: print(type(error).__name__, error)"
+    return python(*attempt, **environment)
+
+
+def test_numba_cuda_is_the_default():
+    assert python(
+        "from cnn_numba import device", "print(device.COMPILER)", CNN_NUMBA_COMPILER=""
+    ).strip() == ("numba-cuda")
+
+
+def test_another_word_is_an_error_that_names_it():
+    assert said(CNN_NUMBA_COMPILER="nvcc") == (
+        "ValueError CNN_NUMBA_COMPILER must be one of numba-cuda, mlir, got 'nvcc'\n"
+    )
+
+
+def test_where_it_is_not_installed_the_error_says_how_to_get_it():
+    hidden = "import importlib.util", "find = importlib.util.find_spec"
+    hidden += (
+        "importlib.util.find_spec = lambda name, *rest: None if 'mlir' in name else find(name, *rest)",
+    )
+    attempt = "try: import cnn_numba", "except ImportError as error: print(error)"
+    message = python(*hidden, *attempt, **MLIR)
+    assert message.startswith(
+        "CNN_NUMBA_COMPILER=mlir needs numba_cuda_mlir, which is not installed: pip install"
+    )
+    assert "[mlir]" in message
+
+
+@needs_mlir
+def test_the_simulator_compiles_nothing():
+    message = said(GPULESS="simulator", **MLIR)
+    assert message.startswith(
+        "ValueError CNN_NUMBA_COMPILER=mlir compiles kernels, and the simulator does not"
+    )
+
+
+@needs_mlir
+def test_names_are_those_of_one_compiler_and_the_other_is_not_imported():
+    lines = "import sys", "from cnn_numba import device", "from cnn_numba.device import compiler"
+    lines += ("from cnn_numba.ops.dense import gpu",)
+    lines += ("print(compiler.cuda.__name__, compiler.float32 is compiler.types.float32)",)
+    lines += ("print(device.facts()['numba-cuda-mlir'] != 'not installed', 'numba.cuda' in sys.modules)",)
+    assert python(*lines, **MLIR) == "numba_cuda_mlir.cuda True\nTrue False\n"
+
+
+# --- What the kernels compute ------------------------------------------------------------------------------
+
+_TRAINED = """
+import json
+import numpy as np
+from cnn_numba import device
+from cnn_numba.data import load
+from cnn_numba.nn.layers import CrossEntropyLoss
+from cnn_numba.nn.models import mnist_cnn
+from cnn_numba.ops.dense.gpu import matmul_tf32
+from cnn_numba.train.optim import Adam
+from cnn_numba.train.step import steps_of
+
+def losses_of(place, taken=2, batch_size=8):
+    model = mnist_cnn(batch_size=batch_size, device=place)
+    loss = CrossEntropyLoss(batch_size, 10, place)
+    steps = steps_of(model, loss, Adam(model), load("mnist"), print, False)
+    steps.begin(np.arange(taken * batch_size, dtype=np.int64), np.full(taken, 1e-3))
+    return [float(steps.last_loss()) for _ in range(taken) if steps.take(batch_size) is None]
+
+a, b = (np.arange(n, dtype=np.float32).reshape(shape) % 7 for n, shape in ((160, (20, 8)), (64, (8, 8))))
+product = device.to_host(matmul_tf32(device.to_device(a), device.to_device(b)))
+print(json.dumps([device.COMPILER, losses_of("gpu"), losses_of("cpu"), bool((product == a @ b).all())]))
+"""
+
+
+@needs_mlir
+def test_a_step_of_training_and_a_product_on_tensor_cores():
+    """Small integers are numbers of tf32, and their products and sums are exact."""
+    compiler, gpu, cpu, exact = json.loads(python(_TRAINED, **MLIR))
+    assert compiler == "mlir"
+    assert gpu == pytest.approx(cpu, rel=0, abs=1e-5)
+    assert gpu[0] != gpu[1]
+    assert exact
+
+
+#: What the tests of the GPU backends are in; each is a process, and compiles its kernels for itself.
+FILES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in (
+        "ops/test_*_gpu.py",
+        "ops/test_dense_tensor.py",
+        "ops/test_precision.py",
+        "beyond/*/test_*_gpu.py",
+        "beyond/embedding/test_*.py",
+        "train/test_graphs.py",
+        "train/test_backends.py",
+    )
+    for path in (ROOT / "tests").glob(pattern)
+)
+
+
+@needs_mlir
+@pytest.mark.slow
+@pytest.mark.exhaustive("the tests of the GPU backends, by numba-cuda")
+@pytest.mark.parametrize("file", FILES)
+def test_the_gpu_backends_pass_their_tests(file):
+    """Some 15 minutes of processor time in all, most of it for compiling."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command += ["-m", "not exhaustive", file]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | MLIR, capture_output=True, text=True, timeout=3600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
