@@ -27,7 +27,7 @@ def current_stream() -> Any:
 
 @contextmanager
 def use_stream(stream: Any) -> Iterator[None]:
-    """Send launches and copies to a stream, or into the graph that a `cuda.core.GraphBuilder` records.
+    """Send launches and copies to a stream, which runs them or records them for a graph.
 
     Examples
     --------

@@ -284,7 +284,7 @@ class FakeCore:
 
     def __init__(self, failure=None):
         self.calls, self.failure = [], failure
-        self.Stream = self
+        self.Stream, self.stream = self, object()
 
     def __int__(self):
         return 42
@@ -331,10 +331,10 @@ def core(monkeypatch):
     return become
 
 
-def test_what_is_recorded_goes_to_the_builder_and_the_graph_to_the_stream(core):
+def test_what_is_recorded_goes_to_the_stream_of_the_builder_and_the_graph_to_the_stream(core):
     fake = core()
     with device.use_stream(fake):
-        replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake))
+        replay = graphs.record(lambda: fake.calls.append(device.current_stream() is fake.stream))
         assert fake.calls == ["begin", True, "end", "close"]
         replay()
     assert fake.calls[4:] == ["launch"]
