@@ -10,7 +10,7 @@ if COMPILER == "mlir":
     from numba_cuda_mlir import cuda, types
     from numba_cuda_mlir.extending import intrinsic
 else:
-    from numba import cuda, types
+    from numba import cuda, types  # type: ignore[no-redef]
 
     if simulated():
         intrinsic = None  # there is nothing that it would be compiled by

@@ -716,3 +716,46 @@ def test_of_its_own_shared_arrays_in_functions_need_inlining():
     np.testing.assert_array_equal(launch(inline="always"), 1 + sum(range(40)))
     with pytest.raises(Exception, match="compiler bug"):
         launch()
+
+
+@pytest.mark.parametrize(("last", "result"), [("4", "1.0"), ("4, 16", "ILLEGAL_ADDRESS")])
+def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory(tmp_path, last, result):
+    pytest.importorskip("numba_cuda_mlir")
+    (tmp_path / "program.py").write_text(_VECTORS.format(last=last))
+    command = [sys.executable, "-W", "ignore", "-m", "gpuless", str(tmp_path / "program.py")]
+    assert result in subprocess.run(command, capture_output=True, text=True).stdout
+
+
+_VECTORS = """
+import numpy as np
+from numba_cuda_mlir import cuda
+from numba_cuda_mlir.cuda import vector
+@cuda.jit
+def kernel(out):
+    tile, i = cuda.shared.array(128, np.float32, alignment=16), cuda.threadIdx.x
+    for j in range(4):
+        tile[4 * i + j] = 1
+    cuda.syncthreads()
+    vector.store(out, 4 * i, vector.load(tile, 4 * i, {last}))
+out = np.zeros(128, np.float32)
+try:
+    kernel[1, 32](out)
+    print(out.min())
+except Exception as error:
+    print(error)
+"""
+
+
+def test_of_its_own_a_builder_of_graphs_is_no_stream():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+    from cuda.core import Stream
+
+    @cuda.jit
+    def kernel(out):
+        out[cuda.threadIdx.x] = 1
+
+    on = cuda.stream()
+    builder = Stream.from_handle(int(on)).create_graph_builder()
+    kernel[1, 32, builder.stream]
+    with pytest.raises(TypeError, match="Unsupported stream type"):
+        kernel[1, 32, builder]

@@ -12,6 +12,7 @@ from helpers import kernels_in
 
 import cnn_numba.beyond
 import cnn_numba.ops
+from cnn_numba import device
 from gpuless.compiler.jobs import Job, compile_jobs
 from gpuless.inspector import InspectionError, capability, read_ptx
 
@@ -139,6 +140,15 @@ def test_a_kernel_compiles_without_spills_and_without_float64(module, name, sign
     )
     assert bool(result["ptx"]) == (cc in listed(module, name))
     assert not float64(result) or "float64" in exceptions, f"float64 in {float64(result)}"
+
+
+@pytest.mark.skipif(not device.SELECTION.emulated, reason="there is no emulated GPU")
+def test_kernels_can_be_kept_on_disk():
+    """What a fingerprint cannot be made of, an intrinsic too, would be compiled anew by each process."""
+    from gpuless.frontends.numba_cuda.fingerprints import fingerprint
+
+    prints = {fingerprint(getattr(module, name)) for module, name, _ in KERNELS}
+    assert len(prints) == len(KERNELS)
 
 
 VECTORISED = [
