@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numba import cuda, float32, uint32
 
 from benchmarks.cases import CASES, Case
 from benchmarks.pytorch import need_pytorch
 from benchmarks.records import new_record, text_table
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import load4, store4
 
 # --- The roof ----------------------------------------------------------------------------------------------

@@ -2,9 +2,8 @@
 
 import math
 
-from numba import cuda, float32, uint32
-
 from benchmarks.modelled.kernels import FOUR, ONE, ZERO, index, thread
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import load4, store4
 
 _ALL = 0xFFFFFFFF

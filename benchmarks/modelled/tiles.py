@@ -3,9 +3,8 @@
 They load four elements at a time, and keep a tile of `a` with rows and columns exchanged.
 """
 
-from numba import cuda, float32, uint32, uint64
-
 from benchmarks.modelled.kernels import FOUR, thread
+from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.shared.warps import load4, store4
 
 SIDE = 128  # rows of the result that a block computes
