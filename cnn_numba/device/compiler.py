@@ -19,6 +19,6 @@ else:
 
 boolean, float32 = types.boolean, types.float32
 int32, int64 = types.int32, types.int64
-uint32, uint64 = types.uint32, types.uint64
+uint8, uint32, uint64 = types.uint8, types.uint32, types.uint64
 
-__all__ = ["boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types", "uint32", "uint64"]
+__all__ = ["boolean", "cuda", "float32", "int32", "int64", "intrinsic", "types", "uint8", "uint32", "uint64"]

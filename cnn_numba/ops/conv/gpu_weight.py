@@ -229,7 +229,7 @@ def weight_sums(tile, outputs):
                     if n < columns:
                         sums[uint32(at + n)] = total[i * thread_columns + j]
 
-    @cuda.jit(device=True)
+    @cuda.jit(device=True, inline="always")
     def sum_up(grad_output, x, sums, shape):
         row_at = cuda.local.array(row_loads, uint32)
         column_at = cuda.local.array(column_loads, int32)

@@ -10,9 +10,8 @@ The gradient of the bias comes with that of the weight: as that of a pixel which
 of the product.
 """
 
-from numba import cuda, float32, int32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     TABLE_SIZE,

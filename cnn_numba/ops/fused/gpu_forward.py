@@ -6,9 +6,8 @@ which of the four it was, or DEAD where the ReLU lets no gradient through. The p
 a last odd row or column, are not computed.
 """
 
-from numba import cuda, float32, int32, uint8, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     PLAIN,

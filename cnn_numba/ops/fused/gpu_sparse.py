@@ -9,9 +9,8 @@ the block adds them up in shared memory, in four rounds of windows that do not.
 
 from typing import NamedTuple
 
-from numba import cuda, float32, uint32
-
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.shared.warps import WARP, load4
 
