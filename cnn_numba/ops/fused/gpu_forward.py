@@ -6,6 +6,8 @@ which of the four it was, or DEAD where the ReLU lets no gradient through. The p
 a last odd row or column, are not computed.
 """
 
+import math
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
 from cnn_numba.ops.conv.gpu_implicit import (
@@ -38,7 +40,7 @@ def window_by_window(gather, column):
 @cuda.jit(device=True)
 def _keep_larger(best, code, value, here):
     """Return the larger value and its code: of equals the first, of a number and a NaN the NaN."""
-    better = (value > best) | ((value != value) & (best == best))  # no "or": that would branch
+    better = (value > best) | (math.isnan(value) & (best == best))  # no "or": that would branch
     return value if better else best, here if better else code
 
 
