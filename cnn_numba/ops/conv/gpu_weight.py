@@ -71,8 +71,6 @@ class Correlation(NamedTuple):
     channels: int
     height: int
     width: int
-    has_ones: int
-    """1 if a last column is the gradient of the bias: that of a pixel which is always 1, else 0."""
     depth: int
     """How many positions there are."""
     share: int
@@ -91,8 +89,8 @@ class Correlation(NamedTuple):
 
 @cuda.jit(device=True)
 def _columns(shape):
-    """Return how many columns the product has."""
-    return uint32(shape.channels * shape.kernel_h * shape.kernel_w + shape.has_ones)
+    """Return how many columns the product has, without that of ones."""
+    return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
 
 
 class Outputs(NamedTuple):
@@ -157,11 +155,13 @@ def gradients_operand(tile, outputs):
     return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
 
 
-def columns_operand(tile, outputs):
+def columns_operand(tile, outputs, has_ones):
     """Return the operand on the right: a thread loads the pixels at one position for columns `jump` apart.
 
-    Its source is (x, index, row and column of each column's first pixel, shape).
+    Its source is (x, index, row and column of each column's first pixel, shape). With `has_ones` a further
+    column is that of a pixel which is always 1.
     """
+    further = int(has_ones)
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
     place, place_of, pixel = transposed_load(tile.depth, tile.threads), outputs.place, outputs.pixel
 
@@ -170,15 +170,17 @@ def columns_operand(tile, outputs):
         """Note where each of the thread's columns begins; those beyond the last repeat it, as the rows do."""
         _, line = place()
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
-        plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) - uint32(1))
+        plane, last = (
+            uint32(shape.height * shape.width),
+            uint32(_columns(shape) + uint32(further) - uint32(1)),
+        )
         for i in range(loads):
             column = min(uint32(first_column + line + uint32(i * jump)), last)
             ic, tap = uint32(column // taps), uint32(column % taps)
             h = int32(int32(tap // kernel_w) - int32(shape.padding_h))
             w = int32(int32(tap % kernel_w) - int32(shape.padding_w))
             column_at[i] = int32(int32(ic * plane) + h * int32(shape.width) + w)
-            is_one = (column == last) & (shape.has_ones != 0)
-            column_h[i], column_w[i] = int32(ONE) if is_one else h, w
+            column_h[i], column_w[i] = int32(ONE) if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -191,7 +193,7 @@ def columns_operand(tile, outputs):
         image = int32(n * uint32(shape.channels * shape.height * shape.width))
         corner = int32(image + top * int32(shape.width) + left)
         for i in range(loads):
-            values[i] = float32(column_h[i] == int32(ONE))
+            values[i] = float32(1) if has_ones and column_h[i] == int32(ONE) else float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
             in_h = uint32(top + column_h[i]) < uint32(shape.height)
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
@@ -201,17 +203,18 @@ def columns_operand(tile, outputs):
     return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), columns
 
 
-def weight_sums(tile, outputs):
+def weight_sums(tile, outputs, has_ones):
     """Make a device function ``(grad_output, x, sums, shape)`` that sums up a part of such tiles.
 
-    Their rows are output channels, their columns input channels and taps; a grid of (column tiles, row tiles,
-    shares).
+    Their rows are output channels, their columns input channels and taps, with `has_ones` a further one for
+    the gradient of the bias; a grid of (column tiles, row tiles, shares).
     """
+    further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     gradients, gradient_rows = gradients_operand(tile, outputs)
-    pixels, pixel_columns = columns_operand(tile, outputs)
+    pixels, pixel_columns = columns_operand(tile, outputs, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
     first_result, result_row, result_column = thread_results(tile)
 
@@ -219,7 +222,7 @@ def weight_sums(tile, outputs):
     def store(total, first_row, first_column, sums, shape):
         """Write the thread's results, those that there are, to the part that is this block's."""
         row, column = first_result()
-        rows, columns = uint32(shape.rows), _columns(shape)
+        rows, columns = uint32(shape.rows), uint32(_columns(shape) + uint32(further))
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
@@ -250,9 +253,9 @@ def weight_sums(tile, outputs):
     return sum_up
 
 
-def weight_kernel(tile):
-    """Make a kernel whose blocks sum up a part of such tiles."""
-    sum_up = weight_sums(tile, ROW_BY_ROW)
+def weight_kernel(tile, has_ones=False):
+    """Make a kernel whose blocks sum up a part of such tiles; see `weight_sums`."""
+    sum_up = weight_sums(tile, ROW_BY_ROW, has_ones)
 
     @cuda.jit
     @device.signature(
@@ -358,7 +361,7 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     return scratch
 
 
-def correlation(x, weight_shape, window, plane, depth, share, has_ones=False):
+def correlation(x, weight_shape, window, plane, depth, share):
     """Return the correlation of images with gradients whose planes have these rows and columns."""
     plane_factor, plane_shift = reciprocal(plane[0] * plane[1])
     row_factor, row_shift = reciprocal(plane[1])
@@ -369,7 +372,6 @@ def correlation(x, weight_shape, window, plane, depth, share, has_ones=False):
         channels=channels,
         height=height,
         width=width,
-        has_ones=int(has_ones),
         depth=depth,
         share=share,
         plane=plane[0] * plane[1],

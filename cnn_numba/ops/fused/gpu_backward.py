@@ -140,7 +140,7 @@ WINDOW_BY_WINDOW = Outputs(_place_of_window, _pixel_of_window, _read_of_window)
 
 def unpooling_weight_kernel(tile):
     """Make a kernel whose blocks sum up a part of such tiles, of a pooled stage."""
-    sum_up = weight_sums(tile, WINDOW_BY_WINDOW)
+    sum_up = weight_sums(tile, WINDOW_BY_WINDOW, has_ones=True)
 
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Correlation)")
@@ -160,7 +160,7 @@ _ENOUGH_BLOCKS = {SMALL: 264, NARROW_WEIGHT: 528}
 _WEIGHT_KERNELS = {tile: unpooling_weight_kernel(tile) for tile in _TILES}
 # Each under its name as well, by which `cnn-numba inspect` finds it.
 conv2d_pool_backward_weight_wide_kernel, conv2d_pool_backward_weight_narrow_kernel = _WEIGHT_KERNELS.values()
-_PLAIN_KERNELS = {tile: weight_kernel(tile) for tile in _TILES}
+_PLAIN_KERNELS = {tile: weight_kernel(tile, has_ones=True) for tile in _TILES}
 
 
 @cuda.jit
@@ -199,7 +199,7 @@ def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, gra
     # As many equal shares as there are parts, each a whole number of steps.
     share = tile.depth * device.blocks(device.blocks(depth, parts.shape[0]), tile.depth)
     parts = parts[: device.blocks(depth, share)]
-    shape = correlation(x, grad_weight.shape, window, plane, depth, share, has_ones=True)
+    shape = correlation(x, grad_weight.shape, window, plane, depth, share)
     kernels = _PLAIN_KERNELS if codes is None else _WEIGHT_KERNELS
     gradients = [array.reshape(-1) for array in (grad_output, codes) if array is not None]
     grid = *tiles, len(parts)
