@@ -23,6 +23,11 @@ def after_import(name, function):
         sys.meta_path.insert(0, finder)
 
 
+def is_awaited(name, function):
+    """Return whether a function is to be called when a module is imported."""
+    return _Finder(name, function) in sys.meta_path
+
+
 def is_installed(name):
     """Return whether a package is installed, whatever stands in for it."""
     return PathFinder.find_spec(name) is not None

@@ -87,14 +87,16 @@ def _packages():
         requirements = _required("cnn-numba") + (_required("gpuless") if installed("gpuless") else [])
     except importlib.metadata.PackageNotFoundError:
         return Finding("packages", False, "cnn-numba is not installed", extras.install())
-    requirements = [*{r.name: r for r in requirements}.values()]
+    needed = {}
+    for requirement in requirements:  # of both packages
+        needed.setdefault(requirement.name, requirement).specifier &= requirement.specifier
     wrong = [
         r
-        for r in requirements
+        for r in needed.values()
         if not (version := installed(r.name)) or not r.specifier.contains(version, prereleases=True)
     ]
     if not wrong:
-        return Finding("packages", True, ", ".join(f"{r.name} {installed(r.name)}" for r in requirements))
+        return Finding("packages", True, ", ".join(f"{r.name} {installed(r.name)}" for r in needed.values()))
     text = ", ".join(f"{r.name} {installed(r.name) or 'is missing'} (needs {r.specifier})" for r in wrong)
     names = " ".join(f"'{r.name}{r.specifier}'" for r in wrong)
     return Finding("packages", False, text, f"pip install {names}")

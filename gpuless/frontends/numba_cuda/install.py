@@ -5,7 +5,7 @@ import sys
 import threading
 
 from gpuless.frontends.handover import take_over, taken_over
-from gpuless.importing import after_import
+from gpuless.importing import after_import, is_awaited
 
 
 def install():
@@ -19,8 +19,8 @@ def present():
 
 
 def installed():
-    """Return whether kernels that this process launches run on the emulated GPU."""
-    return taken_over("numba.cuda")
+    """Return whether kernels that this process launches, or will, run on the emulated GPU."""
+    return taken_over("numba.cuda") or is_awaited("numba.cuda", _replace)
 
 
 def simulated():
