@@ -24,7 +24,7 @@ OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 _JOBS_PER_WORKER = 20
 #: What the simulator may stand in for.
 _CUDAS = "numba.cuda", "numba_cuda_mlir.cuda"
-_FIX = "install the CUDA compiler (no GPU needed): pip install 'numba-cuda[cu13]'"
+_FIX = "install the CUDA compiler (no GPU needed): pip install 'gpuless[cu13]'"
 
 
 class InspectionError(RuntimeError):

@@ -19,7 +19,7 @@ def lack_of_compiler():
         nvvm.version(), nvjitlink.version()
     except Exception as error:  # whatever the loading of a library may raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return f"NVIDIA's compiler is not installed ({reason}): pip install 'numba-cuda[cu13]'"
+        return f"NVIDIA's compiler is not installed ({reason}): pip install 'gpuless[cu13]'"
     return ""
 
 

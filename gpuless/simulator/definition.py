@@ -6,6 +6,7 @@ import functools
 import inspect
 import types
 import weakref
+from tokenize import TokenError
 
 import numpy as np
 
@@ -98,14 +99,20 @@ def syntax_tree(function):
 
 def _tree(function):
     try:
-        lines, first_line = inspect.getsourcelines(function)
+        lines, first_line = inspect.getsourcelines(function.__code__)  # not those of a function that it wraps
         is_indented = lines[0][:1].isspace()
         definition = ast.parse("if True:\n" * is_indented + "".join(lines)).body[0]
-    except (OSError, TypeError, SyntaxError):
+    except (
+        OSError,
+        TypeError,
+        SyntaxError,
+        IndexError,
+        TokenError,
+    ):  # the last two of a file that has changed
         return None
     definition = definition.body[0] if is_indented else definition
     # The source of a lambda is the statement it stands in.
-    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__name__:
+    if not isinstance(definition, ast.FunctionDef) or definition.name != function.__code__.co_name:
         return None
     return ast.increment_lineno(definition, first_line - 1 - is_indented)
 

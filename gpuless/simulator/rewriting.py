@@ -67,9 +67,20 @@ _sources: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def source_of(function):
     """Return the syntax tree that a function's code was made from, None if it is not known."""
     if function not in _sources:
-        tree, code = syntax_tree(function), function.__code__
-        _sources[function] = tree if tree is not None and _compiled(tree, code) == code else None
+        tree = syntax_tree(function)
+        _sources[function] = tree if tree is not None and _is_source(tree, function) else None
     return _sources[function]
+
+
+def _is_source(tree, function):
+    code = function.__code__
+    made = _compiled(tree, code)
+    if made == code or "@pytest_ar" not in function.__globals__:
+        return made == code
+    # In a test file pytest compiles what has an `assert` in its own way.
+    asserts = any(isinstance(node, ast.Assert) for node in ast.walk(tree))
+    parameters = [each.co_varnames[: each.co_argcount] for each in (made, code)]
+    return asserts and made.co_firstlineno == code.co_firstlineno and parameters[0] == parameters[1]
 
 
 def _is_loop(node):

@@ -264,7 +264,7 @@ def test_a_compiler_that_does_not_load_is_told_when_it_is_needed():
     reason = "[Errno 2] No such file or directory: '/no/libnvvm.so'"
     assert printed == (
         f"emulator\nthere is no emulated GPU: NVIDIA's compiler is not installed ({reason}): "
-        "pip install 'numba-cuda[cu13]', or set GPULESS=simulator\n"
+        "pip install 'gpuless[cu13]', or set GPULESS=simulator\n"
     )
 
 

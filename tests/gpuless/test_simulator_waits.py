@@ -1,6 +1,7 @@
 """Where threads wait: whatever name a wait goes by, it is one, and stands where it is written."""
 
 import ast
+import functools
 import gc
 import inspect
 import linecache
@@ -22,7 +23,7 @@ import pytest
 from numba import cuda, float32, int32, uint32
 from numba.cuda import syncthreads, syncthreads as meet, threadIdx
 
-from gpuless import DivergenceError, UnsupportedPython
+from gpuless import DivergenceError, UnsupportedPython, simulate
 from gpuless.access import record, record_lines
 from gpuless.simulator import Launch, judge
 from gpuless.simulator.coroutines import Coroutine
@@ -749,3 +750,44 @@ def test_a_coroutine_that_never_began_ends():
     coroutine = Coroutine(print, "never")
     coroutine.close()
     assert threading.active_count() == before
+
+
+def test_a_kernel_with_an_assert_in_a_test_file_has_its_source():
+    """What pytest makes of an assert is another code than that of the source."""
+
+    @cuda.jit
+    def kernel(x, n):
+        assert n > 0
+        x[0] = n**-1  # 0 as Numba computes it, 0.5 in Python
+
+    assert "@pytest_ar" in kernel.py_func.__globals__
+    x = np.full(1, 7.0)
+    simulate(kernel)[1, 1](x, 2)
+    assert x[0] == 0
+
+
+def test_a_wrapped_kernel_has_its_own_source():
+    def other(x, n):
+        """Its source is not that of the kernel."""
+
+    @cuda.jit
+    @functools.wraps(other)
+    def kernel(x, n):
+        x[cuda.threadIdx.x] = n**-1
+
+    x = np.full(2, 7.0)
+    simulate(kernel)[1, 2](x, 2)
+    assert x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("left", ["#\n#\n", "def other(:\n", 'x = """'])
+def test_a_file_that_has_changed_is_no_source(tmp_path, left):
+    file = tmp_path / "changed.py"
+    file.write_text("def fill(x):\n    x[0] = 1\n")
+    scope = {}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    file.write_text(left)
+    linecache.checkcache(str(file))
+    x = np.zeros(1)
+    simulate(scope["fill"])[1, 1](x)
+    assert x[0] == 1
