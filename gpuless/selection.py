@@ -57,7 +57,7 @@ def select(package: str = "gpuless") -> Selection:
     ValueError
         If the environment variable ``GPULESS`` is none of its three words.
     RuntimeError
-        If it asks for the emulated GPU where there can be none.
+        If it asks for the emulated GPU where there can be none, or for a GPU where no compiler is installed.
 
     Examples
     --------
@@ -85,6 +85,9 @@ def _wanted():
         raise ValueError(f"{_WISH} must be {', '.join(_WISHES[:-1])} or {_WISHES[-1]}, got {asked!r}")
     if asked == "emulator" and (lack := emulator.problem()):
         raise RuntimeError(f"{_WISH} is emulator, and there can be no emulated GPU: {lack}")
+    if asked == "hardware" and not frontends.compiles():
+        fix = "pip install 'gpuless[cu13]'"
+        raise RuntimeError(f"{_WISH} is hardware, and no compiler of kernels is installed: {fix}")
     if asked:
         return Selection(asked, f"the environment variable {_WISH} is {asked}")
     numbas = os.environ.get(_SIMULATOR, "").strip()

@@ -8,9 +8,11 @@ import importlib
 
 from gpuless import emulator
 from gpuless.frontends import numba_cuda, numba_cuda_mlir
+from gpuless.importing import is_installed
 
 __all__ = [
     "compiler_of",
+    "compiles",
     "cuda",
     "install",
     "installed",
@@ -36,6 +38,11 @@ def install():
 def present():
     """Return whether any compiler is installed."""
     return any(each.present() for each in _COMPILERS)
+
+
+def compiles():
+    """Return whether anything compiles kernels here: a compiler, or the older `numba.cuda` inside Numba."""
+    return present() or is_installed("numba")
 
 
 def cuda():

@@ -145,6 +145,7 @@ def _copied(value, finish, copy_in, copy_back):
     on_device = value.copy(order="K")
     if not copy_in:
         on_device[...] = poison(value.dtype)
+    on_device.flags.writeable = flags.writeable  # else what is written would be lost
     if copy_back and flags.writeable:
         finish.append(lambda: np.copyto(value, on_device))
     return on_device

@@ -4,7 +4,7 @@ import functools
 import inspect
 
 from gpuless.limits import LaunchError
-from gpuless.simulator.kernel import Launch, running_twins
+from gpuless.simulator.kernel import Launch, configuration_of, running_twins, unconfigured
 from gpuless.simulator.lacking import needs_compiler
 from gpuless.simulator.twins import compile_now
 
@@ -63,11 +63,7 @@ class Kernel:
 
     def __getitem__(self, configuration):
         """Return ``kernel[grid, block, stream, dynamic shared bytes]``."""
-        if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            raise LaunchError(
-                "a launch is configured as kernel[grid, block] or kernel[grid, block, stream, shared bytes], "
-                f"got [{configuration}]"
-            )
+        configuration = configuration_of(configuration)
         if self._device:
             raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
         return Configured(self, *configuration)
@@ -83,9 +79,7 @@ class Kernel:
             return twins.call(self.py_func, arguments)
         if self._device:
             raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
-        raise LaunchError(
-            f"kernel {self.__name__} needs a grid and a block: {self.__name__}[grid, block](...)"
-        )
+        raise unconfigured(self.__name__)
 
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
         """Return a launch of at least `ntasks` threads in one dimension."""

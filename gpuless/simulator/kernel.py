@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,21 @@ def _running_with(twins):
         yield
     finally:
         _running.reset(before)
+
+
+def configuration_of(given):
+    """Return what stands in the brackets of a launch: grid and block, and perhaps stream and shared bytes."""
+    if not isinstance(given, tuple) or not 2 <= len(given) <= 4:
+        raise LaunchError(
+            "a launch is configured as kernel[grid, block] or kernel[grid, block, stream, shared bytes], "
+            f"got [{given}]"
+        )
+    return given
+
+
+def unconfigured(name):
+    """Return the error for a kernel that is called without grid and block."""
+    return LaunchError(f"kernel {name} needs a grid and a block: {name}[grid, block](...)")
 
 
 class Launch:
@@ -125,8 +140,12 @@ class Observed(Generic[_Result]):
     def __init__(self, kernel: Any, run: Callable[..., _Result]) -> None:
         self._kernel, self._run = kernel, run
 
+    def __call__(self, *arguments: Any) -> NoReturn:
+        """Raise an error that says how a kernel is launched."""
+        raise unconfigured(python_function(self._kernel).__name__)
+
     def __getitem__(self, configuration: tuple) -> Callable[..., _Result]:
-        launch = Launch(self._kernel, *configuration)
+        launch = Launch(self._kernel, *configuration_of(configuration))
 
         def run(*arguments):
             with device_arguments(launch, arguments) as on_device:

@@ -207,6 +207,20 @@ def test_what_needs_more_says_what_to_install(alone):
         assert line.startswith(start)
 
 
+def test_a_wish_for_a_gpu_without_a_compiler_is_refused(alone):
+    found = printed(
+        alone,
+        "import os",
+        "os.environ['GPULESS'] = 'hardware'",
+        "import gpuless",
+        "try: gpuless.select()",
+        "except RuntimeError as error: print(error)",
+    )
+    assert found == (
+        "GPULESS is hardware, and no compiler of kernels is installed: pip install 'gpuless[cu13]'\n"
+    )
+
+
 def test_functions_of_the_host_stay_python_and_say_so_once(alone):
     lines = [
         "import gpuless; gpuless.select()",

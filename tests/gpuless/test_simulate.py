@@ -65,3 +65,20 @@ def test_arrays_on_the_host_come_back():
     with pytest.warns(match="Host array used in CUDA kernel"):
         simulate(last_kernel)[1, 4](x, out)
     assert out.tolist() == [2]
+
+
+@pytest.mark.filterwarnings("ignore:Host array used in CUDA kernel")
+def test_what_is_written_to_a_read_only_array_is_an_error_and_not_lost():
+    out = np.zeros(4)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match=r"read-only\n  in kernel unguarded_kernel, line 19"):
+        simulate(unguarded_kernel)[1, 4](out)
+
+
+@pytest.mark.parametrize("tool", [simulate, sanitize])
+def test_a_launch_without_grid_and_block_says_how_it_is_written(tool):
+    out = cuda.device_array(4)
+    with pytest.raises(LaunchError, match=r"needs a grid and a block: unguarded_kernel\[grid, block\]"):
+        tool(unguarded_kernel)(out)
+    with pytest.raises(LaunchError, match=r"configured as kernel\[grid, block\] .* got \[4\]"):
+        tool(unguarded_kernel)[4](out)
