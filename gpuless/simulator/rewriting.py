@@ -162,7 +162,7 @@ def _count_round(body):
 
 
 def _call(name, node, *operands):
-    """Return a call, in the place of a node, of what a kernel has by a name that is none of Python's."""
+    """Return a call, in the place of a node, of a helper whose name is not valid Python."""
     function = ast.copy_location(ast.Name(name, ast.Load()), node)
     return ast.copy_location(ast.Call(function, list(operands), []), node)
 

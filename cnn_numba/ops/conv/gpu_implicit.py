@@ -276,8 +276,7 @@ def gathered_product(tile, position, reader):
         corner, top, left = pixel_corner(gather, first_column)
         weight_source = weight, table, row_at, gather
         pixel_source = source, table, corner, top, left, gather
-        depth = uint32(gather.channels * gather.taps_h * gather.taps_w)
-        accumulate(weight_source, pixel_source, uint32(0), depth, sums)
+        accumulate(weight_source, pixel_source, uint32(0), _depth(gather), sums)
         return first_row, first_column
 
     return multiply

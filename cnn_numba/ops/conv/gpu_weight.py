@@ -287,6 +287,12 @@ _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(T
     conv2d_weight_float16_ffma_kernel,
     conv2d_weight_bfloat16_ffma_kernel,
 ) = _KERNELS.values()
+# Those with a column of ones, for chains of layers: see `ops.fused.gpu_backward`.
+SHALLOW = Tile(64, 64, 16, 4, 4)
+WITH_ONES = {tile: weight_kernel(tile, has_ones=True) for tile in (SHALLOW, NARROW)}
+conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_narrow_kernel = (
+    WITH_ONES.values()
+)
 
 LANES, GROUPS = 32, 8
 

@@ -107,6 +107,22 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input)
     return grads, written.get("grad_input"), windows, shapes
 
 
+def settings_of(convolutions, windows):
+    """Return all that the working space of a chain is made for, but for the images."""
+    return [
+        (window, each.weight.shape, bool(each.relu), bool(each.pool))
+        for each, window in zip(convolutions, windows, strict=True)
+    ]
+
+
+def scratch_of_chain(scratch, kind, x, convolutions, windows):
+    """Return working space of a chain once it is known to fit: kernels write into it unchecked."""
+    fits = isinstance(scratch, kind) and scratch.settings == settings_of(convolutions, windows)
+    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
+        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
+    return scratch
+
+
 def _parameters(memory, convolutions):
     """Check the parameters, and return them by name."""
     named = {}

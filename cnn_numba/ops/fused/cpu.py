@@ -44,7 +44,7 @@ class ConvChainScratch(NamedTuple):
     """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
 
     images: tuple  # the shape of the largest batch
-    settings: list  # all that the stages are made for: see `_settings`
+    settings: list  # all that the stages are made for: see `checks.settings_of`
     needs_grad_input: bool
     plan: np.ndarray  # see `cpu_stage`
     memory: Memory
@@ -69,24 +69,14 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """
     windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
     laid_out = lay_out(shapes, convolutions, windows, needs_grad_input)
-    return ConvChainScratch(shapes[0], _settings(convolutions, windows), needs_grad_input, *laid_out)
-
-
-def _settings(convolutions, windows):
-    return [
-        (window, each.weight.shape, bool(each.relu), bool(each.pool))
-        for each, window in zip(convolutions, windows, strict=True)
-    ]
+    return ConvChainScratch(shapes[0], checks.settings_of(convolutions, windows), needs_grad_input, *laid_out)
 
 
 def _checked(scratch, x, convolutions, windows, needs_grad_input):
-    """Return working space; one that is given must fit: kernels write into it unchecked."""
+    """Return working space, a new one if none is given."""
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
-    fits = isinstance(scratch, ConvChainScratch) and scratch.settings == _settings(convolutions, windows)
-    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
-        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
-    return scratch
+    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions, windows)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):

@@ -40,7 +40,7 @@ class ConvChainScratch(NamedTuple):
     """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
 
     images: tuple  # the shape of the largest batch
-    settings: list
+    settings: list  # see `checks.settings_of`
     stages: list
     last: list  # the result of the last forward pass
 
@@ -58,7 +58,7 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     stages = [
         _stage(each, shapes[index + 1], index == len(windows) - 1) for index, each in enumerate(convolutions)
     ]
-    return ConvChainScratch(shapes[0], _settings(convolutions, windows), stages, [None])
+    return ConvChainScratch(shapes[0], checks.settings_of(convolutions, windows), stages, [None])
 
 
 def _stage(convolution, shape, is_last):
@@ -71,21 +71,11 @@ def _stage(convolution, shape, is_last):
     )
 
 
-def _settings(convolutions, windows):
-    return [
-        (window, each.weight.shape, bool(each.relu), bool(each.pool))
-        for each, window in zip(convolutions, windows, strict=True)
-    ]
-
-
 def _checked(scratch, x, convolutions, windows):
-    """Return working space; one that is given must fit: kernels write into it unchecked."""
+    """Return working space, a new one if none is given."""
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions)
-    fits = isinstance(scratch, ConvChainScratch) and scratch.settings == _settings(convolutions, windows)
-    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
-        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
-    return scratch
+    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions, windows)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):

@@ -1,13 +1,12 @@
 """Gradients of convolution, ReLU and 2x2 max pooling on the GPU: unpooled while they are loaded.
 
 The gradient of a pooled stage is a quarter as large as that of its convolution, whose other three quarters
-are zeros. So it stays as it is: whoever wants the gradient of a position reads that of its window, and the
-code that the forward pass has left, and takes zero unless the code names the position. The products are those
-of `conv.gpu_implicit` and `conv.gpu_weight`; for the images of a 3x3 kernel there is a shorter way, in
-`gpu_sparse`.
+are zeros. These are never written. To load the gradient of a position, a kernel loads that of its window and
+the code that the forward pass left there; where the code names another position, the gradient is zero. The
+products are those of `conv.gpu_implicit` and `conv.gpu_weight`. For the images of a 3x3 kernel there is a
+shorter way, in `gpu_sparse`.
 
-The gradient of the bias comes with that of the weight: as that of a pixel which is always 1, a further column
-of the product.
+The gradient of the bias is a further column of the weight's product: that of a pixel which is always 1.
 """
 
 from cnn_numba import device
@@ -28,12 +27,13 @@ from cnn_numba.ops.conv.gpu_weight import (
     GROUPS,
     LANES,
     NARROW as NARROW_WEIGHT,
+    SHALLOW,
+    WITH_ONES,
     Correlation,
     Outputs,
     correlation,
     divide,
     sum_of_parts,
-    weight_kernel,
     weight_sums,
 )
 from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
@@ -154,13 +154,11 @@ def unpooling_weight_kernel(tile):
     return conv2d_pool_backward_weight_kernel
 
 
-_TILES = SMALL, NARROW_WEIGHT
 # Two blocks of 256 threads, or four of 64, for each of the 132 multiprocessors of an H200.
-_ENOUGH_BLOCKS = {SMALL: 264, NARROW_WEIGHT: 528}
-_WEIGHT_KERNELS = {tile: unpooling_weight_kernel(tile) for tile in _TILES}
+_ENOUGH_BLOCKS = {SHALLOW: 264, NARROW_WEIGHT: 528}
+_WEIGHT_KERNELS = {tile: unpooling_weight_kernel(tile) for tile in WITH_ONES}
 # Each under its name as well, by which `cnn-numba inspect` finds it.
 conv2d_pool_backward_weight_wide_kernel, conv2d_pool_backward_weight_narrow_kernel = _WEIGHT_KERNELS.values()
-_PLAIN_KERNELS = {tile: weight_kernel(tile, has_ones=True) for tile in _TILES}
 
 
 @cuda.jit
@@ -180,7 +178,7 @@ def conv2d_sum_weight_and_bias_kernel(parts, columns, grad_weight, grad_bias):
 def _tiles_of(weight_shape):
     """Return the tile that suits the gradients of weight and bias, and how many: across, down."""
     rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3] + 1
-    tile = NARROW_WEIGHT if min(rows, columns) <= NARROW_WEIGHT.rows else SMALL
+    tile = NARROW_WEIGHT if min(rows, columns) <= NARROW_WEIGHT.rows else SHALLOW
     return tile, (device.blocks(columns, tile.columns), device.blocks(rows, tile.rows))
 
 
@@ -200,7 +198,7 @@ def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, gra
     share = tile.depth * device.blocks(device.blocks(depth, parts.shape[0]), tile.depth)
     parts = parts[: device.blocks(depth, share)]
     shape = correlation(x, grad_weight.shape, window, plane, depth, share)
-    kernels = _PLAIN_KERNELS if codes is None else _WEIGHT_KERNELS
+    kernels = WITH_ONES if codes is None else _WEIGHT_KERNELS
     gradients = [array.reshape(-1) for array in (grad_output, codes) if array is not None]
     grid = *tiles, len(parts)
     device.launch(kernels[tile], grid, tile.threads, *gradients, x.reshape(-1), parts.reshape(-1), shape)

@@ -124,7 +124,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     # The weights of a step, and in the end the block's rows.
     shared = cuda.shared.array(0, float32)
     gradients = cuda.shared.array(_MOST_THREADS, float32, alignment=16)
-    named = cuda.shared.array(_MOST_THREADS, float32, alignment=16)
+    window_codes = cuda.shared.array(_MOST_THREADS, float32, alignment=16)  # float32, for `load4`
     sums = cuda.local.array(SUMS, float32)
     kernel = cuda.local.array(TAPS, float32)
     fetched = cuda.local.array(TAPS, float32)
@@ -160,7 +160,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
                     kernel[tap] = shared[k * uint32(_KERNELS) + lane * uint32(TAPS) + uint32(tap)]
                 mine = warp * uint32(WARP) + k * uint32(TOGETHER)
                 a, b, c, d = load4(gradients, mine)
-                first, second, third, fourth = load4(named, mine)
+                first, second, third, fourth = load4(window_codes, mine)
                 _add_window(sums, 0, first, a, kernel)
                 _add_window(sums, PIXELS, second, b, kernel)
                 _add_window(sums, 2 * PIXELS, third, c, kernel)
@@ -169,7 +169,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         cuda.syncthreads()
         if warp < uint32(STEP):
             _stash_weights(fetched, warp, lane, shared)
-        gradients[thread], named[thread] = gradient, code
+        gradients[thread], window_codes[thread] = gradient, code
         cuda.syncthreads()
         first_out = uint32(first_out + uint32(STEP))
 

@@ -3,24 +3,10 @@
 from gpuless import nvidia
 
 if nvidia.installed("numba"):
-    from cnn_numba.ops.shared.compiling import (
-        EXACT,
-        FASTMATH,
-        exact_jit,
-        inline_jit,
-        inner_jit,
-        parallel_jit,
-        serial_jit,
-    )
+    from cnn_numba.ops.shared import compiling as decorators
 else:
-    from cnn_numba.ops.shared.uncompiled import (
-        EXACT,
-        FASTMATH,
-        exact_jit,
-        inline_jit,
-        inner_jit,
-        parallel_jit,
-        serial_jit,
-    )
+    from cnn_numba.ops.shared import uncompiled as decorators  # type: ignore[no-redef]
 
-__all__ = ["EXACT", "FASTMATH", "exact_jit", "inline_jit", "inner_jit", "parallel_jit", "serial_jit"]
+EXACT, FASTMATH = decorators.EXACT, decorators.FASTMATH
+serial_jit, parallel_jit = decorators.serial_jit, decorators.parallel_jit
+inner_jit, exact_jit, inline_jit = decorators.inner_jit, decorators.exact_jit, decorators.inline_jit
