@@ -21,6 +21,8 @@ from typing import NamedTuple
 from gpuless.frontends import compiler_of, cuda, kernel_types, make_kernel
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
+#: What else of a decorator is said to the compiler.
+_DECLARED = ("device", "inline", "forceinline")
 _JOBS_PER_WORKER = 20
 #: What the simulator may stand in for.
 _CUDAS = "numba.cuda", "numba_cuda_mlir.cuda"
@@ -150,7 +152,7 @@ def _decorator_options(kernel):
     # numba's own simulated kernels remember these two as attributes.
     options.setdefault("device", getattr(kernel, "_device", False))
     options.setdefault("fastmath", getattr(kernel, "_fastmath", False))
-    return {name: options[name] for name in ("device", *OPTIONS) if options.get(name)}
+    return {name: options[name] for name in (*_DECLARED, *OPTIONS) if options.get(name)}
 
 
 def _import_kernel(module, name):

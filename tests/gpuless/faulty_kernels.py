@@ -9,6 +9,7 @@ import gpuless
 gpuless.select()
 
 import numpy as np  # noqa: E402 (the emulated GPU first)
+from inlined_functions import store_far  # noqa: E402
 from numba import cuda  # noqa: E402
 
 
@@ -22,6 +23,23 @@ def inlined(y, x):
     i, j = cuda.grid(2)
     if j > 5:
         y[i, j] = far(x, i + j - 5)  # call
+
+
+@cuda.jit(device=True, inline="always")
+def store_further(x, i):
+    x[i + 2_000_000] = 2  # inlined from above
+
+
+@cuda.jit
+def merged(x):
+    if cuda.threadIdx.x == 0:
+        x[0] = 1
+    store_further(x, cuda.threadIdx.x)
+
+
+@cuda.jit
+def merged_from_elsewhere(x):
+    store_far(x, cuda.threadIdx.x)
 
 
 @cuda.jit
@@ -255,6 +273,8 @@ def main():
     numbers = cuda.to_device(np.zeros(64, np.int64))
     found = {
         "inlined": told(lambda: inlined[(2, 2), (4, 8)](y, x)),
+        "merged": told(lambda: merged[1, 32](x)),
+        "merged_from_elsewhere": told(lambda: merged_from_elsewhere[1, 32](x)),
         "written": told(lambda: written[4, 40](y, x)),
         "added": told(lambda: added[1, 64](x)),
         "recursive": told(lambda: recursive[1, 64](x)),

@@ -506,11 +506,21 @@ LINES = {
         r"reading 4 bytes at .*, 11999744 bytes behind the end of an array of 256 bytes \(x\)",
         "(0, 6, 0)",
     ),
+    "merged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+    "merged_from_elsewhere": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
     "written": (r"writing 4 bytes at .*, 155999744 bytes behind the end .* \(y\)", "(39, 0, 0)"),
     "added": (r"updating 4 bytes at .*, 399999744 bytes behind the end .* \(x\)", "(7, 0, 0)"),
     "recursive": (r"a stack overflow", "(0, 0, 0)"),
     "debugged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
     "cell": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
+}
+
+
+INLINED = Path(__file__).with_name("inlined_functions.py")
+# Where a fault is, and the lines there, if it is not in `faulty_kernels`.
+FILES = {
+    "cell": ("<ipython-input-7-abc>", ["", "", "    x[cuda.grid(1) + 500_000] = 1  # a cell"]),
+    "merged_from_elsewhere": (INLINED.name, INLINED.read_text().splitlines()),
 }
 
 
@@ -536,6 +546,8 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
             "return x[i * 3_000_000] + 1  # read in a function",
             "y[i, j] = far(x, i + j - 5)  # call",
         ],
+        "merged": ["x[i + 2_000_000] = 2  # inlined from above"],
+        "merged_from_elsewhere": ["x[i + 1_000_000] = 1  # inlined from another file"],
         "written": ["y[cuda.threadIdx.x * 1_000_000] = 1  # write"],
         "added": ["cuda.atomic.add(x, cuda.threadIdx.x // 7 * 100_000_000, 1)  # atomic"],
         "recursive": ["return 1 if n == 0 else n * deeper(n + 1) + deeper(n + 2)  # recursion"],
@@ -545,9 +557,9 @@ def test_a_fault_tells_the_line_and_the_thread(told, name):
     }[name]
     assert len(places) == len(shown)
     for place, text in zip(places, shown, strict=True):
-        number = 3 if name == "cell" else next(i for i, line in enumerate(told["lines"], 1) if text in line)
-        file = "<ipython-input-7-abc>" if name == "cell" else r".*faulty_kernels.py"
-        assert re.fullmatch(rf"  (called from )?line {number} of {file}: {re.escape(text)}", place)
+        file, lines = FILES.get(name, ("faulty_kernels.py", told["lines"]))
+        number = next(i for i, line in enumerate(lines, 1) if text in line)
+        assert re.fullmatch(rf"  (called from )?line {number} of .*{file}: {re.escape(text)}", place)
 
 
 def test_a_fault_that_does_not_come_again_tells_what_is_known(told):

@@ -943,6 +943,26 @@ def test_what_is_no_kernel():
         inspect_kernels([(clean_kernel, VECTORS, {"colour": 1})])
 
 
+@cuda.jit(device=True, inline="always")
+def tile_of(size):
+    return cuda.shared.array(size, float32)  # a size that is known only where it is inlined
+
+
+def with_tile(size):
+    @cuda.jit
+    def tiled_kernel(x):
+        tile = tile_of(size)
+        tile[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+        cuda.syncthreads()
+        x[cuda.threadIdx.x] = tile[size - 1 - cuda.threadIdx.x]
+
+    return tiled_kernel
+
+
+def test_device_functions_are_inlined_as_their_decorators_say():
+    assert inspect_kernel(with_tile(64), (float32[::1],)).shared_bytes == 256
+
+
 def test_a_kernel_that_cannot_be_sent():
     cell = notebook(NOTEBOOK)
     compiler.python_function(cell.scaled).__globals__["SCALE"] = threading.Lock()
@@ -958,7 +978,7 @@ def test_a_machine_without_a_compiler(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     answer = python_types.SimpleNamespace(returncode=0, stdout=b'{"missing": "no libnvvm"}')
     monkeypatch.setattr(compiler.subprocess, "run", lambda *arguments, **options: answer)
-    with pytest.raises(InspectionError, match=r"no libnvvm; install .* pip install 'numba-cuda\[cu13\]'"):
+    with pytest.raises(InspectionError, match=r"no libnvvm; install .* pip install 'gpuless\[cu13\]'"):
         inspect_kernel(clean_kernel, VECTORS)
 
 

@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from helpers import random_float32
+from helpers import kernels_in, random_float32
 from hypothesis import given, settings, strategies as st
-from launches import sanitized
 from test_fused import CHAINS, MNIST, assert_alike, chain_of
 
 from cnn_numba import device
+from cnn_numba.ops.conv.gpu_weight import WITH_ONES
 from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, reference
 from cnn_numba.ops.fused.checks import Convolution
+from gpuless import sanitize
 
 # Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
 # more channels than a warp has lanes; a stride and another kernel below a pooling.
@@ -155,17 +156,31 @@ def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
     ]
 
 
-@pytest.mark.parametrize(
-    ("shape", "layers"),
-    [
-        ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
-        ((1, 8, 6, 6), [(3, 3, 1, 0, True, True)]),
-    ],
-)
-def test_the_sanitizer_finds_nothing(shape, layers):
+# With and without a pooling, with few and with more channels, below a pooling a stride.
+SANITIZED = [
+    ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
+    ((1, 8, 6, 6), [(3, 3, 1, 0, True, True)]),
+    ((1, 4, 3, 4), [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]),
+    ((1, 4, 4, 4), [(33, 3, 2, 1, True, True)]),
+]
+
+
+@pytest.mark.slow
+def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     rng = np.random.default_rng(0)
-    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
-    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-    with sanitized() as reports:
-        both(chain, x, grad_output)
+    examined = {}
+    for tile in (gpu_forward.LARGE, gpu_forward.SMALL, gpu_forward.NARROW):
+        for module in (gpu_forward, gpu_backward):
+            monkeypatch.setattr(module, "best_tile", lambda *_, tile=tile: tile)
+        for shape, layers in SANITIZED:
+            chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+            grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+            with device.observe_launches(
+                lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))
+            ):
+                both(chain, x, grad_output)
+    reports = [report for found in examined.values() for report in found]
     assert all(report.ok for report in reports), "\n".join(map(str, reports))
+    modules = (gpu_forward, gpu_backward, gpu_sparse)
+    kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
+    assert kernels | set(WITH_ONES.values()) <= examined.keys()

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from gpuless.frontends import signatures
+from gpuless.frontends.numba_cuda.inlined import tell_inlined_places
 
 PACKAGE = "numba"
 
@@ -46,6 +47,7 @@ def prepare():
     from numba.cuda import codegen, compiler, dispatcher
     from numba.cuda.cudadrv.libs import get_cudalib
 
+    tell_inlined_places()
     compile_ir = codegen.nvvm.compile_ir
 
     def linkable(modules, **options):

@@ -36,6 +36,9 @@ def _replace(cuda):
     from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import CUDADispatcher
 
+    from gpuless.frontends.numba_cuda.inlined import tell_inlined_places
+
+    tell_inlined_places()
     CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
     CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
     CUDADispatcher.add_overload = _remembered(CUDADispatcher.add_overload)

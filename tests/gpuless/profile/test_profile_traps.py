@@ -5,6 +5,7 @@ import gpuless
 # isort: split
 import numpy as np
 import pytest
+from inlined_functions import neighbours_sum
 from numba import cuda, float32
 from products import zeros
 
@@ -38,6 +39,22 @@ def test_kernels_of_one_name_are_told_apart():
     short, long = profiled(100), profiled(10_000)
     assert long > 20 * short
     assert (profiled(10_000), profiled(100)) == (long, short)
+
+
+@cuda.jit
+def add_neighbours(x, y):
+    i = cuda.grid(1)
+    y[i] = neighbours_sum(x, i, 50)
+
+
+def test_what_numba_inlines_from_another_file_is_counted_on_its_lines():
+    report = gpuless.profile(add_neighbours[40, 64], "T4")(zeros(2560), zeros(2560))
+    counts = report.modelled.counts
+    barriers = sum(
+        times for step, times in zip(counts.steps, counts.executed, strict=True) if step.base == "BAR"
+    )
+    assert not counts.missed
+    assert barriers == 40 * 2 * 2 * 50
 
 
 @cuda.jit
