@@ -6,7 +6,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cnn_numba.device import Array
+import numpy as np
+
+from cnn_numba.device import Array, copy, to_host
 from cnn_numba.nn.layers import Conv2d, Layer, MaxPool2d, ReLU, head
 from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution
@@ -16,9 +18,9 @@ class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
     What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
-    asked for: the layers run one after another, on the last batch and with the parameters of that pass. What
-    the chain has computed stays as it is. Where a layer has run by itself since then, the backward pass is
-    that of the layers.
+    asked for: the layers run one after another, on the last batch and with the parameters of that pass; on
+    the GPU with those of now, as nothing keeps the others there. What the chain has computed stays as it is.
+    Where a layer has run by itself since then, the backward pass is that of the layers.
 
     Parameters
     ----------
@@ -27,7 +29,8 @@ class ConvChain:
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
-        self.layers, self.ops = list(layers), layers[0].backend.ops.fused
+        backend = layers[0].backend
+        self.layers, self.ops, self.on_device = list(layers), backend.ops.fused, backend.on_device
         self.links, self.reference = list(_links(self.layers)), weakref.ref(self)
         self.needs_grad_input = layers[0].needs_grad_input
         shape = layers[0].input_shape
@@ -85,7 +88,7 @@ class ConvChain:
         if self.unfolded:
             return
         self._own(None)
-        now, result = [(conv.weight, conv.bias) for conv, _ in self.links], self.out.copy()
+        now, result = [(conv.weight, conv.bias) for conv, _ in self.links], np.array(to_host(self.out))
         self._set_parameters(self.scratch.parameters(self._convolutions()))
         try:
             x = self.x
@@ -93,9 +96,10 @@ class ConvChain:
                 x = layer.forward(x)
         finally:
             self._set_parameters(now)
-            self.out[...] = result  # it differs by rounding, and a training must not by who looks at it
+            copy(self.out, result)  # it differs by rounding, and a training must not by who looks at it
         self._own(self.reference)
-        self.unfolded = True
+        # A graph on the GPU computes the next batch without calling `forward`.
+        self.unfolded = not self.on_device
 
     def _set_parameters(self, pairs):
         for (conv, _), (weight, bias) in zip(self.links, pairs, strict=True):
@@ -138,8 +142,7 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
 
 
 def _can_chain(backend):
-    # Those of a GPU are there, and its models do not use them yet.
-    fused = backend.ops.fused if "fused" in backend.ops.names() and not backend.on_device else None
+    fused = backend.ops.fused if "fused" in backend.ops.names() else None
     return fused is not None and all(getattr(backend.ops, name) is part for name, part in fused.PARTS.items())
 
 

@@ -8,6 +8,7 @@ import pytest
 from helpers import random_float32
 
 from cnn_numba import mnist_cnn
+from cnn_numba.device import copy, to_device, to_host
 from cnn_numba.nn.chains import ConvChain
 from cnn_numba.nn.layers import AvgPool2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential, cifar_convnet, mnist_cnn_deep
@@ -50,9 +51,8 @@ def test_layers_that_are_no_part_of_a_chain_stay_alone(layers, expected):
     assert names(sequential(layers)) == expected
 
 
-def test_no_other_backend_has_chains():
-    for device in ("reference", "gpu"):
-        assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, device).steps)
+def test_backends_without_chains_and_with_operations_of_their_own_keep_all_layers():
+    assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, "reference").steps)
     cpu = backend("cpu")
     mine = cpu._replace(ops=cpu.ops.replace(conv=SimpleNamespace(**vars(cpu.ops.conv))))
     assert not any(isinstance(step, ConvChain) for step in mnist_cnn(2, mine).steps)
@@ -66,7 +66,7 @@ def twins(make):
     return model, plain
 
 
-def make_mixed():
+def make_mixed(device="cpu"):
     layers = [
         AvgPool2d(1),
         Conv2d(2, 5, 3),
@@ -77,7 +77,7 @@ def make_mixed():
         Flatten(),
         Linear(96, 3),
     ]
-    return sequential(layers)
+    return sequential(layers, device)
 
 
 @pytest.mark.parametrize("make", [lambda: mnist_cnn(4), lambda: mnist_cnn_deep(4), make_mixed])
@@ -97,6 +97,37 @@ def test_a_model_with_chains_computes_what_its_layers_compute(make):
             np.testing.assert_allclose(one.output, other.output, rtol=1e-5, atol=1e-5)
             if isinstance(one, MaxPool2d):
                 np.testing.assert_array_equal(one.argmax, other.argmax)
+
+
+@pytest.mark.parametrize("make", [lambda on: mnist_cnn(3, on), make_mixed])
+def test_chains_of_the_gpu_compute_what_those_of_the_cpu_compute(make):
+    rng = np.random.default_rng(0)
+    ours, theirs = make("gpu"), make("cpu")
+    assert names(ours) == names(theirs)
+    for n in (3, 2):
+        x = random_float32(rng, n, *ours.input_shape)
+        logits = [ours.forward(to_device(x)), theirs.forward(x)]
+        gradient = random_float32(rng, *logits[1].shape)
+        before = to_host(logits[0]).copy()
+        for one, other in zip(ours.layers, theirs.layers, strict=True):
+            np.testing.assert_allclose(to_host(one.output), other.output, rtol=1e-4, atol=1e-5)
+            if isinstance(one, MaxPool2d):
+                np.testing.assert_array_equal(to_host(one.argmax), other.argmax)
+        np.testing.assert_array_equal(to_host(logits[0]), before)
+        ours.backward(to_device(gradient))
+        theirs.backward(gradient)
+        scale = np.abs(theirs.gradients).max()
+        np.testing.assert_allclose(to_host(ours.gradients), theirs.gradients, rtol=0, atol=5e-6 * scale)
+
+
+def test_on_the_gpu_an_output_follows_what_was_computed_without_a_call():
+    model = mnist_cnn(2, "gpu")
+    x = to_device(np.ones((2, 1, 28, 28), np.float32))
+    model.forward(x)
+    before = to_host(model.layers[0].output).copy()
+    copy(x, np.zeros((2, 1, 28, 28), np.float32))  # as the replay of a graph does
+    assert not to_host(model.layers[0].output).any()
+    assert before.any()
 
 
 def test_the_layers_run_alone_once_only_when_they_are_asked(monkeypatch):

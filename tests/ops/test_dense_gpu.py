@@ -7,7 +7,7 @@ from launches import only_launches, sanitized
 
 from benchmarks.ops import launches_of
 from cnn_numba import device
-from cnn_numba.ops.dense import gpu, gpu_matmul, gpu_vectorised, reference
+from cnn_numba.ops.dense import gpu, gpu_backward, gpu_matmul, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map
 
@@ -232,6 +232,39 @@ def test_launches_and_nothing_else_where_arrays_are_given(rng):
     assert launched == [small, "matmul_sum_parts_kernel", small, small, "linear_backward_bias_kernel"]
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel"),
+    [
+        ((4, 8, 12), "linear_backward_kernel"),
+        ((64, 72, 64), "linear_backward_kernel"),
+        ((1, 1, 1), "linear_backward_guarded_kernel"),
+        ((33, 70, 35), "linear_backward_guarded_kernel"),
+        ((192, 40, 3), "linear_backward_guarded_kernel"),
+    ],
+)
+def test_gradients_of_a_small_layer_are_one_launch_and_the_bits_of_three(rng, size, kernel):
+    x, weight, bias, grad_output = on_device(*layer(rng, *size))
+    results = on_device(*(poisoned(array.shape) for array in (x, weight, bias)))
+    scratch = gpu.linear_scratch(*size)
+    with only_launches() as launched:
+        gpu.linear_backward(grad_output, x, weight, *results, scratch=scratch)
+    expected = (
+        gpu.linear_backward_input(grad_output, weight),
+        gpu.linear_backward_weight(grad_output, x),
+        gpu.linear_backward_bias(grad_output),
+    )
+    assert launched == [kernel]
+    for ours, theirs in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(device.to_host(ours), device.to_host(theirs))
+
+
+@pytest.mark.parametrize("size", [(257, 40, 3), (4, 40, 1024), (8, 2048, 2048)])
+def test_gradients_of_larger_layers_are_a_launch_each(size):
+    batch_size, in_features, out_features = size
+    assert not gpu_backward.fits(batch_size, out_features, in_features)
+    assert gpu_backward.fits(64, 128, 1600)  # as in the course's network
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (40, 70), (17, 32)], ids=str)
 def test_bias_gradient_over_several_blocks_and_rounds(rng, shape):
     grad_output = random_float32(rng, *shape)
@@ -360,6 +393,9 @@ def test_the_sanitizer_finds_nothing_in_the_layer(rng):
     x, weight, bias, grad_output = on_device(*layer(rng, 5, 270, 3))
     assert_nothing_found(lambda: gpu.linear_forward(x, weight, bias, relu=True))
     assert_nothing_found(lambda: gpu.linear_backward_bias(grad_output))
+    assert_nothing_found(lambda: gpu.linear_backward(grad_output, x, weight))
+    x, weight, bias, grad_output = on_device(*layer(rng, 5, 8, 36))
+    assert_nothing_found(lambda: gpu.linear_backward(grad_output, x, weight))
 
 
 @pytest.mark.exhaustive_unless(

@@ -78,8 +78,9 @@ def test_a_step_on_the_gpu_equals_the_cpu_s(optimizer, count, rng):
         model = toy_cnn(place, batch_size=3)
         step = OPTIMIZERS[optimizer](model)
         loss = CrossEntropyLoss(3, 4, place)
+        model.forward(move(x), training=True)
+        outputs = [device.to_host(layer.output) for layer in model.layers]
         losses, logits = train_step(model, loss, step, move(x), move(labels))
-        outputs = [layer.output for layer in model.layers]
         arrays = (losses, logits, model.gradients, model.parameters, *outputs)
         results[place] = [device.to_host(array) for array in arrays]
     for ours, theirs in zip(results["gpu"], results["cpu"], strict=True):

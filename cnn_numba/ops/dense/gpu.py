@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.dense import checks
+from cnn_numba.ops.dense import checks, gpu_backward
+from cnn_numba.ops.dense.gpu_backward import SUM_ROWS
 from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
 from cnn_numba.ops.dense.gpu_tensor import matmul_3xtf32, matmul_float16, matmul_tf32
 from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
@@ -108,7 +109,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
 
 
-SUM_COLUMNS, SUM_ROWS = 32, 16
+SUM_COLUMNS = 32
 
 
 @cuda.jit
@@ -154,9 +155,13 @@ def linear_backward(
     *,
     scratch=None,
 ):
-    """All three gradients, one after another; see `reference.linear_backward`."""
+    """All three gradients, of a small layer in one launch; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)
+    if precision == "float32" and gpu_backward.fits(*grad_output.shape, x.shape[1]):
+        _checked_partial(scratch, *x.shape, grad_output.shape[1])
+        gpu_backward.linear_backward(grad_output, x, weight, grad_input, grad_weight, grad_bias)
+        return grad_input, grad_weight, grad_bias
     linear_backward_weight(grad_output, x, grad_weight, precision, scratch=scratch)
     linear_backward_bias(grad_output, grad_bias)
     linear_backward_input(grad_output, weight, grad_input, precision, scratch=scratch)

@@ -34,7 +34,7 @@ SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # So many blocks are to share a multiprocessor: they have 128, 72 and 80 registers a thread.
-_BLOCKS = {128: 2, 32: 7, 64: 3}
+BLOCKS = {128: 2, 32: 7, 64: 3}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
@@ -113,13 +113,13 @@ def _operand(lines, depth, padding, vectors):
     return Operand(fetch, stash, lines + padding), source
 
 
-def _make_kernel(name, tile, vectors):
-    """Return the kernel of one tile; with `vectors` all three matrices need rows of 4 n elements.
+def tile_product(tile, vectors):
+    """Make the device function in which a block computes a tile of results, or a part of their sums.
 
-    A kernel's shared arrays and loops must have sizes known when it is compiled: here they are.
+    With `vectors` all three matrices need rows of 4 n elements. Shared arrays and loops must have sizes known
+    when a kernel is compiled: here they are.
     """
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
-    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
     (left, left_source), (right, right_source) = (
         _operand(lines, tile.depth, tile.padding, vectors) for lines in (tile.rows, tile.columns)
     )
@@ -180,22 +180,37 @@ def _make_kernel(name, tile, vectors):
 
     store_results = store_singly if tile.tensor_cores else store
 
-    @cuda.jit(launch_bounds=(tile.threads, _BLOCKS[tile.rows]))
+    @cuda.jit(device=True, inline="always")
+    def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
+        """Write the tile that begins at `first`; `sizes`: rows, columns, depth; `part`: of the depth."""
+        (first_row, first_column), (rows, columns, depth), (begin, end) = first, sizes, part
+        sums = cuda.local.array(results, float32)
+        a_source = left_source(a, not transpose_a, first_row, rows, depth)
+        b_source = right_source(b, transpose_b, first_column, columns, depth)
+        accumulate(a_source, b_source, begin, end, sums)
+        store_results(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
+
+    return compute
+
+
+def _make_kernel(name, tile, vectors):
+    """Return the kernel of one tile; with `vectors` all three matrices need rows of 4 n elements."""
+    compute = tile_product(tile, vectors)
+    block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
+
+    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.rows]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute one tile of results a block, from one part of their sums.
 
         Launched over the tiles, columns along x, and the parts along z, which follow one another in `out`.
         """
-        sums = cuda.local.array(results, float32)
         first_row = uint32(uint32(cuda.blockIdx.y) * block_rows)
         first_column = uint32(uint32(cuda.blockIdx.x) * block_columns)
         begin = uint32(uint32(cuda.blockIdx.z) * part_depth)
-        end = min(uint32(begin + part_depth), depth)
-        a_source = left_source(a, not transpose_a, first_row, rows, depth)
-        b_source = right_source(b, transpose_b, first_column, columns, depth)
-        accumulate(a_source, b_source, begin, end, sums)
-        store_results(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
+        part = begin, min(uint32(begin + part_depth), depth)
+        first, sizes = (first_row, first_column), (rows, columns, depth)
+        compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu)
 
     return kernel
 
