@@ -156,31 +156,44 @@ def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
     ]
 
 
-# With and without a pooling, with few and with more channels, below a pooling a stride.
+def assert_nothing_found(shape, layers):
+    """Run a chain under the sanitizer; return the kernels that it launched."""
+    rng, examined = np.random.default_rng(0), {}
+    chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
+    grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
+    with device.observe_launches(
+        lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))
+    ):
+        both(chain, x, grad_output)
+    reports = [report for found in examined.values() for report in found]
+    assert all(report.ok for report in reports), "\n".join(map(str, reports))
+    return set(examined)
+
+
 SANITIZED = [
     ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
     ((1, 8, 6, 6), [(3, 3, 1, 0, True, True)]),
-    ((1, 4, 3, 4), [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]),
-    ((1, 4, 4, 4), [(33, 3, 2, 1, True, True)]),
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "layers"), SANITIZED)
+def test_the_sanitizer_finds_nothing(shape, layers):
+    assert_nothing_found(shape, layers)
+
+
+@pytest.mark.exhaustive(
+    "the tiles of test_the_sanitizer_finds_nothing are made by the same functions as the others"
+)
 def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
-    rng = np.random.default_rng(0)
-    examined = {}
+    launched = assert_nothing_found(*SANITIZED[1])
     for tile in (gpu_forward.LARGE, gpu_forward.SMALL, gpu_forward.NARROW):
         for module in (gpu_forward, gpu_backward):
             monkeypatch.setattr(module, "best_tile", lambda *_, tile=tile: tile)
-        for shape, layers in SANITIZED:
-            chain, x = chain_of(layers, shape[1], rng), random_float32(rng, *shape)
-            grad_output = random_float32(rng, *reference.conv_chain_forward(x, chain).shape)
-            with device.observe_launches(
-                lambda launch: examined.setdefault(launch.kernel, []).append(launch.examine(sanitize))
-            ):
-                both(chain, x, grad_output)
-    reports = [report for found in examined.values() for report in found]
-    assert all(report.ok for report in reports), "\n".join(map(str, reports))
+        launched |= assert_nothing_found((1, 3, 4, 4), [(2, 3, 1, 0, False, True)])
+    # Many channels, without a pooling, and a stride below one.
+    unpooled = [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]
+    launched |= assert_nothing_found((1, 4, 3, 4), unpooled)
+    launched |= assert_nothing_found((1, 4, 4, 4), [(33, 3, 2, 1, True, True)])
     modules = (gpu_forward, gpu_backward, gpu_sparse)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
-    assert kernels | set(WITH_ONES.values()) <= examined.keys()
+    assert kernels | set(WITH_ONES.values()) <= launched
