@@ -1,13 +1,16 @@
 """Measuring a model on labelled images."""
 
+from contextlib import nullcontext
+
 import numpy as np
 
+from cnn_numba import device
 from cnn_numba.arguments import instance
-from cnn_numba.device import to_host
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import ALONE, Alone, check_workers
 from cnn_numba.train.batches import OTHER_BATCHES, batches_of
+from cnn_numba.train.graphs import Replay
 
 
 def evaluate(
@@ -35,22 +38,64 @@ def evaluate(
     TypeError, ValueError
         If an argument is not as above, or there are no images.
     """
-    instance(model, "model", Sequential)
-    check_workers(workers)
-    check_counts(images, labels)
-    batch_size, classes = model.shapes[-1]
-    loss = CrossEntropyLoss(batch_size, classes, model.backend)
-    source = batches_of(model, images, labels, mean, std)
-    totals = model.backend.zeros(2, np.float64)
-    mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]
-    source.begin(mine)
-    for first in range(0, len(mine), model.batch_size):
-        x, y = source.take(min(model.batch_size, len(mine) - first))
-        logits = model.forward(x)
-        loss.ops.accumulate_metrics(loss.forward(logits, y), logits, y, totals)
-        source.advance()
-    loss_sum, right = workers.all_reduce(to_host(totals)) / (len(images) * model.predictions)
-    return float(loss_sum), float(right)
+    return Evaluation(model, images, labels, mean, std, workers)()
+
+
+class Evaluation:
+    """Measures a model on the same images, as often as it is called; the arguments are those of `evaluate`.
+
+    On the GPU the images stay there, and with `graph` a batch is one CUDA graph, recorded once for each size.
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mean: float | tuple[float, ...] = 0.0,
+        std: float | tuple[float, ...] = 1.0,
+        workers: Alone = ALONE,
+        graph: bool = False,
+    ) -> None:
+        instance(model, "model", Sequential)
+        check_workers(workers)
+        check_counts(images, labels)
+        self.model, self.workers, self.count = model, workers, len(images)
+        self.mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]
+        # A graph cannot be recorded on the stream that is there anyway.
+        self.stream = device.stream() if model.backend.on_device else None
+        with self._in_stream():
+            batch_size, classes = model.shapes[-1]
+            self.loss = CrossEntropyLoss(batch_size, classes, model.backend)
+            self.batches = batches_of(model, images, labels, mean, std)
+            self.totals = model.backend.zeros(2, np.float64)
+        # Where there are no graphs, the training has said so.
+        self.batch = Replay(
+            self._batch, lambda _: None, (), lambda _: None, graph and self.stream is not None
+        )
+
+    def __call__(self) -> tuple[float, float]:
+        """Return the mean loss and the accuracy."""
+        size = self.model.batch_size
+        with self._in_stream():
+            device.copy(self.totals, np.zeros(2))
+            self.batches.begin(self.mine)
+            for first in range(0, len(self.mine), size):
+                self.batch(min(size, len(self.mine) - first))
+            totals = device.to_host(self.totals)
+        loss, right = self.workers.all_reduce(totals) / (self.count * self.model.predictions)
+        return float(loss), float(right)
+
+    def _in_stream(self):
+        return nullcontext() if self.stream is None else device.use_stream(self.stream)
+
+    def _batch(self, count):
+        x, labels = self.batches.take(count)
+        logits = self.model.forward(x)
+        losses = self.loss.forward(logits, labels)
+        self.loss.ops.accumulate_metrics(losses, logits, labels, self.totals)
+        self.batches.advance()
+        yield "measured"
 
 
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
 from cnn_numba.train.callbacks.log import Log
 from cnn_numba.train.callbacks.progress import OnStep, Progress
 from cnn_numba.train.callbacks.saving import Saving
-from cnn_numba.train.evaluation import evaluate
+from cnn_numba.train.evaluation import Evaluation, evaluate
 from cnn_numba.train.extensions import extension
 from cnn_numba.train.optim import Optimizer
 from cnn_numba.train.recipe import Plan
@@ -68,7 +68,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     on_step : callable, optional
         Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
     graph : bool
-        On the GPU, replay a whole step as one CUDA graph. A backend with its own updates needs False.
+        On the GPU, replay a whole step as one CUDA graph, and a batch of the test too. A backend with its own
+        updates needs False.
     scaler : LossScaler or bool, optional
         Scales the gradients, and skips a step whose gradients are not finite. True makes one, False trains
         without, None makes one for a model in float16 only.
@@ -126,6 +127,8 @@ def fit(  # noqa: PLR0913 (its options are the training's)
             Interrupts(),
         ],
     )
+    test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std
+    evaluation = Evaluation(model, *test, workers=workers, graph=graph)
     with run.exits:
         callbacks("prepare")
         callbacks("begin")
@@ -142,8 +145,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
                     raise Interrupted.after(run)
             run.wait()
             callbacks("epoch_trained")
-            test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std
-            run.measured(evaluate(model, *test, workers=workers))
+            run.measured(evaluation())
             callbacks("epoch_measured")
             run.finish_epoch()
             callbacks("epoch_end")

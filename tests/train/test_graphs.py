@@ -244,12 +244,16 @@ def fake_graphs(monkeypatch):
 
 @pytest.mark.slow
 def test_replaying_a_recorded_step_is_training(data, fake_graphs):
-    models = [toy_cnn(), toy_cnn()]
+    models, measured = [toy_cnn(), toy_cnn()], []
     for model, graph in zip(models, (True, False), strict=True):
-        fit(model, data, Adam(model, lr=1e-2), epochs=2, progress=False, graph=graph)
-    # One for whole batches and one for the tail, and nothing in them came from the host.
-    assert len(fake_graphs) == 2
-    assert len(fake_graphs[0]) == len(fake_graphs[1])
+        history = fit(model, data, Adam(model, lr=1e-2), epochs=3, progress=False, graph=graph)
+        measured.append([(epoch["test_loss"], epoch["test_accuracy"]) for epoch in history])
+    # One for whole batches, one for the tail and one for the test's, and nothing in them came from the host.
+    kinds = [sorted({launch.kernel.py_func.__name__ for launch in launches}) for launches in fake_graphs]
+    trained = [kind for kind in kinds if "adam_scheduled_kernel" in kind]
+    assert (len(trained), len(kinds) - len(trained)) == (2, 1)
+    assert len({len(launches) for launches in fake_graphs}) == 2
+    assert measured[0] == measured[1]
     replayed, launched = (device.to_host(model.parameters) for model in models)
     np.testing.assert_array_equal(replayed, launched)
 
@@ -268,8 +272,8 @@ def test_the_loss_of_a_replayed_step_is_that_of_its_whole_batch(data, fake_graph
             on_step=lambda step, loss, losses=losses: losses.append(loss),
         )
         seen.append(losses)
-    assert len(fake_graphs) == 2
     assert seen[0] == seen[1]
+    assert len(fake_graphs) == 3
 
 
 def test_without_graphs_it_says_so_once_and_trains(data):
@@ -363,11 +367,14 @@ def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
 
 @pytest.mark.gpu
 def test_a_real_graph_gives_the_bits_of_plain_launches(data):
-    models = [toy_cnn(), toy_cnn()]
+    models, measured = [toy_cnn(), toy_cnn()], []
     for model, graph in zip(models, (True, False), strict=True):
         lines = []
-        fit(model, data, Adam(model, lr=1e-2), epochs=4, progress=False, graph=graph, log=lines.append)
+        options = {"epochs": 4, "progress": False, "graph": graph, "log": lines.append}
+        history = fit(model, data, Adam(model, lr=1e-2), **options)
+        measured.append([(epoch["test_loss"], epoch["test_accuracy"]) for epoch in history])
         assert not any("No CUDA graphs" in line for line in lines)
+    assert measured[0] == measured[1]
     replayed, launched = (device.to_host(model.parameters) for model in models)
     np.testing.assert_array_equal(replayed, launched)
 
