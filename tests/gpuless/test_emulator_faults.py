@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import python
+from fresh_python import python, python_on_the_emulated_gpu
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
 from test_emulator_driver import run as run_program
 
@@ -529,7 +529,7 @@ def told():
     """What Numba's users are told of the kernels in `faulty_kernels`."""
     path = Path(__file__).with_name("faulty_kernels.py")
     return json.loads(
-        python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", GPULESS="emulator")
+        python_on_the_emulated_gpu(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
     )
 
 
@@ -669,7 +669,7 @@ def test_threads_streams_processes_and_grids():
         # A machine that others use may let a process wait for longer, but not each time.
         print("stopped", any(seconds_until_stopped() < 1.3 for attempt in range(5)))
     """
-    found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
+    found = python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)).splitlines()
     assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
     assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
 
@@ -687,7 +687,7 @@ def test_the_process_ends_while_kernels_run():
         threading.Thread(target=late).start()
     """
     begun = time.monotonic()
-    assert python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator") == "64.0\n"
+    assert python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)) == "64.0\n"
     assert time.monotonic() - begun < 60
 
 
