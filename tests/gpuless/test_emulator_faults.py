@@ -669,7 +669,7 @@ def test_threads_streams_processes_and_grids():
         # A machine that others use may let a process wait for longer, but not each time.
         print("stopped", any(seconds_until_stopped() < 1.3 for attempt in range(5)))
     """
-    found = python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)).splitlines()
+    found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
     assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
     assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
 
@@ -687,7 +687,7 @@ def test_the_process_ends_while_kernels_run():
         threading.Thread(target=late).start()
     """
     begun = time.monotonic()
-    assert python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)) == "64.0\n"
+    assert python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator") == "64.0\n"
     assert time.monotonic() - begun < 60
 
 
