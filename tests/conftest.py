@@ -32,6 +32,7 @@ from exhaustive import mark_repetitions
 from helpers import check_signature
 from progress import StillRunning
 from quick_code import compiled_plainly
+from warm_compiler import warm_compiler  # noqa: F401  a fixture
 
 from cnn_course.chapters.many_gpus.workers import write_few_digits
 from cnn_numba import device

@@ -115,6 +115,7 @@ def test_stub_raises_in_strict_mode(found, monkeypatch):
 
 
 @each_exercise
+@pytest.mark.usefixtures("quickly_compiled")
 def test_solution_solves(found, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
     assert verdict_on(found, found.cells.solution).status == "solved"

@@ -1,5 +1,6 @@
 """Pictures that move: their frames, and the one below that stands still."""
 
+import functools
 import io
 import itertools
 
@@ -34,6 +35,12 @@ FILMS = {
 }
 
 
+@functools.cache
+def drawn(draw):
+    """Return a film that several tests look at."""
+    return draw()
+
+
 def frames(film):
     image = Image.open(io.BytesIO(film.png))
     for number in range(image.n_frames):
@@ -47,7 +54,7 @@ def frames(film):
 )
 @pytest.mark.parametrize(("draw", "count"), FILMS.values(), ids=FILMS)
 def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
-    film = draw()
+    film = drawn(draw)
     shown = list(frames(film))
     assert len(shown) == count
     assert all((a != b).any() for a, b in itertools.pairwise(shown))
@@ -66,14 +73,14 @@ RESULTS = (
 
 @pytest.mark.parametrize("draw", RESULTS)
 def test_what_a_film_comes_to_stands_still_below_it(draw):
-    film = draw()
+    film = drawn(draw)
     last = np.asarray(list(frames(film))[-1], np.int16)
     still = np.asarray(Image.open(io.BytesIO(film.still.png)).convert("RGB"), np.int16)
     assert abs(last - still).mean() < 1  # but for the palettes
 
 
 def test_both_pictures_are_described_and_the_still_one_is_folded():
-    film = films.barrier_film()
+    film = drawn(films.barrier_film)
     text = film._repr_html_()
     assert text.count(f'alt="{film.alt}"') == 2
     assert text.index("<figcaption") < text.index("<details>") < text.rindex("<img")

@@ -8,11 +8,12 @@ from wrong_answers import changed
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quickly_compiled")]
 
 EACH = [(found, name, answer) for found in FOUND for name, answer in found.right.items()]
+FIRST = {found.path: answer for found, _, answer in reversed(EACH)}
 
 
 @pytest.mark.exhaustive_unless(
-    lambda found, answer: answer is next(iter(found.right.values())),
-    "the first unusual answer of each exercise",
+    lambda found, answer: answer is FIRST[found.path],
+    "the first unusual answer of each notebook; all are judged by the functions that judge the solutions",
 )
 @pytest.mark.parametrize(
     ("found", "answer"),

@@ -1,14 +1,11 @@
 """All that these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
 
-import sys
 from importlib.machinery import PathFinder
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from exhaustive import mark_repetitions
-from fresh_python import PATH
-from warm_python import warm
+from warm_compiler import cold_compiler, warm_compiler  # noqa: F401  fixtures
 
 import gpuless
 
@@ -45,19 +42,6 @@ def pytest_configure(config):
 def rng():
     """Return a generator that starts afresh, from the same seed, in every test."""
     return np.random.default_rng(0)
-
-
-@pytest.fixture
-def warm_compiler(monkeypatch):
-    """Let the compiler for real GPUs run in forks of one process, where that can be done."""
-    from gpuless.compiler import jobs
-
-    if sys.platform.startswith("linux"):
-        monkeypatch.setattr(jobs, "subprocess", SimpleNamespace(run=_run_warm))
-
-
-def _run_warm(command, input, env, **options):
-    return warm("hardware", PATH).run(command[1:], env, given=input)
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from warm_python import warm
+
 import gpuless
 
 # The package that is tested, and the modules beside this one.
@@ -23,6 +25,17 @@ def python(*lines, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def python_on_the_emulated_gpu(*lines):
+    """Do as `python` does in a process that has imported Numba, for what comes after that."""
+    if not sys.platform.startswith("linux"):
+        return python(*lines, GPULESS="emulator")
+    env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator"}
+    done = warm("emulator", PATH).run(["-c", "\n".join(lines)], env)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
 
 
 def run_pytest(*options, cwd, **environment):

@@ -409,7 +409,6 @@ def test_counts_are_those_of_the_kernel(compiler, rng):
     np.testing.assert_array_equal(arrays[2].copy_to_host(), x[::2] + x[:1000])
 
 
-@pytest.mark.usefixtures("warm_compiler")
 def test_machine_code_is_inspected(compiler):
     cuda = compiler.cuda
 
@@ -428,7 +427,6 @@ def test_machine_code_is_inspected(compiler):
         inspect_kernel(tenth_kernel, "void(float32[::1])")
 
 
-@pytest.mark.usefixtures("warm_compiler")
 def test_a_launch_is_modelled(compiler, rng):
     cuda = compiler.cuda
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import python
+from fresh_python import python, python_on_the_emulated_gpu
 from ptx_programs import HEAD, DeviceArray, apply, run, workers
 from test_emulator_driver import run as run_program
 
@@ -529,7 +529,7 @@ def told():
     """What Numba's users are told of the kernels in `faulty_kernels`."""
     path = Path(__file__).with_name("faulty_kernels.py")
     return json.loads(
-        python(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')", GPULESS="emulator")
+        python_on_the_emulated_gpu(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
     )
 
 

@@ -38,7 +38,6 @@ from gpuless.source import branches
 from gpuless.wrapping import WIDTH
 
 gpuless.select()
-pytestmark = pytest.mark.usefixtures("warm_compiler")
 
 N = 8
 M = 48
@@ -401,6 +400,15 @@ def test_nothing_is_found_in_a_clean_kernel(reports):
     assert report.mix["FMA"] == 1
     assert not report.uses_tensor_cores
     assert report.vector_widths == {"global load": {32: 1}, "global store": {32: 1}}
+
+
+@pytest.mark.usefixtures("cold_compiler")
+def test_the_compiler_is_a_process_of_its_own():
+    @cuda.jit
+    def alone(x):
+        x[0] = float32(1)
+
+    assert inspect_kernel(alone, "void(float32[::1])", "8.0").registers > 0
 
 
 def test_every_instruction_has_a_kind(reports):
