@@ -12,7 +12,7 @@ import re
 import zipfile
 from pathlib import Path
 
-import first
+import first_page
 
 from cnn_course.engine import notebooks
 from cnn_numba.data.sources import IDX_STEMS
@@ -47,7 +47,7 @@ def contents():
         packed = (ROOT / "data" / "mnist" / f"{stem}.gz").read_bytes()
         files[f"data/mnist/{stem}"] = first_images(gzip.decompress(packed), IMAGES)
     cells = {path.stem: code_cells(notebooks.read(path)) for path in sorted(ROOT.glob("notebooks/*.ipynb"))}
-    cells[first.NAME] = first.cells()
+    cells[first_page.NAME] = first_page.cells()
     files[CELLS] = json.dumps(cells, ensure_ascii=False).encode()
     return files
 

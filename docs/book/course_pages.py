@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import course_map
-import first
+import first_page
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from reference import source_of
@@ -34,7 +34,7 @@ class LiveCell(Directive):
     def run(self):
         """Return it as the cell of a notebook is written."""
         cell = self.arguments[0]
-        code = f"<pre>{html.escape(first.stub(cell))}</pre>"
+        code = f"<pre>{html.escape(first_page.stub(cell))}</pre>"
         return [
             nodes.raw(
                 "",

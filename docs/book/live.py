@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import first
+import first_page
 import numpy as np
 
 from cnn_course.engine import notebooks
@@ -49,7 +49,7 @@ def outcomes(archive):
             }
             for path in sorted(ROOT.glob("notebooks/*.ipynb"))
         }
-        solutions[first.NAME] = solutions["00_start_here"]
+        solutions[first_page.NAME] = solutions["00_start_here"]
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-I", "-S", HERE / "alone.py", *unpack(archive, folder)]
             done = subprocess.run(

@@ -1,6 +1,5 @@
 """Cells run as in a page of the book: the archive, with NumPy alone, comes to the verdicts of a notebook."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -44,15 +43,13 @@ ELSEWHERE = {
 }
 
 
-def book_module(name):
-    """Return a module of the book's, which stand in no package."""
-    spec = importlib.util.spec_from_file_location(f"book_{name}", ROOT / "docs" / "book" / f"{name}.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-archive, live = book_module("archive"), book_module("live")
+sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules stand in no package
+try:
+    import archive
+    import first_page
+    import live
+finally:
+    sys.path.pop(0)
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +133,24 @@ def test_every_solution_but_those_that_need_more_is_found_right_with_numpy_alone
     pairs = zip(FOUND, verdicts, strict=True)
     unsolved = [(found.cells.name, verdict) for found, verdict in pairs if verdict[0] != "solved"]
     assert {name for name, _ in unsolved} == ELSEWHERE, unsolved
+
+
+@pytest.mark.slow
+def test_what_a_race_loses_in_step_is_what_rows_of_pixels_share():
+    """The page's first race: of the pixels of a warp, a row of an image, those of one level count as one."""
+    from cnn_course.chapters.start_here.in_step import counted_in_step
+    from cnn_numba import load
+
+    digits = load("mnist").test_images[:4, 0]
+    found = next(each for each in FOUND if each.cells.name == "count_kernel")
+    kept = sum(len(np.unique(row // 16)) for image in digits for row in image)
+    assert counted_in_step(found.run(found.cells.stub), digits) == kept < digits.size / 3
+    assert counted_in_step(found.run(found.cells.solution), digits) == digits.size
+
+
+def test_the_first_page_has_the_stubs_of_the_first_notebook():
+    stubs = {cell: source for cell, kind, source in first_page.cells() if kind == "stub"}
+    assert [found.cells.stub for found in FOUND if found.path.stem == "00_start_here"] == [*stubs.values()]
 
 
 @pytest.mark.slow
