@@ -84,12 +84,30 @@ def asked(found, source):
     return [found.path.stem, f"{found.cells.name.replace('_', '-')}-stub", source]
 
 
+#: Mistakes that only compiled kernels show, or show in other words: a page may see none.
+OF_COMPILED = {"float64", "wrong when large"}
+#: Answers of which the same is true, and what makes the difference.
+DIFFERENT = {
+    ("shrink", "never written"): "only where the launches are large",
+    ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
+    ("edge_maps", "raises"): "the name that it uses is defined in another cell, which a page runs first",
+}
+
+
 def compared(judged, pairs):
-    """Return what differs between a page and a notebook, of pairs of an exercise and an answer."""
+    """Return what differs between a page and a notebook, of pairs of an exercise and an answer.
+
+    Left out is what needs a compiler, or SciPy.
+    """
     there = judged([asked(*pair) for pair in pairs])
     differing = []
     for (found, source), (status, mistake, text) in zip(pairs, there, strict=True):
         verdict = found.check(found.run(source))
+        by_compiler = verdict.mistake in OF_COMPILED or (found.cells.name, verdict.mistake) in DIFFERENT
+        if by_compiler and (status == "solved" or mistake in {"float64", verdict.mistake}):
+            continue
+        if "No module named 'scipy'" in text:
+            continue
         if (status, mistake, without_workbook(text)) != (
             verdict.status,
             verdict.mistake,
