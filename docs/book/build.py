@@ -151,7 +151,8 @@ def build(folder, with_live_cells=False):
     """Write the book into a folder; return Sphinx's exit status."""
     source, work = folder / "source", ROOT / "build" / "page"
     runs, script = {}, ""
-    shutil.rmtree(source, ignore_errors=True)
+    for before in (source, folder / "html" / "_static" / "page"):
+        shutil.rmtree(before, ignore_errors=True)
     if with_live_cells:
         course, script = bundle.write(source / "static" / "page", work)
         runs = {stem: live.live(found) for stem, found in live.outcomes(course).items()}

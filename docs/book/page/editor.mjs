@@ -44,7 +44,8 @@ export function editor(parent, source, { label, run, changed }) {
         indentUnit.of("    "),
         python(),
         syntaxHighlighting(colours),
-        EditorView.contentAttributes.of({ "aria-label": label }),
+        // The index says to tools what browsers know: that the keyboard reaches what scrolls.
+        EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
         EditorView.domEventHandlers({
           mousedown: () => void (writing = true),
           blur: () => void (writing = false),
