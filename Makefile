@@ -29,7 +29,7 @@ $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA),mlir),roads,test,conformance,book,lint]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test test-all conformance sanitize lint format lab notebooks html book book-serve bench install
+.PHONY: help train test test-all conformance sanitize lint format lab notebooks html book page book-serve bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -87,6 +87,9 @@ html: $(ALL) ## export every notebook as a page that stands alone, into build/ht
 
 book: $(ALL) ## build the course as a site, into build/book/html
 	$(BIN)/python docs/book/build.py
+
+page: $(ALL) ## build that site with exercises that run in its pages (needs npm)
+	$(BIN)/python docs/book/build.py --live
 
 book-serve: book ## build the site and show it, at http://localhost:8000
 	$(BIN)/python -m http.server --directory build/book/html 8000

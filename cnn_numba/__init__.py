@@ -4,12 +4,14 @@ Importing the package selects what kernels run on: a GPU, else the emulated one,
 `cnn_numba.device.describe()` says which. The names stand in the order the course introduces them.
 """
 
+from typing import TYPE_CHECKING
+
 # First of all: this decides what numba.cuda will be, and everything below imports numba.
 from cnn_numba import device
 
 # isort: split
+from cnn_numba import data
 from cnn_numba.data import DATASETS, DataError, Dataset, batches, load
-from cnn_numba.data.digits import prepare_digit
 from cnn_numba.nn.gradcheck import compare_gradients, gradcheck, numerical_gradient
 from cnn_numba.nn.layers import (
     AvgPool2d,
@@ -40,6 +42,17 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "cnn_numba.beyond":
         raise
+
+if TYPE_CHECKING:
+    from cnn_numba.data.digits import prepare_digit
+
+
+def __getattr__(name):
+    """Import what needs Pillow and SciPy when it is asked for: nothing else here needs them."""
+    if name == "prepare_digit":
+        return data.prepare_digit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [  # noqa: RUF022 (in the order of the course)
     "device",

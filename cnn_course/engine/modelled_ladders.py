@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from matplotlib.ticker import FuncFormatter, NullLocator
-
 import gpuless
 from benchmarks.records import text_table
 from cnn_course.engine import plots
@@ -115,6 +113,8 @@ class ModelledLadder:
         """Draw the modelled times on a logarithmic axis, their ranges as bars; None where there are none."""
         if not self:
             return None
+        from matplotlib.ticker import FuncFormatter, NullLocator  # not by who only asks for the times
+
         gpus = list(next(iter(self.times.values())))
         apart = 0.8 / len(gpus)
         fig, ax = plots.figure(size=(7.2, 1.0 + 0.22 * len(gpus) * len(self.times)))

@@ -2,7 +2,8 @@
 
 A PNG cannot know the page it will stand on, so every figure brings its own paper: dark ink on a light
 ground, readable in a light theme and in a dark one. The style is put on the figure itself; neither
-pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread.
+pyplot nor ``rcParams`` is touched, so a figure may be drawn in any thread. Matplotlib and Pillow are imported
+by what draws: checks import this module where neither is installed.
 """
 
 import base64
@@ -14,9 +15,6 @@ import threading
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
-from PIL import Image, PngImagePlugin
 
 from benchmarks.plots import COLOURS, FAINT, INK, PAPER, style  # noqa: F401  (FAINT is for those who draw)
 
@@ -102,12 +100,18 @@ def figure(rows=1, columns=1, size=(7.2, 2.6), **subplots):
     >>> axes.shape
     (3,)
     """
-    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    fig = _new(size)
     axes = fig.subplots(rows, columns, **subplots)
     for ax in np.ravel(axes):
         style(ax, 10, labelsize=9, length=3)
         ax.set_prop_cycle(color=COLOURS)
     return fig, axes
+
+
+def _new(size):
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, facecolor=PAPER, layout="constrained")
 
 
 def figure_in_two(size, heights):
@@ -119,7 +123,7 @@ def figure_in_two(size, heights):
     >>> len(top.subplots(1, 2))
     2
     """
-    fig = Figure(figsize=size, facecolor=PAPER, layout="constrained")
+    fig = _new(size)
     parts = fig.subfigures(2, 1, height_ratios=heights)
     for part in parts:
         part.set_facecolor(PAPER)
@@ -161,6 +165,8 @@ def picture(fig, caption, alt, colours=128) -> Picture:
 
 
 def _drawn(fig):
+    from PIL import Image
+
     if isinstance(fig, Image.Image):
         return fig
     full = io.BytesIO()
@@ -170,9 +176,11 @@ def _drawn(fig):
 
 
 def _with_palette(image, colours):
+    from PIL.Image import Dither, Quantize
+
     # Of the methods, the one that keeps a rare colour: a single marked point, say.
-    method = Image.Quantize.MEDIANCUT if colours == 256 else Image.Quantize.MAXCOVERAGE
-    return image.quantize(colours, method=method, dither=Image.Dither.NONE)
+    method = Quantize.MEDIANCUT if colours == 256 else Quantize.MAXCOVERAGE
+    return image.quantize(colours, method=method, dither=Dither.NONE)
 
 
 def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
@@ -196,6 +204,8 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
     >>> film(figures[:2], figures[2], caption="Nothing yet.", alt="Empty axes.").still.caption
     'Nothing yet.'
     """
+    from PIL import Image, PngImagePlugin
+
     images = [_drawn(fig) for fig in frames]
     width, height = images[0].size
     strip = Image.new("RGB", (width, height * len(images)))
@@ -221,6 +231,8 @@ def film(frames, still, caption, alt, seconds=1.8, colours=64) -> Film:
 
 def _only_changes(strip, height, clear):
     """Cut a strip into frames; what is as in the frame before is left clear, which takes half the bytes."""
+    from PIL import Image
+
     rows = np.asarray(strip)
     frames = rows.reshape(-1, height, strip.width)
     changed = [frames[0], *(np.where(now == then, clear, now) for then, now in itertools.pairwise(frames))]
@@ -337,12 +349,16 @@ def outline(ax, row, column, height, width, colour=ORANGE):
     >>> fig, ax = figure()
     >>> outline(ax, 0, 0, 3, 3)
     """
+    from matplotlib.patches import Rectangle
+
     corner = (column - 0.5, row - 0.5)
     ax.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=colour, linewidth=2.5, clip_on=False))
 
 
 def box(ax, x, y, text, colour, width=0.62, height=0.48):
     """Draw a part of a diagram: white text in a box around (x, y)."""
+    from matplotlib.patches import FancyBboxPatch
+
     corner, style = (x - width / 2, y - height / 2), "round,pad=0.04"
     ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, facecolor=colour, edgecolor="none"))
     ax.text(x, y, text, ha="center", va="center", fontsize=10, color="white")

@@ -1,15 +1,18 @@
-"""Build the book: ``python docs/book/build.py [FOLDER]``, into ``build/book`` unless told otherwise.
+"""Build the book: ``python docs/book/build.py [--live] [FOLDER]``, into ``build/book`` unless told otherwise.
 
 Sphinx wants all pages below one folder. They are laid out there as they lie in the repository, so that the
-links between them stay what they are.
+links between them stay what they are. With ``--live`` cells run in its pages; that takes npm (see `bundle`).
 """
 
+import argparse
 import re
 import shutil
 import sys
 from pathlib import Path
 
+import bundle
 import commands
+import live
 import nbformat
 import numpy as np
 import reference
@@ -45,8 +48,31 @@ def still(cell):
     return [new_markdown_cell(f"_{notes[0]}_", id=f"{cell.id}-still")]
 
 
-def chapter(path):
-    """Return a notebook as the book shows it: without what is for Colab, which has a button here."""
+#: What stands below an exercise that a page cannot check.
+_NEEDS_COMPILER = (
+    "_This exercise needs what a browser lacks, the compiler or threads: do it"
+    " [in Colab](https://colab.research.google.com/github/cnn-numba/cnn-numba/blob/main/notebooks/{file})"
+    " or [on your computer](../index.md)._"
+)
+
+
+def enliven(notebook, file, runs):
+    """Mark the cells that run in the page, for `page/live.mjs`; say of other exercises where they do."""
+    shown = []
+    for cell in notebook.cells:
+        shown.append(cell)
+        if cell.id in runs:
+            cell.metadata.tags = [*cell.metadata.get("tags", ()), f"live-{cell.id}"]
+        elif "exercise-stub" in cell.metadata.get("tags", ()):
+            shown.append(new_markdown_cell(_NEEDS_COMPILER.format(file=file), id=f"{cell.id}-elsewhere"))
+    notebook.cells = shown
+
+
+def chapter(path, runs=None):
+    """Return a notebook as the book shows it: without what is for Colab, which has a button here.
+
+    `runs` has the cells that run in the page, None where none do.
+    """
     notebook = nbformat.read(path, as_version=4)
     notebook.cells = [cell for cell in notebook.cells if cell.id != "colab"]
     notebook.metadata.language_info["pygments_lexer"] = "ipython3"
@@ -55,18 +81,19 @@ def chapter(path):
         if "setup" in cell.metadata.get("tags", ()):
             cell.metadata.tags = [*cell.metadata.tags, "hide-input"]
     notebook.cells = [shown for cell in notebook.cells for shown in (cell, *still(cell))]
+    if runs is not None:
+        enliven(notebook, path.name, runs)
     return notebook
 
 
-def lay_out(source):
-    """Copy what the book is made of."""
-    shutil.rmtree(source, ignore_errors=True)
+def lay_out(source, runs):
+    """Copy what the book is made of; `runs` has the cells that run in its pages, by notebook."""
     for pattern in PAGES:
         for path in filter(Path.is_file, ROOT.glob(pattern)):
             place = source / path.relative_to(ROOT)
             place.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".ipynb":
-                nbformat.write(chapter(path), place)
+                nbformat.write(chapter(path, runs.get(path.stem)), place)
             else:
                 shutil.copy2(path, place)
     (source / "api").mkdir()
@@ -78,7 +105,7 @@ def lay_out(source):
 
 def lay_out_pad(static):
     """Put beside the page with the drawing pad what it loads: the pad of the notebooks, and the network."""
-    static.mkdir()
+    static.mkdir(exist_ok=True)
     for name in ("pad.js", "pad.css"):
         shutil.copy2(PAD / name, static)
     with np.load(TRAINED) as checkpoint:
@@ -120,10 +147,16 @@ def redirect(folder):
         (folder / f"{before}.html").write_text(_MOVED.format(stem=stem), encoding="utf-8")
 
 
-def build(folder):
+def build(folder, with_live_cells=False):
     """Write the book into a folder; return Sphinx's exit status."""
-    source = folder / "source"
-    lay_out(source)
+    source, work = folder / "source", ROOT / "build" / "page"
+    runs, script = {}, ""
+    for before in (source, folder / "html" / "_static" / "page"):
+        shutil.rmtree(before, ignore_errors=True)
+    if with_live_cells:
+        course, script = bundle.write(source / "static" / "page", work)
+        runs = {stem: live.live(found) for stem, found in live.outcomes(course).items()}
+    lay_out(source, runs)
     lay_out_pad(source / "static")
     options = [
         "--conf-dir",
@@ -134,6 +167,7 @@ def build(folder):
         "--keep-going",
         "--quiet",
     ]
+    options += ["--define", f"live_script={script}"]
     options += ["--define", f"html_static_path={HERE / 'static'},{source / 'static'}"]
     status = sphinx([*map(str, options), "-b", "html", str(source), str(folder / "html")])
     for path in ROOT.glob("notebooks/*.ipynb"):  # what is downloaded is the notebook itself
@@ -143,4 +177,8 @@ def build(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(build(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "build" / "book"))
+    parser = argparse.ArgumentParser(description="Build the book.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "book")
+    parser.add_argument("--live", action="store_true", help="let cells run in the pages")
+    options = parser.parse_args()
+    sys.exit(build(options.folder, options.live))

@@ -1,10 +1,12 @@
 """A Sphinx extension: what the course's pages need beyond what notebooks and docstrings say."""
 
+import html
 import re
 from functools import cache
 from pathlib import Path
 
 import course_map
+import first_page
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from reference import source_of
@@ -22,6 +24,24 @@ class CourseMap(Directive):
         """Return it as it is written."""
         picture, words = course_map.draw(), course_map.listed()
         return [nodes.raw("", f'<div class="map-frame">{picture}</div>{words}', format="html")]
+
+
+class LiveCell(Directive):
+    """Put a cell of the page `first` here, to be run in it."""
+
+    required_arguments = 1
+
+    def run(self):
+        """Return it as the cell of a notebook is written."""
+        cell = self.arguments[0]
+        code = f"<pre>{html.escape(first_page.stub(cell))}</pre>"
+        return [
+            nodes.raw(
+                "",
+                f'<div class="cell tag_live-{cell}"><div class="cell_input">{code}</div></div>',
+                format="html",
+            )
+        ]
 
 
 class Glossary(SphinxPostTransform):
@@ -74,9 +94,19 @@ def unlink_types(app, document):
             link.replace_self(link.children)
 
 
+def add_live_cells(app, page, template, context, doctree):
+    """Load what runs cells on the pages that have such cells, and on no others."""
+    if app.config.live_script and "tag_live-" in context.get("body", ""):
+        app.add_js_file(f"page/{app.config.live_script}", type="module")
+        app.add_css_file("page/live.css")
+
+
 def setup(app):
     """Register it."""
+    app.add_config_value("live_script", "", "html", str)
+    app.connect("html-page-context", add_live_cells)
     app.add_directive("course-map", CourseMap)
+    app.add_directive("live-cell", LiveCell)
     app.add_post_transform(Glossary)
     app.connect("source-read", to_repository)
     app.connect("doctree-read", unlink_types)

@@ -20,7 +20,7 @@ class View:
     def locate(self, info, rows, indices):
         """Return rows, arrays, elements, addresses, and which indices were negative."""
         try:
-            index = np.array(indices, np.int64).reshape(len(rows), -1)
+            index = np.array(indices, np.intp).reshape(len(rows), -1)
         except (TypeError, ValueError):
             index = None
         if index is None or index.shape[1] != len(self.shape):
@@ -71,10 +71,10 @@ def located(known, arrays, views, indices):
             view = known[views[group[0]]]
             parts.append(view.locate(arrays[view.array], group, [indices[i] for i in group.tolist()]))
         elif len(group):
-            nothing = np.zeros(len(group), np.int64)
+            nothing = np.zeros(len(group), np.intp)
             parts.append((group, nothing - 1, nothing, nothing, nothing))
     if not parts:
-        return tuple(np.zeros(0, np.int64) for _ in range(5))
+        return tuple(np.zeros(0, np.intp) for _ in range(5))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     in_order = np.argsort(columns[0], kind="stable")
     return tuple(column[in_order] for column in columns)

@@ -346,7 +346,7 @@ class TracedMemory(Memory):
             self._views, self.arrays, np.array(views, np.int64), indices
         )
         sites, site_of, self.site_codes = numbered_sites(codes, np.array(offsets, np.int64))
-        starts = np.array(self._segments, np.int64).reshape(-1, 6)
+        starts = np.array(self._segments, np.intp).reshape(-1, 6)
         lengths = np.diff(starts[:, 0], append=self.position)
         block, thread, interval, epoch, turn = np.repeat(starts[:, 1:], lengths, axis=0)[rows].T
         if not np.array_equal(rows, np.arange(len(values))):

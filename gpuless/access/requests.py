@@ -56,7 +56,7 @@ def requests_of(trace):
     """Group the trace's rows into the warps' requests."""
     counted = np.array([info.space in ("global", "shared") for info in trace.arrays] + [False])
     rows = np.flatnonzero(counted[trace.array] & (trace.kind != FENCE))
-    columns = {name: getattr(trace, name)[rows].astype(np.int64) for name in _KEY if name != "warp"}
+    columns = {name: getattr(trace, name)[rows].astype(np.intp) for name in _KEY if name != "warp"}
     columns["warp"] = trace.thread[rows] // WARP
     _, first, group = np.unique(
         combine(*(columns[name] for name in _KEY)), return_index=True, return_inverse=True
@@ -95,7 +95,7 @@ def _sectors(group, address, size, count, chosen):
     # An element that is not aligned, a field of a record say, can lie in two of them.
     sectors = np.concatenate([address // SECTOR, (address + size - 1) // SECTOR])
     requests, _ = distinct(np.concatenate([group, group]), sectors).columns
-    return np.bincount(requests, minlength=count)
+    return np.bincount(requests.astype(np.intp), minlength=count)
 
 
 def _conflicts(trace, rows, group, count, chosen, apart):
@@ -105,7 +105,7 @@ def _conflicts(trace, rows, group, count, chosen, apart):
     """
     rows, group = rows[chosen], group[chosen]
     size, lane = trace.itemsize[rows], trace.thread[rows] % WARP
-    words = np.maximum(size // WORD, 1)
+    words = np.maximum(size // WORD, 1).astype(np.intp)
     part = lane * words // WARP  # of the warp: halves for 8 bytes, quarters for 16
     own = np.where(trace.kind[rows] == ATOMIC, lane + 1, 0) * apart
     expanded = np.repeat(np.arange(len(rows)), words)
@@ -117,7 +117,7 @@ def _conflicts(trace, rows, group, count, chosen, apart):
     worst = np.zeros(len(parts.first), np.int64)
     np.maximum.at(worst, parts.which, banks.counts)
     degree = np.zeros(count, np.int64)
-    request = parts.columns[0]
+    request = parts.columns[0].astype(np.intp)
     np.maximum.at(degree, request, worst)
     return degree, np.bincount(request, weights=worst, minlength=count).astype(np.int64)
 

@@ -59,7 +59,7 @@ def _zero_scores(scores):
 
 causal_softmax_kernel = KernelExercise(
     "causal_softmax_kernel",
-    reference=lambda scores: _softmax(np.float64(scores), _seen(scores)),
+    reference=lambda scores: _softmax(np.asarray(scores, np.float64), _seen(scores)),
     cases=_tables,
     large=lambda rng: [_table(normal(rng, (300, 300)))],
     float32=True,
@@ -287,7 +287,10 @@ def _by_tiles(q, k, v):
     """Yield for each tile the scores and the values, in float64."""
     for first in range(0, len(k), TILE):
         part = slice(first, first + TILE)
-        yield np.float64(q) @ np.float64(k[part]).T / np.sqrt(FEATURES), np.float64(v[part])
+        yield (
+            np.asarray(q, np.float64) @ np.asarray(k[part], np.float64).T / np.sqrt(FEATURES),
+            np.asarray(v[part], np.float64),
+        )
 
 
 def _not_rescaled(q, k, v):
@@ -317,7 +320,7 @@ def _average_not_rescaled(q, k, v, rescale_total=True):
 
 
 def _not_divided(q, k, v):
-    scores = np.float64(q) @ np.float64(k).T / np.sqrt(FEATURES)
+    scores = np.asarray(q, np.float64) @ np.asarray(k, np.float64).T / np.sqrt(FEATURES)
     return np.exp(scores - scores.max(axis=1, keepdims=True)) @ v
 
 
@@ -419,7 +422,7 @@ def _rows(rng):
 
 def softmax_backward(weights, grad_weights):
     """Return the gradients of the scores, given those of the weights."""
-    weights, grad_weights = np.float64(weights), np.float64(grad_weights)
+    weights, grad_weights = np.asarray(weights, np.float64), np.asarray(grad_weights, np.float64)
     return weights * (grad_weights - (weights * grad_weights).sum(axis=1, keepdims=True))
 
 

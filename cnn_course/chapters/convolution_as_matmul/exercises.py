@@ -23,7 +23,9 @@ __all__ = [
 
 def _flat(multiply):
     """Return a function of `a`, a flat `b` and its width that returns a flat product, right or not."""
-    return lambda a, b, n: multiply(np.float64(a), np.float64(b).reshape(-1, n)).ravel()
+    return lambda a, b, n: multiply(
+        np.asarray(a, np.float64), np.asarray(b, np.float64).reshape(-1, n)
+    ).ravel()
 
 
 def _regrouped(order):

@@ -9,7 +9,7 @@ from cnn_numba import device
 
 def product(a, b):
     """Return ``a @ b``, computed in float64."""
-    return np.float64(a) @ b
+    return np.asarray(a, np.float64) @ b
 
 
 def multiplications(rng, block, covered, shapes):
@@ -149,10 +149,10 @@ dense_kernel = KernelExercise(
         "ReLU of each product": (
             "You replace negative *products* by 0. ReLU is for the complete sum, with the bias.",
             lambda x, weight, bias, relu: _rectified(
-                _rectified(np.float64(x)[:, None] * weight, relu).sum(axis=2) + bias, relu
+                _rectified(np.asarray(x, np.float64)[:, None] * weight, relu).sum(axis=2) + bias, relu
             ),
             lambda x, weight, bias, relu: _rectified(
-                np.maximum(np.float64(x)[:, None] * weight, 0).sum(axis=2) + bias, relu
+                np.maximum(np.asarray(x, np.float64)[:, None] * weight, 0).sum(axis=2) + bias, relu
             ),
             ("x[row, k] * weight[column, k]", "max(x[row, k] * weight[column, k], float32(0))"),
             (

@@ -116,7 +116,7 @@ share_of = Exercise(
 def _combined(gradients, counts):
     """Add up image by image, as if each had its worker's gradient."""
     images = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
-    return np.array([np.float64(column).mean() for column in zip(*images, strict=True)])
+    return np.array([np.asarray(column, np.float64).mean() for column in zip(*images, strict=True)])
 
 
 def _workers(rng):

@@ -47,7 +47,7 @@ def _copied_by_threads_with_results(a, b):
     rows, columns = np.indices((len(a), b.shape[1]))
     k = np.arange(a.shape[1])[:, None, None] % TILE
     in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
-    return np.einsum("mk,kn,kmn->mn", np.float64(a), b, in_a & in_b)
+    return np.einsum("mk,kn,kmn->mn", np.asarray(a, np.float64), b, in_a & in_b)
 
 
 def _with_turned_tiles(a, b):

@@ -4,62 +4,14 @@ All figures are published ones, and `SOURCES` names them. What no source at hand
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from cnn_course.chapters.the_machine.gpus import GPUS, H100, KB, MB, SOURCES, T4, placed  # noqa: F401
 from cnn_course.engine import plots
 
-SOURCES = {
-    "N": "NVIDIA's data sheets and white papers of the T4 (Turing) and the H100 PCIe (Hopper)",
-    "G": "NVIDIA, CUDA C++ Programming Guide, table of compute capabilities; Turing and Hopper Tuning Guides",
-    "J": "Jia and others, Dissecting the NVidia Turing T4 GPU via Microbenchmarking (2019)",
-    "L": "Luo and others, Benchmarking and Dissecting the Nvidia Hopper GPU Architecture (2024); on the "
-    "H800 PCIe",
-    "C": "Chips and Cheese, Nvidia's H100: Funny L2, and Tons of Bandwidth (2023)",
-}
-
-
-class Gpu(NamedTuple):
-    """The figures of one GPU; bytes, bytes a second, cycles of its clock."""
-
-    name: str
-    sms: int
-    lanes: int
-    """Float32 multiply-adds that an SM does in a cycle."""
-    tensor_cores: int
-    """Of an SM."""
-    warps: int
-    blocks: int
-    on_chip: int
-    """Shared memory and L1 cache of an SM together."""
-    shared: int
-    """The most of it that can be shared memory."""
-    block_shared: int
-    """The most that one block gets, by opt-in; 48 KB without."""
-    l2: int
-    memory: str
-    bandwidth: float
-    clock: float
-    flops: float
-    latency: dict
-    """Cycles from a load to its value, by the part of the machine that has it."""
-
-
-KB, MB = 1024, 1024 * 1024
-
-T4 = Gpu(
-    *("T4", 40, 64, 8, 32, 16, 96 * KB, 64 * KB, 64 * KB, 4 * MB, "16 GB of GDDR6"),
-    *(320e9, 1.590e9, 8.1e12, {"L1 cache": 32, "L2 cache": 188, "global memory": 296}),
-)
-H100 = Gpu(
-    *("H100 PCIe", 114, 128, 4, 64, 32, 256 * KB, 228 * KB, 227 * KB, 50 * MB, "80 GB of HBM2e"),
-    *(2.0e12, 1.755e9, 51e12),
-    {"shared memory": 29, "L1 cache": 41, "L2 cache": 263, "global memory": 479},
-)
-GPUS = (T4, H100)
 SCHEDULERS = 4
 
 _OF_A_QUARTER = ("scheduler", "registers", "float32 lanes", "Tensor Cores")
@@ -347,10 +299,3 @@ def _three_numbers(place, given):
     except Exception:
         return None
     return found if len(found) == 3 and all(0 < number < float("inf") for number in found) else None
-
-
-def placed(flops, bytes_moved, microseconds, peak, bandwidth, bound=min, scale=1e3):
-    """Return operations a byte, the GFLOP/s that the roof allows, and the part of these that is reached."""
-    intensity = flops / bytes_moved
-    roof = bound(peak, intensity * bandwidth)
-    return intensity, roof, flops / microseconds / scale / roof

@@ -73,7 +73,7 @@ def _changed(case, change):
 def _lowered(x):
     """Return numbers from -3e30 to -1e30 in the order of those given, equal where these are."""
     size = np.abs(x).max(initial=np.float32(1e-30))
-    return (_FAR * (np.float64(x) / size - 2)).astype(np.float32)
+    return (_FAR * (np.asarray(x, np.float64) / size - 2)).astype(np.float32)
 
 
 def _results(reference, case):
@@ -216,5 +216,5 @@ def _slack(part, *others):
     if part.dtype.kind != "f":
         return 0.0
     finite = np.isfinite([part, *others]).all(axis=0)
-    change = min(np.abs(np.float64(part)[finite] - other[finite]).max(initial=0) for other in others)
+    change = min(np.abs(part[finite].astype(np.float64) - other[finite]).max(initial=0) for other in others)
     return min(4 * change, _MOST * np.abs(part[finite]).max(initial=0))

@@ -4,11 +4,12 @@ The source does not show it: a bare ``0.0`` that is only stored costs nothing, `
 ``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
 are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
 `gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
-float64 values in float32 arrays, so that a stored ``0.0`` is refused and a sum that begins with an integer
-is not.
+float64 values in float32 arrays, unless it is a literal that is stored; a sum that begins with an integer
+goes unseen.
 """
 
 import ast
+import contextlib
 import linecache
 import os
 import re
@@ -17,6 +18,7 @@ from operator import eq
 import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_numba import device
 from gpuless.access import WRITE
@@ -233,7 +235,10 @@ def _stored(attempt, trial):
     for row in np.flatnonzero(narrow & (trace.kind == WRITE)):
         if isinstance(trace.values[row], np.float64):
             site = trace.sites[trace.site[row]]
-            place = f"Line {site.line - code_of(attempt).co_firstlineno + 1} of your kernel"
+            line = site.line - code_of(attempt).co_firstlineno + 1
+            if trace.values[row] in _literals_stored(attempt, line):
+                continue
+            place = f"Line {line} of your kernel"
             return Wrong(
                 "float64",
                 _MESSAGE,
@@ -242,3 +247,15 @@ def _stored(attempt, trial):
                 f"{place}: `{site.text}`" if site.text else f"{place}.",
             )
     return None
+
+
+def _literals_stored(attempt, line):
+    """Return the literals that a line stores as they are: nothing is computed with them."""
+    tree, found = parsed(attempt), []
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Assign) and node.lineno == line:
+            value = node.value
+            for part in (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,):
+                with contextlib.suppress(ValueError):
+                    found.append(ast.literal_eval(part))
+    return found

@@ -24,7 +24,9 @@ def _image_gradients(rng):
 
 def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):
     stride, padding = (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w))
-    return conv2d_backward_input(np.float64(grad_output), weight, grad_input.shape, stride, padding)
+    return conv2d_backward_input(
+        np.asarray(grad_output, np.float64), weight, grad_input.shape, stride, padding
+    )
 
 
 def _right_output(p, k, stride, padding):

@@ -24,7 +24,7 @@ def _filter_gradients(rng):
 
 def _filter_gradient(grad_output, x, stride_h, stride_w, padding_h, padding_w, grad_weight):
     stride, padding = (int(stride_h), int(stride_w)), (int(padding_h), int(padding_w))
-    return conv2d_backward_weight(np.float64(grad_output), x, grad_weight.shape, stride, padding)
+    return conv2d_backward_weight(np.asarray(grad_output, np.float64), x, grad_weight.shape, stride, padding)
 
 
 def _right_place(o, k, stride, padding):

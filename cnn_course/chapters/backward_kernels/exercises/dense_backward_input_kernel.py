@@ -14,7 +14,7 @@ def _input_gradients(rng):
 
 
 def _input_gradient(grad_output, weight):
-    return np.float64(grad_output) @ weight
+    return np.asarray(grad_output, np.float64) @ weight
 
 
 def _sum_over_the_inputs(grad_output, weight):

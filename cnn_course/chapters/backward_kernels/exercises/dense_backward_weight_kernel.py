@@ -14,7 +14,7 @@ def _weight_gradients(rng):
 
 
 def _weight_gradient(grad_output, x):
-    return np.float64(grad_output).T @ x
+    return np.asarray(grad_output, np.float64).T @ x
 
 
 dense_backward_weight_kernel = KernelExercise(
@@ -75,7 +75,7 @@ dense_backward_weight_kernel = KernelExercise(
         ),
         "input transposed": (
             "`{x}[i, n]` has its indices exchanged: the sample comes first.",
-            lambda grad_output, x: np.float64(grad_output).T @ turned(x),
+            lambda grad_output, x: np.asarray(grad_output, np.float64).T @ turned(x),
             ("x[n, i]", "x[i, n]"),
         ),
     },

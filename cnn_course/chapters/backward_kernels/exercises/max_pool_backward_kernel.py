@@ -24,7 +24,7 @@ def _pooled(rng):
 
 def _pool_gradient(grad_output, argmax, grad_input):
     shape = 1, *grad_input.shape
-    return max_pool2d_backward(np.float64(grad_output)[None], argmax[None], shape)[0]
+    return max_pool2d_backward(np.asarray(grad_output, np.float64)[None], argmax[None], shape)[0]
 
 
 def _sent(grad_output, planes, rows, columns, grad_input, add=True):

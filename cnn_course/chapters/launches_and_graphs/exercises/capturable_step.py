@@ -155,7 +155,7 @@ def _trainings(rng):
         images = rng.integers(0, 256, (count, 1, *pixels)).astype(np.uint8)
         labels = (np.arange(count) % classes).astype(np.int32)
         lrs = [0.8 * 0.6**k for k in range(steps + 1)]
-        yield images, labels, rng.permutation(count), lrs, batch_size
+        yield images, labels, rng.permutation(count).astype(np.int64), lrs, batch_size
 
 
 def _second(k):

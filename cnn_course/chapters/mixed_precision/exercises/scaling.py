@@ -40,7 +40,9 @@ def _unscaled(finite=np.isfinite, change=lambda gradients, scale: gradients / sc
         with np.errstate(all="ignore"):
             bad = not finite(gradients).all()
             found = max(int(found_inf[0]), int(bad)) if kept else int(bad)
-            return change(np.float64(gradients), np.float64(scale[0])), np.array([found], np.int32)
+            return change(np.asarray(gradients, np.float64), np.float64(scale[0])), np.array(
+                [found], np.int32
+            )
 
     return function
 
@@ -49,7 +51,7 @@ def _counted(gradients, scale, found_inf):
     """Count what is not finite, where the kernel should say yes or no."""
     with np.errstate(all="ignore"):
         count = np.count_nonzero(~np.isfinite(gradients))
-        return np.float64(gradients) / scale[0], np.int32(found_inf + count)
+        return np.asarray(gradients, np.float64) / scale[0], np.int32(found_inf + count)
 
 
 def _reference(gradients, scale, found_inf):

@@ -40,7 +40,7 @@ def channel_statistics(x):
 
 def _flat(x):
     """Return the elements of each channel as a row, in the order in which a thread goes through them."""
-    return np.float64(x.transpose(1, 0, 2).reshape(x.shape[1], -1))
+    return np.asarray(x.transpose(1, 0, 2).reshape(x.shape[1], -1), np.float64)
 
 
 def _of_a_part(part):
@@ -176,12 +176,12 @@ channel_statistics_kernel = KernelExercise(
         ),
         "first sample only": (
             "You use only sample 0. The statistics of a channel are those of all samples of the *batch*.",
-            _of_a_part(lambda x: np.float64(x[0])),
+            _of_a_part(lambda x: np.asarray(x[0], np.float64)),
             [("(x.shape[0] * pixels)", "(pixels)"), ("thread, x.shape[0] * pixels,", "thread, pixels,", 2)],
         ),
         "first pixel only": (
             "You use only pixel 0 of each sample. A channel has all pixels.",
-            _of_a_part(lambda x: np.float64(x[:, :, 0].T)),
+            _of_a_part(lambda x: np.asarray(x[:, :, 0].T, np.float64)),
             [
                 ("float32(x.shape[0] * pixels)", "float32(x.shape[0])"),
                 ("range(thread, x.shape[0] * pixels, threads)", "range(thread, x.shape[0], threads)", 2),

@@ -12,7 +12,7 @@ WARP = 32
 
 def norm_backward(grad_output, x, gamma, mean, inv_std):
     """Return the gradients of the input, of gamma and of beta."""
-    images = (np.float64(array)[..., None] for array in (grad_output, x))
+    images = (np.asarray(array, np.float64)[..., None] for array in (grad_output, x))
     grad_input, *parameters = batch_norm2d_backward(*images, gamma, mean, inv_std)
     return grad_input[..., 0], *parameters
 
@@ -46,7 +46,7 @@ def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=Non
     """
 
     def function(grad_output, x, gamma, mean, inv_std):
-        g, x, *rows = (np.float64(array) for array in (grad_output, x, gamma, mean, inv_std))
+        g, x, *rows = (np.asarray(array, np.float64) for array in (grad_output, x, gamma, mean, inv_std))
         gamma, mean, inv_std = (row[:, None] for row in rows)
         hat = x_hat(x, mean, inv_std) if x_hat else (x - mean) * inv_std
         total, product = ((sums or _whole)(values)[:, None] for values in (g, g * hat))

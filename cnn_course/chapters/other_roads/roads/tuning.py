@@ -7,7 +7,7 @@ import numpy as np
 from cnn_course.chapters.other_roads.roads import source
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.chapters.other_roads.roads.machine_code import usage
-from cnn_course.chapters.the_machine import pictures as machine
+from cnn_course.chapters.the_machine.gpus import H100, T4
 
 PROGRAM = "tuned_product.cu"
 #: TILE_M, TILE_N, TILE_K, PER_M and PER_N of the candidates.
@@ -30,8 +30,7 @@ class Target(NamedTuple):
 
 
 TARGETS = tuple(
-    Target(gpu.name, cc, gpu.sms, gpu.bandwidth, gpu.flops)
-    for gpu, cc in ((machine.T4, "7.5"), (machine.H100, "9.0"))
+    Target(gpu.name, cc, gpu.sms, gpu.bandwidth, gpu.flops) for gpu, cc in ((T4, "7.5"), (H100, "9.0"))
 )
 
 

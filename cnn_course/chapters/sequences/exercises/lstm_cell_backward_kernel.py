@@ -19,7 +19,7 @@ def _after_a_cell(rng):
 def lstm_cell_backward(gates, c, cell, grad_h, grad_cell):
     """Return the gradients of the sums and of the cell of the step before."""
     weight_hh = np.zeros((4 * c.shape[1], c.shape[1]))
-    sequences = np.float64(cell)[:, None], np.float64(gates)[:, None]
+    sequences = np.asarray(cell, np.float64)[:, None], np.asarray(gates, np.float64)[:, None]
     grad_sums, _, grad_c = reference.lstm_backward(None, weight_hh, *sequences, c, grad_h, grad_cell)
     return grad_sums[:, 0], grad_c
 
@@ -40,7 +40,7 @@ def _cell_back(
 
     def function(gates, c, cell, grad_h, grad_cell):
         i, f, g, o = parts_of(gates)
-        squashed = np.tanh(np.float64(cell if squash_new else c))
+        squashed = np.tanh(np.asarray(cell if squash_new else c, np.float64))
         slope = {True: 1 - squashed**2, "not squared": 1 - squashed, False: 1}[tanh_slope]
         through = grad_h * (o if output else 1) * slope
         dc = (grad_cell if later else 0) + (through if own else 0)

@@ -18,7 +18,7 @@ def sizes():
 
 def parts_of(gates):
     """Return the four gates, in float64."""
-    return np.split(np.float64(gates), 4, axis=1)
+    return np.split(np.asarray(gates, np.float64), 4, axis=1)
 
 
 def _before_a_cell(rng):
@@ -55,7 +55,7 @@ def _in_order(order):
     """Return a mistake's function: groups of the sums taken for i, f, g and o in another order."""
 
     def function(sums, c):
-        groups = np.split(np.float64(sums), 4, axis=1)
+        groups = np.split(np.asarray(sums, np.float64), 4, axis=1)
         i, f, g, o = (groups[k] for k in order)
         stored = dict(zip(order, (sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)), strict=True))
         cell = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
@@ -74,11 +74,11 @@ def _side_by_side(sums, c):
 
 def _sums_stored(sums, c):
     _, cell, h = lstm_cell(sums, c)
-    return np.float64(sums), cell, h
+    return np.asarray(sums, np.float64), cell, h
 
 
 def _all_squashed_by(function):
-    return lambda sums, c: _with_gates(function(np.float64(sums)), c)
+    return lambda sums, c: _with_gates(function(np.asarray(sums, np.float64)), c)
 
 
 _SIGMOID_O = "sigmoid(sums[n, j + 3 * hidden])"

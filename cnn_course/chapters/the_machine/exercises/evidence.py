@@ -6,7 +6,7 @@ import numpy as np
 from numba import cuda, float32
 
 import gpuless
-from cnn_course.chapters.the_machine.pictures import T4, placed
+from cnn_course.chapters.the_machine.gpus import T4, placed
 from cnn_course.engine.checks.exercise import Exercise, Wrong
 from cnn_course.engine.modelled_ladders import CLEAR
 from cnn_numba import device

@@ -6,7 +6,7 @@ from math import ceil, floor
 import numpy as np
 from numba import cuda, float32
 
-from cnn_course.chapters.the_machine.pictures import GPUS
+from cnn_course.chapters.the_machine.gpus import GPUS
 from cnn_course.engine.checks.exercise import Exercise, Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal, uses
 from cnn_course.engine.checks.uninitialised import code_of, names_in

@@ -1,0 +1,273 @@
+"""Cells run as in a page of the book: the archive, with NumPy alone, comes to the verdicts of a notebook."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_exercises import FOUND, first_of_its_notebook
+from wrong_answers import Derived
+
+from cnn_course.engine.in_page import Absent, Cell, Notebook
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import json, os, sys, threading, warnings
+def no_thread(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = no_thread
+sys.path[:0] = sys.argv[1:3]
+os.environ["CNN_NUMBA_WORKBOOK"] = sys.argv[1] + "/notebooks/workbook"
+warnings.simplefilter("ignore")
+from cnn_course.engine.in_page import Cell, Notebook
+cells = json.load(open(sys.argv[1] + "/notebooks/cells.json"))
+verdicts = []
+for stem, cell, source in json.load(sys.stdin):
+    told = []
+    notebook = Notebook([Cell(*each) for each in cells[stem]], lambda kind, text: told.append([kind, text]))
+    notebook.run(cell, {cell: source})
+    verdict = notebook.verdict
+    verdicts.append(verdict and [verdict.status, verdict.mistake, str(verdict)])
+    if verdict is None:
+        verdicts[-1] = [None, None, str(told)]
+json.dump(verdicts, sys.stdout)
+"""
+#: Exercises whose check needs SciPy, threads or a compiler. All others run in a page.
+ELSEWHERE = {
+    *("conv_fft", "ring_all_reduce", "nearest_tf32", "new_last_layer"),
+    *("filter_gradient_kernel", "forward_maps_kernel", "your_swaps", "your_layer"),
+    *("block_sums_source", "standardise_rows", "pooling_program"),
+}
+
+
+sys.path.insert(0, str(ROOT / "docs" / "book"))  # its modules stand in no package
+try:
+    import archive
+    import first_page
+    import live
+finally:
+    sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Return the archive."""
+    return archive.write(tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture(scope="module")
+def judged(packed, tmp_path_factory):
+    """Return a function that has answers judged with NumPy alone: status, mistake and words of each."""
+    folders = live.unpack(packed, tmp_path_factory.mktemp("course"))
+
+    def judge(answers):
+        command = [sys.executable, "-I", "-S", "-c", PROGRAM, *map(str, folders)]
+        done = subprocess.run(
+            command, input=json.dumps(answers), capture_output=True, text=True, timeout=3000, check=False
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+
+    return judge
+
+
+def answers_of(found):
+    """Return the sources of the stub, the solution, and of all wrong answers that are derived from it."""
+    wrong = [each.source(found.cells.solution) for each in found.wrong if isinstance(each, Derived)]
+    return [found.cells.stub, found.cells.solution, *wrong]
+
+
+def asked(found, source):
+    return [found.path.stem, f"{found.cells.name.replace('_', '-')}-stub", source]
+
+
+#: Mistakes that only compiled kernels show, or show in other words: a page may see none.
+OF_COMPILED = {"float64", "wrong when large"}
+#: Answers of which the same is true, and what makes the difference.
+DIFFERENT = {
+    ("shrink", "never written"): "only where the launches are large",
+    ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
+    ("edge_maps", "raises"): "the name that it uses is defined in another cell, which a page runs first",
+}
+
+
+def compared(judged, pairs):
+    """Return what differs between a page and a notebook, of pairs of an exercise and an answer.
+
+    Left out is what needs a compiler, or SciPy.
+    """
+    there = judged([asked(*pair) for pair in pairs])
+    differing = []
+    for (found, source), (status, mistake, text) in zip(pairs, there, strict=True):
+        verdict = found.check(found.run(source))
+        by_compiler = verdict.mistake in OF_COMPILED or (found.cells.name, verdict.mistake) in DIFFERENT
+        if by_compiler and (status == "solved" or mistake in {"float64", verdict.mistake}):
+            continue
+        if "No module named 'scipy'" in text:
+            continue
+        if (status, mistake, without_workbook(text)) != (
+            verdict.status,
+            verdict.mistake,
+            without_workbook(str(verdict)),
+        ):
+            differing.append((found.cells.name, source, text, str(verdict)))
+    return differing
+
+
+def without_workbook(text):
+    return [line for line in text.splitlines() if "our workbook" not in line]
+
+
+def in_page():
+    return [found for found in FOUND if found.cells.name not in ELSEWHERE]
+
+
+def test_the_archive_is_named_by_what_it_holds_and_holds_no_compiler(packed, tmp_path):
+    assert archive.write(tmp_path).name == packed.name
+    assert packed.stat().st_size < 2_600_000
+    with zipfile.ZipFile(packed) as file:
+        names = set(file.namelist())
+    assert {"gpuless/simulator/scheduler.py", "cnn_course/chapters/start_here/exercises.py"} <= names
+    assert not [name for name in names if name.startswith(("gpuless/emulator/driver", "cnn_numba/cli"))]
+
+
+def test_of_mnist_the_first_images_are_there(packed):
+    from cnn_numba import load
+
+    images = load("mnist").train_images
+    with zipfile.ZipFile(packed) as file:
+        content = file.read("data/mnist/train-images-idx3-ubyte")
+    found = np.frombuffer(content[16:], np.uint8).reshape(-1, 1, 28, 28)
+    assert len(found) == int.from_bytes(content[4:8], "big") == archive.IMAGES
+    assert (found == images[: len(found)]).all()
+
+
+@pytest.mark.slow
+def test_every_solution_but_those_that_need_more_is_found_right_with_numpy_alone(judged):
+    verdicts = judged([asked(found, found.cells.solution) for found in FOUND])
+    pairs = zip(FOUND, verdicts, strict=True)
+    unsolved = [(found.cells.name, verdict) for found, verdict in pairs if verdict[0] != "solved"]
+    assert {name for name, _ in unsolved} == ELSEWHERE, unsolved
+
+
+@pytest.mark.slow
+def test_what_a_race_loses_in_step_is_what_rows_of_pixels_share():
+    """The page's first race: of the pixels of a warp, a row of an image, those of one level count as one."""
+    from cnn_course.chapters.start_here.in_step import counted_in_step
+    from cnn_numba import load
+
+    digits = load("mnist").test_images[:4, 0]
+    found = next(each for each in FOUND if each.cells.name == "count_kernel")
+    kept = sum(len(np.unique(row // 16)) for image in digits for row in image)
+    assert counted_in_step(found.run(found.cells.stub), digits) == kept < digits.size / 3
+    assert counted_in_step(found.run(found.cells.solution), digits) == digits.size
+
+
+def test_the_first_page_has_the_stubs_of_the_first_notebook():
+    stubs = {cell: source for cell, kind, source in first_page.cells() if kind == "stub"}
+    assert [found.cells.stub for found in FOUND if found.path.stem == "00_start_here"] == [*stubs.values()]
+
+
+@pytest.mark.slow
+def test_verdicts_and_their_lines_are_those_of_a_notebook(judged):
+    sample = [found for found in in_page() if found is first_of_its_notebook(found)]
+    assert len(sample) >= 24
+    assert compared(judged, [(found, source) for found in sample for source in answers_of(found)[:3]]) == []
+
+
+@pytest.mark.exhaustive("test_verdicts_and_their_lines_are_those_of_a_notebook, with some answers of each")
+@pytest.mark.slow
+def test_all_verdicts_and_their_lines_are_those_of_a_notebook(judged):
+    assert compared(judged, [(found, source) for found in in_page() for source in answers_of(found)]) == []
+
+
+# --- Cells --------------------------------------------------------------------------------------------------
+
+
+def run(cells, cell, sources=None):
+    """Run a cell in a new notebook; return what it puts out."""
+    told = []
+    Notebook([Cell(*each) for each in cells], lambda *output: told.append(output)).run(cell, sources)
+    return told
+
+
+def test_what_a_cell_needs_of_those_above_is_run_and_nothing_else():
+    cells = [
+        ("a", "code", "print('a')\nx = 1"),
+        ("b", "code", "print('b')"),
+        ("c", "code", "print('c')\ny = x + 1"),
+        ("d", "code", "def f():\n    return y\nf()"),
+    ]
+    assert [text for _, text in run(cells, "d") if text.strip()] == ["a", "c", "2"]
+
+
+def test_a_cell_that_has_run_is_run_again_only_if_it_was_changed():
+    told = []
+    cells = [Cell("a", "stub", "print('run')\nx = 1"), Cell("b", "code", "x")]
+    notebook = Notebook(cells, lambda *output: told.append(output))
+    notebook.run("b")
+    notebook.run("b")
+    notebook.run("b", {"a": "x = 5"})
+    assert [text for _, text in told if text.strip()] == ["run", "1", "1", "5"]
+
+
+def test_names_within_functions_and_names_that_a_cell_binds_need_no_cell_above():
+    cells = [
+        ("a", "code", "print('a')\ni = total = 1"),
+        (
+            "b",
+            "code",
+            "def f(x):\n    total = 0\n    for i in x: total += i\n    return total\nf([2, 3])",
+        ),
+    ]
+    assert run(cells, "b") == [("text", "5")]
+
+
+def test_of_several_cells_that_define_a_name_the_last_one_above_counts():
+    cells = [
+        ("a", "code", "print('a')\nx = 1"),
+        ("b", "code", "x = 2"),
+        ("c", "code", "x"),
+        ("d", "code", "x = 3"),
+    ]
+    assert run(cells, "c") == [("text", "2")]
+
+
+def test_what_is_stored_into_counts_as_given():
+    cells = [("a", "code", "x = [1, 2]"), ("b", "code", "x[0] = 7"), ("c", "code", "x")]
+    assert run(cells, "c") == [("text", "[7, 2]")]
+
+
+def test_a_package_that_is_not_there_stops_only_what_uses_it():
+    setup = "import no_such_package as gone\nfrom math import pi, tau\nfrom no_such_package.more import thing"
+    cells = [("s", "setup", setup), ("a", "code", "round(pi)"), ("b", "code", "thing.of(1)")]
+    assert run(cells, "a") == [("text", "3")]
+    missing, error = run(cells, "b")
+    assert missing == ("missing", "no_such_package")
+    assert error[1].splitlines()[0] == "ModuleNotFoundError: No module named 'no_such_package'"
+    with pytest.raises(ImportError):
+        Absent(ImportError("x"))()
+
+
+def test_of_a_setup_cell_only_the_statements_are_run_that_are_needed():
+    setup = "x = 1 / 0\n@staticmethod\ndef f():\n    return 2\nn = 3"
+    assert run([("s", "setup", setup), ("a", "code", "f() + n")], "a") == [("text", "5")]
+
+
+def test_errors_name_their_lines():
+    cells = [("a", "code", "def f():\n    return 1 / 0"), ("b", "code", "1\nf()"), ("c", "code", "x = (")]
+    ((kind, text),) = run(cells, "b")
+    assert (kind, text.splitlines()) == (
+        "error",
+        ["ZeroDivisionError: division by zero", "  line 2 of b: f()", "  line 2 of a: return 1 / 0"],
+    )
+    ((_, text),) = run(cells, "c")
+    assert text.startswith("SyntaxError: '(' was never closed\n  line 1: x = (")
+
+
+def test_an_exercise_is_run_with_its_check_and_what_shows_it():
+    cells = [("x-stub", "stub", "x = 1"), ("x-check", "check", "x + 1"), ("x-show", "code", "print(x)")]
+    assert [text for _, text in run(cells, "x-stub", {"x-stub": "x = 4"})] == ["5", "4", "\n"]
