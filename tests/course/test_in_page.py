@@ -108,7 +108,7 @@ def compared(judged, pairs):
             continue
         if "No module named 'scipy'" in text:
             continue
-        if "no time was modelled" in text and status == verdict.status:
+        if "No time was modelled" in text and status == verdict.status:
             continue
         if (status, mistake, without_workbook(text)) != (
             verdict.status,
