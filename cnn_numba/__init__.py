@@ -51,7 +51,7 @@ def __getattr__(name):
     """Import what needs Pillow and SciPy when it is asked for: nothing else here needs them."""
     if name == "prepare_digit":
         return data.prepare_digit
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 __all__ = [  # noqa: RUF022 (in the order of the course)

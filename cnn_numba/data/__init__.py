@@ -23,4 +23,4 @@ def __getattr__(name):
         from cnn_numba.data import digits
 
         return getattr(digits, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
