@@ -33,4 +33,5 @@ def cold_compiler(monkeypatch):
 
 
 def _run_warm(command, input, env, **options):
-    return warm("hardware", PATH).run(command[1:], env, given=input)
+    # All kernels there are, for all GPUs, take longer than a program of a test may.
+    return warm("hardware", PATH).run(command[1:], env, given=input, timeout=3600)
