@@ -78,7 +78,7 @@ class History:
         allocation = self._allocation[rows]
         unit = units[allocation]
         cells = starts[allocation] + self.trace.address[rows] // unit
-        # How often to repeat is told in numbers of the size of a pointer, which may have 32 bits.
+        # NumPy takes counts as intp, which has 32 bits in a browser.
         parts = np.maximum(self.trace.itemsize[rows] // unit, 1).astype(np.intp)
         if (parts == 1).all():
             return rows, cells
