@@ -29,7 +29,7 @@ $(BASE): WHAT := what training needs, a download of some 400 MB
 $(ALL): EXTRAS := [torch$(if $(filter none,$(CUDA)),,-cu$(CUDA),mlir),roads,test,conformance,book,lint]
 $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with its CUDA libraries
 
-.PHONY: help train test test-all conformance sanitize lint format lab notebooks html book page book-serve bench install
+.PHONY: help train test test-all conformance conformance-mlir sanitize lint format lab notebooks html book page book-serve bench install
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -47,6 +47,10 @@ test-all: $(ALL) ## run all tests, those too that repeat what others prove
 
 conformance: $(ALL) ## run numba-cuda's own tests on the emulated GPU (10 to 30 minutes on two cores)
 	$(BIN)/python tests/gpuless/conformance.py $(ARGS)
+
+conformance-mlir: $(ALL) ## run numba-cuda-mlir's own tests likewise (ARGS=/path/to/a/clone of its repository)
+	@$(if $(ARGS),,echo 'make: ARGS=/path/to/a/clone of numba-cuda-mlir is missing; its wheel has no tests' >&2; exit 1)
+	$(BIN)/python tests/gpuless/conformance.py --mlir $(ARGS)
 
 sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a GPU and the CUDA toolkit)
 	@command -v compute-sanitizer >/dev/null || { echo 'make: compute-sanitizer, of the CUDA toolkit, is not in PATH' >&2; exit 1; }

@@ -1,15 +1,17 @@
-"""Run the tests that numba-cuda's wheel ships on the emulated GPU, and compare the outcome with a list.
+"""Run a compiler's own tests on the emulated GPU, and compare the outcome with a list.
 
-``python conformance.py`` runs all of them, each module in a process of its own; ``python conformance.py
-cudapy.test_array`` those that are named. Whatever does not pass stands in ``conformance.toml`` with its
-reason, and whatever stands there must not pass. What the modules print, and why tests failed, is kept in
-``build/conformance``. When all have run, and all is as listed, the table in ``docs/emulated-gpu.md`` is
-written anew.
+``python conformance.py`` runs those that numba-cuda's wheel ships, each module in a process of its own;
+``python conformance.py cudapy.test_array`` those that are named. The wheel of numba-cuda-mlir ships none:
+``python conformance.py --mlir CLONE`` runs those of a clone of its repository. Whatever does not pass stands
+in ``conformance.toml`` or ``conformance-mlir.toml`` with its reason, and whatever stands there must not pass.
+What the modules print, and why tests failed, is kept in ``build``, in a folder that is named like the list.
+When all have run, and all is as listed, the table in ``docs/emulated-gpu.md`` is written anew.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import dataclasses
 import importlib.metadata
 import importlib.util
 import json
@@ -22,18 +24,96 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-LIST = HERE / "conformance.toml"
 PAGE = HERE.parents[1] / "docs" / "emulated-gpu.md"
-_BEGIN, _END = "<!-- conformance -->\n", "<!-- /conformance -->\n"
-PACKAGES = {
-    "cudapy": "kernels, and what is called in them",
-    "cudadrv": "driver, arrays, streams, linking",
-    "doc_examples": "the examples of the manual",
-    "nrt": "memory counted by references",
-}
 OUTCOMES = ("passed", "failed", "skipped")
-_TESTS = "numba.cuda.tests"
+_REPOSITORY = "https://github.com/NVIDIA/numba-cuda-mlir"
 _LIMIT = 1200  # seconds that a module may take
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """The tests of a compiler.
+
+    Parameters
+    ----------
+    name : str
+        Of the list, of the folder of logs and of the table.
+    compiler : str
+        The distribution that is tested.
+    packages : dict of str to str
+        The folders of tests, below the root, and what each is about.
+    imported_as : str
+        The package that the modules are imported from; with "" pytest imports them by their files.
+    clone : Path, optional
+        Of the repository that has the tests; without it the package has them.
+    """
+
+    name: str
+    compiler: str
+    packages: dict
+    imported_as: str = ""
+    clone: Path | None = None
+
+    @property
+    def list(self):
+        """The file that says what does not pass."""
+        return HERE / f"{self.name}.toml"
+
+    @property
+    def logs(self):
+        """The folder of what the modules print."""
+        return HERE.parents[1] / "build" / self.name
+
+    @property
+    def root(self):
+        """The folder of the packages."""
+        return self.clone or Path(importlib.util.find_spec(self.imported_as).submodule_search_locations[0])
+
+    @property
+    def options(self):
+        """What pytest is told: the repository's own settings, without options for plugins that need a GPU."""
+        if self.clone:
+            return ["-c", str(self.clone / "pyproject.toml"), "-o", "addopts="]
+        return ["-c", os.devnull, "--rootdir", str(self.root)]
+
+    def folder(self, package):
+        """Return the folder of a package, which is named by the last part of its path."""
+        return self.root / next(path for path in self.packages if Path(path).name == package)
+
+
+NUMBA_CUDA = Suite(
+    "conformance",
+    "numba-cuda",
+    {
+        "cudapy": "kernels, and what is called in them",
+        "cudadrv": "driver, arrays, streams, linking",
+        "doc_examples": "the examples of the manual",
+        "nrt": "memory counted by references",
+    },
+    imported_as="numba.cuda.tests",
+)
+MLIR = Suite(
+    "conformance-mlir",
+    "numba-cuda-mlir",
+    {
+        "tests": "kernels, and what is called in them",
+        "tests/ast_transforms": "loops unrolled and constants folded in the source",
+        "tests/infra": "PTX, MLIR and machine code, written and linked",
+        "tests/memory_management": "memory counted by references",
+        "tests/mlir": "its builders of MLIR",
+        "tests/runtime": "complex functions",
+        "tests/doc_examples": "the examples of the manual",
+    },
+)
+
+
+def of_clone(path):
+    """Return the tests of a clone of numba-cuda-mlir; ``SystemExit`` says what it lacks."""
+    clone = Path(path).absolute()
+    for pattern in [".git", "pyproject.toml", *(f"{package}/test_*.py" for package in MLIR.packages)]:
+        if not any(clone.glob(pattern)):
+            sys.exit(f"{clone} is no clone of {_REPOSITORY}: it has no {pattern}")
+    return dataclasses.replace(MLIR, clone=clone)
 
 
 # --- As a plugin of pytest, in the process of a module -----------------------------------------------------
@@ -44,17 +124,18 @@ class _Module(pytest.Module):
 
     def _getobj(self):
         folder, file = self.path.parts[-2:]
-        return importlib.import_module(f"{_TESTS}.{folder}.{file.removesuffix('.py')}")
+        package = os.environ["CONFORMANCE_PACKAGE"]
+        return importlib.import_module(f"{package}.{folder}.{file.removesuffix('.py')}")
 
 
 def pytest_pycollect_makemodule(module_path, parent):
     """Collect a module of the tests."""
-    return _Module.from_parent(parent, path=module_path)
+    return _Module.from_parent(parent, path=module_path) if os.environ["CONFORMANCE_PACKAGE"] else None
 
 
 def pytest_collect_directory(path, parent):
     """Collect a folder, and not as a package that is imported by its file."""
-    return pytest.Dir.from_parent(parent, path=path)
+    return pytest.Dir.from_parent(parent, path=path) if os.environ["CONFORMANCE_PACKAGE"] else None
 
 
 @pytest.fixture(scope="class")
@@ -91,7 +172,9 @@ def _why(report):
 def _name(node):
     """Return package.module.class.test of a node's name, which has a path in its first part."""
     path, *rest = node.split("::")
-    return ".".join([*Path(path).with_suffix("").parts[-2:], *rest])
+    return ".".join(
+        [*path.removesuffix(".py").split("/")[-2:], *rest]
+    )  # a test may pretend that this is Windows
 
 
 def _note(*records):
@@ -102,23 +185,22 @@ def _note(*records):
 # --- Running -----------------------------------------------------------------------------------------------
 
 
-def modules():
+def modules(suite):
     """Return the modules that there are, as ``package.module``."""
     return [
-        f"{folder}.{file.stem}" for folder in PACKAGES for file in sorted(_folder(folder).glob("test_*.py"))
+        f"{Path(package).name}.{file.stem}"
+        for package in suite.packages
+        for file in sorted((suite.root / package).glob("test_*.py"))
     ]
 
 
-def _folder(package):
-    spec = importlib.util.find_spec(f"{_TESTS}.{package}")
-    return Path(spec.submodule_search_locations[0])
-
-
-def run(module, folder, limit=_LIMIT):
+def run(suite, module, folder, limit=_LIMIT):
     """Run a module in a process of its own.
 
     Parameters
     ----------
+    suite : Suite
+        The tests.
     module : str
         ``package.module``.
     folder : Path
@@ -134,26 +216,16 @@ def run(module, folder, limit=_LIMIT):
     package, name = module.split(".")
     notes = folder / f"{module}.jsonl"
     notes.unlink(missing_ok=True)
-    path = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    path = [str(suite.clone or ""), str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {
         "CONFORMANCE_NOTES": str(notes),
+        "CONFORMANCE_PACKAGE": suite.imported_as,
         "GPULESS": "emulator",
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
     }
-    plugins = [
-        "-p",
-        "gpuless",
-        "-p",
-        "conformance",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:nbval",
-        "-p",
-        "no:xdist",
-    ]
-    options = ["-c", os.devnull, "--rootdir", str(_folder(package).parent), "-q", "-W", "ignore", *plugins]
-    command = [sys.executable, "-m", "pytest", *options, str(_folder(package) / f"{name}.py")]
+    plugins = ["gpuless", "conformance", "no:cacheprovider", "no:nbval", "no:xdist"]
+    options = [*suite.options, "-q", "-W", "ignore", *(part for plugin in plugins for part in ("-p", plugin))]
+    command = [sys.executable, "-m", "pytest", *options, str(suite.folder(package) / f"{name}.py")]
     with open(folder / f"{module}.log", "w", encoding="utf-8") as log:
         try:
             done = subprocess.run(
@@ -180,11 +252,11 @@ def _read(notes, module, end):
     }
 
 
-def run_all(chosen, folder, processes=2, tell=print):
+def run_all(suite, chosen, folder, processes=2, tell=print):
     """Run modules, so many at a time; return outcome and reason of each test."""
     found = {}
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
-        running = {pool.submit(run, module, folder): module for module in chosen}
+        running = {pool.submit(run, suite, module, folder): module for module in chosen}
         for done in concurrent.futures.as_completed(running):
             found |= done.result()
             counts = collections.Counter(outcome for outcome, _ in done.result().values())
@@ -197,9 +269,9 @@ def run_all(chosen, folder, processes=2, tell=print):
 # --- Comparing ---------------------------------------------------------------------------------------------
 
 
-def listed():
+def listed(suite):
     """Return (outcome, reason, whether it may pass elsewhere) of each test that is listed."""
-    entries = tomllib.loads(LIST.read_text(encoding="utf-8"))["reason"]
+    entries = tomllib.loads(suite.list.read_text(encoding="utf-8"))["reason"]
     return {
         test: (entry["outcome"], entry["why"], entry.get("may_pass", False))
         for entry in entries
@@ -207,9 +279,9 @@ def listed():
     }
 
 
-def differences(found, chosen):
+def differences(suite, found, chosen):
     """Return what is other than the list says, a line for each test; `chosen` are the modules that ran."""
-    known = {test: entry for test, entry in listed().items() if _module(test) in chosen}
+    known = {test: entry for test, entry in listed(suite).items() if _module(test) in chosen}
     lines = []
     for test, (outcome, why) in sorted(found.items()):
         expected, _, may_pass = known.get(test, ("passed", "", False))
@@ -228,48 +300,63 @@ def _first_line(text):
     return (text.strip().splitlines() or [""])[0]
 
 
-def table(found):
+def table(suite, found):
     """Return how many tests of each package passed, failed and were skipped, as a table in Markdown."""
     counts = collections.Counter((test.split(".")[0], outcome) for test, (outcome, _) in found.items())
-    lines = ["| tests of numba-cuda " + version() + " | " + " | ".join(OUTCOMES) + " |", "|---|---|---|---|"]
-    for package, what in PACKAGES.items():
-        numbers = [counts[package, outcome] for outcome in OUTCOMES]
+    lines = [f"| {tested(suite)} | {' | '.join(OUTCOMES)} |", "|---|---|---|---|"]
+    for package, what in suite.packages.items():
+        numbers = [counts[Path(package).name, outcome] for outcome in OUTCOMES]
         if any(numbers):
             lines.append(f"| `{package}`: {what} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines)
 
 
-def version():
-    """Return numba-cuda's."""
-    return importlib.metadata.version("numba-cuda")
+def tested(suite):
+    """Return of which version the compiler is, and of which tag and commit the tests of a clone are."""
+    compiler = f"{suite.compiler} {importlib.metadata.version(suite.compiler)}"
+    if not suite.clone:
+        return f"tests of {compiler}"
+    command = ["git", "-C", str(suite.clone), "describe", "--tags", "--always", "--long", "--dirty"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return f"tests of {commit}, {compiler}"
 
 
-def recorded():
+def _marks(suite):
+    return f"<!-- {suite.name} -->\n", f"<!-- /{suite.name} -->\n"
+
+
+def recorded(suite):
     """Return the table that the page has."""
-    return PAGE.read_text(encoding="utf-8").partition(_BEGIN)[2].partition(_END)[0].strip()
+    begin, end = _marks(suite)
+    return PAGE.read_text(encoding="utf-8").partition(begin)[2].partition(end)[0].strip()
 
 
-def record(found):
+def record(suite, found):
     """Write the table into the page."""
-    before, begin, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
-    PAGE.write_text(f"{before}{begin}{table(found)}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+    begin, end = _marks(suite)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    PAGE.write_text(f"{before}{begin}{table(suite, found)}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main():
     """Run what the command line names; exit with 1 if the outcome is other than the list says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--mlir", metavar="CLONE", help="run the tests of this clone of numba-cuda-mlir")
     parser.add_argument("modules", nargs="*", help="such as cudapy.test_array; all by default")
     parser.add_argument("-j", "--processes", type=int, default=2)
     options = parser.parse_args()
-    chosen = options.modules or modules()
-    folder = HERE.parents[1] / "build" / "conformance"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = run_all(chosen, folder, options.processes)
-    print(f"\n{table(found)}\n")
-    wrong = differences(found, chosen)
-    print("\n".join(wrong) if wrong else f"All is as {LIST.name} says.")
+    suite = NUMBA_CUDA if options.mlir is None else of_clone(options.mlir)
+    unknown = set(options.modules) - set(modules(suite))
+    if unknown:
+        parser.error(f"there are no tests {', '.join(sorted(unknown))} in {suite.root}")
+    chosen = options.modules or modules(suite)
+    suite.logs.mkdir(parents=True, exist_ok=True)
+    found = run_all(suite, chosen, suite.logs, options.processes)
+    print(f"\n{table(suite, found)}\n")
+    wrong = differences(suite, found, chosen)
+    print("\n".join(wrong) if wrong else f"All is as {suite.list.name} says.")
     if not (wrong or options.modules):
-        record(found)
+        record(suite, found)
     sys.exit(bool(wrong))
 
 

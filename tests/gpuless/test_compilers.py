@@ -665,6 +665,17 @@ def test_a_suite_that_knows_nothing_of_gpuless():
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_a_function_that_is_nowhere_is_named_in_the_words_of_ptxas(compiler):
+    nowhere = compiler.cuda.declare_device("nowhere", compiler.types.int32(compiler.types.int32))
+
+    @compiler.cuda.jit
+    def kernel(out):
+        out[0] = nowhere(1)
+
+    with pytest.raises(Exception, match=r"INVALID_PTX.*Unresolved extern function 'nowhere'"):
+        kernel[1, 1](np.zeros(1, np.int32))
+
+
 # --- What is numba-cuda-mlir's own: docs/numba-cuda-mlir.md names it ---------------------------------------
 
 
@@ -679,6 +690,18 @@ def test_of_its_own_a_nan_is_equal_to_itself():
     out = np.zeros(2, np.bool_)
     kernel[1, 1](np.full(1, np.nan, np.float32), out)
     assert out.tolist() == [False, True], "mended: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_a_mean_is_read_before_it_is_written():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(x, out):
+        out[0], out[1], out[2] = np.sum(x), np.mean(x), np.var(x)
+
+    out = np.zeros(3)
+    kernel[1, 1](np.arange(6.0), out)
+    np.testing.assert_equal(out, [15, np.nan, np.nan], "mended: delete it from docs/numba-cuda-mlir.md")
 
 
 def test_of_its_own_some_names_are_not_implemented():

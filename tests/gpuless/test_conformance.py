@@ -1,13 +1,15 @@
-"""The list of numba-cuda's own tests that do not pass: well-formed, true of a sample, and of the page."""
+"""The lists of compilers' own tests that do not pass: well-formed, true of a sample, and of the page."""
 
 import ast
 import functools
 import importlib.util
 import re
+import subprocess
 import tomllib
 
 import conformance
 import pytest
+from conformance import MLIR, NUMBA_CUDA
 
 from gpuless import emulator
 
@@ -16,12 +18,16 @@ pytestmark = pytest.mark.skipif(bool(emulator.problem()), reason=emulator.proble
 SAMPLE = ["cudapy.test_ipc", "cudadrv.test_context_stack"]
 
 
-def entries():
-    return tomllib.loads(conformance.LIST.read_text(encoding="utf-8"))["reason"]
+both = pytest.mark.parametrize("suite", [NUMBA_CUDA, MLIR], ids=lambda suite: suite.compiler)
 
 
-def test_each_entry_says_what_becomes_of_which_tests_and_why():
-    for entry in entries():
+def entries(suite):
+    return tomllib.loads(suite.list.read_text(encoding="utf-8"))["reason"]
+
+
+@both
+def test_each_entry_says_what_becomes_of_which_tests_and_why(suite):
+    for entry in entries(suite):
         assert entry.keys() - {"may_pass"} == {"why", "outcome", "tests"}
         assert entry["outcome"] in ("failed", "skipped")
         assert len(entry["why"].split()) > 2
@@ -29,23 +35,24 @@ def test_each_entry_says_what_becomes_of_which_tests_and_why():
         assert entry["tests"]
 
 
-def test_no_test_is_listed_twice():
-    tests = [test for entry in entries() for test in entry["tests"]]
+@both
+def test_no_test_is_listed_twice(suite):
+    tests = [test for entry in entries(suite) for test in entry["tests"]]
     assert len(tests) == len(set(tests))
 
 
 @functools.cache
 def defined(package):
     """Return the names of all functions and classes in the modules of a package."""
-    files = conformance._folder(package).glob("*.py")
+    files = NUMBA_CUDA.folder(package).glob("*.py")
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
     return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
 def test_each_listed_test_is_there():
-    modules = conformance.modules()
-    for test in conformance.listed():
+    modules = conformance.modules(NUMBA_CUDA)
+    for test in conformance.listed(NUMBA_CUDA):
         package, module, *rest = re.sub(r"\[.*", "", test).split(".")
         assert f"{package}.{module}" in modules, test
         assert set(rest) <= defined(package), test
@@ -56,8 +63,8 @@ def test_the_outcome_of_a_sample_is_as_listed(tmp_path):
     for needed in ("filecheck", "ml_dtypes"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"numba-cuda's tests need {needed}: pip install filecheck ml-dtypes")
-    found = conformance.run_all(SAMPLE, tmp_path, processes=1)
-    assert conformance.differences(found, SAMPLE) == []
+    found = conformance.run_all(NUMBA_CUDA, SAMPLE, tmp_path, processes=1)
+    assert conformance.differences(NUMBA_CUDA, found, SAMPLE) == []
     assert sum(outcome == "passed" for outcome, _ in found.values()) >= 9
 
 
@@ -68,13 +75,13 @@ def test_what_differs_from_the_list_is_told(monkeypatch):
         "cudapy.test_a.T.test_gone": ("failed", "why", False),
         "cudapy.test_b.T.test_elsewhere": ("failed", "why", False),
     }
-    monkeypatch.setattr(conformance, "listed", lambda: known)
+    monkeypatch.setattr(conformance, "listed", lambda suite: known)
     found = {
         "cudapy.test_a.T.test_fails": ("passed", ""),
         "cudapy.test_a.T.test_may": ("passed", ""),
         "cudapy.test_a.T.test_new": ("failed", "first\nlast"),
     }
-    assert conformance.differences(found, ["cudapy.test_a"]) == [
+    assert conformance.differences(NUMBA_CUDA, found, ["cudapy.test_a"]) == [
         "cudapy.test_a.T.test_fails: passed, listed as failed: ",
         "cudapy.test_a.T.test_new: failed, listed as passed: first",
         "cudapy.test_a.T.test_gone: listed, and there is no such test",
@@ -83,7 +90,8 @@ def test_what_differs_from_the_list_is_told(monkeypatch):
 
 def test_tests_that_did_not_come_to_an_end_have_failed(tmp_path):
     stopped = "failed", "the process was stopped after 0.01 seconds"
-    assert conformance.run("cudapy.test_array", tmp_path, limit=0.01) == {"cudapy.test_array": stopped}
+    found = conformance.run(NUMBA_CUDA, "cudapy.test_array", tmp_path, limit=0.01)
+    assert found == {"cudapy.test_array": stopped}
     notes = tmp_path / "notes"
     records = ["one", "not run"], ["two", "not run"], ["one", "passed"], ["one", "failed"]
     notes.write_text("".join(f'{{"test": "{test}", "outcome": "{outcome}"}}\n' for test, outcome in records))
@@ -91,18 +99,72 @@ def test_tests_that_did_not_come_to_an_end_have_failed(tmp_path):
     assert found == {"one": ("failed", ""), "two": ("failed", "it crashed")}
 
 
-def test_the_table_of_the_page_agrees_with_the_list():
-    head, _, *rows = conformance.recorded().splitlines()
-    assert head.split("|")[1].strip() == f"tests of numba-cuda {conformance.version()}"
+def numbers(suite):
+    """Return the head of the table of the page, and the numbers of each package."""
+    head, _, *rows = conformance.recorded(suite).splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    counts = {what.split("`")[1]: [int(number) for number in numbers] for what, *numbers in cells}
-    assert list(counts) == list(conformance.PACKAGES)
+    return head.split("|")[1].strip(), {
+        what.split("`")[1]: list(map(int, numbers)) for what, *numbers in cells
+    }
+
+
+@both
+def test_the_table_of_the_page_agrees_with_the_list(suite):
+    _, counts = numbers(suite)
+    assert list(counts) == list(suite.packages)
     for package, (_, *others) in counts.items():
         for outcome, count in zip(("failed", "skipped"), others, strict=True):
             may_pass = [
                 entry[2]
-                for test, entry in conformance.listed().items()
-                if test.split(".")[0] == package and entry[0] == outcome
+                for test, entry in conformance.listed(suite).items()
+                if test.split(".")[0] == package.split("/")[-1] and entry[0] == outcome
             ]
             assert may_pass.count(False) <= count <= len(may_pass), (package, outcome)
-    assert counts["cudapy"][0] >= 0.95 * sum(counts["cudapy"])
+    most = max(counts.values())
+    assert most[0] >= 0.95 * sum(most)
+
+
+def test_the_table_is_of_the_versions_that_are_installed():
+    assert numbers(NUMBA_CUDA)[0] == conformance.tested(NUMBA_CUDA)
+    if importlib.util.find_spec("numba_cuda_mlir") is None:
+        pytest.skip("numba-cuda-mlir is not installed")
+    assert numbers(MLIR)[0].endswith(f", {conformance.tested(MLIR).removeprefix('tests of ')}")
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """Return a repository that looks like numba-cuda-mlir's, with a test that fails."""
+    for package in MLIR.packages:
+        (tmp_path / package).mkdir(parents=True, exist_ok=True)
+        (tmp_path / package / "test_one.py").write_text("def test_passes():\n    pass\n")
+    (tmp_path / "tests" / "conftest.py").write_text(
+        "import gpuless, pytest\n@pytest.fixture\ndef one(): return 1\n"
+    )
+    (tmp_path / "tests" / "test_one.py").write_text(
+        "import gpuless\n"
+        "def test_runs_on_the_emulated_gpu(one):\n    assert gpuless.select().emulated and one == 1\n"
+        "def test_fails():\n    assert False\n"
+    )
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--unknown']\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"], ["tag", "-am", "one", "v1.2"]):
+        subprocess.run([*git, *command], check=True)
+    return tmp_path
+
+
+def test_the_tests_of_a_clone_run_with_its_own_settings(clone, tmp_path):
+    pytest.importorskip("numba_cuda_mlir")
+    suite = conformance.of_clone(clone)
+    assert conformance.tested(suite).startswith("tests of v1.2-0-g")
+    assert len(conformance.modules(suite)) == len(suite.packages)
+    assert conformance.run(suite, "tests.test_one", tmp_path) == {
+        "tests.test_one.test_runs_on_the_emulated_gpu": ("passed", ""),
+        "tests.test_one.test_fails": ("failed", "assert False"),
+    }
+
+
+@pytest.mark.parametrize("missing", [".git", "pyproject.toml", "tests/infra/test_one.py"])
+def test_what_is_no_clone_is_refused(clone, missing):
+    (clone / missing).rename(clone / "away")
+    with pytest.raises(SystemExit, match=re.escape(f"{clone} is no clone of https://github.com/NVIDIA/")):
+        conformance.of_clone(clone)

@@ -214,7 +214,7 @@ class ModuleTranslator:
             t.refuse(f"{name} takes parameters of {wanted[0]} bytes and gives {wanted[1]}, not {sizes}")
         pointers = [[self._blob(t, one) for one in names] for names in (results, given)]
         if not host.write_call(t, name, *pointers):
-            t.refuse(f"the emulator does not know the function {name}")
+            t.refuse(f"Unresolved extern function '{name}'")  # in ptxas's words
 
     # --- Parameters ------------------------------------------------------------------------------------
 
