@@ -33,7 +33,7 @@ $(ALL): WHAT := everything, a download of up to 4 GB, most of it PyTorch with it
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 25
 	@echo '  options: CUDA=13, 12 or none (here $(CUDA); remembered); PYTHON=python3.12'
 
 train: $(BASE) ## train the course's network on MNIST, in about a minute (ARGS=--resume is passed on)
