@@ -1,8 +1,8 @@
 """A kernel's code, compiled anew from its source: its threads can wait, and its operators are Numba's.
 
 A function that waits becomes a generator. At a call that waits it yields what the call returns, and is sent
-the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells `Watch` of its rounds. All stays
-at its own line and column.
+the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells
+`Watch` of its rounds. All stays at its own line and column.
 
 The operators of `operators` take longer, so that Python's remain where they are right: between two integers,
 and between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as
@@ -44,8 +44,9 @@ _INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 ui
 def rewritten(definition, parameters, calls):
     """Return the code of a function as a kernel has it; as it is if nothing in it is another there.
 
-    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; statements that
-    do so before they store, with `YIELD`; and functions that are `RECURSIVE`. Without source, or if the source is not that of the code, it stays as it is too.
+    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; statements
+    that do so before they store, with `YIELD`; and functions that are `RECURSIVE`. Without source, or if the
+    source is not that of the code, it stays as it is too.
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = _Kinds(definition, parameters)

@@ -7,7 +7,7 @@ One sweep is one *barrier interval*. A kernel that never waits is called, once f
 
 The order of blocks and of the threads within a sweep is free, as on a GPU: forwards, reversed or shuffled.
 In step it is forwards too, but the lanes of a warp store together: each waits before it stores, so what one
-of them has read is not yet changed by another, as on a GPU. A correct kernel computes the same in every order.
+of them has read is not yet changed by another, as on a GPU. A correct kernel computes the same in any order.
 """
 
 import itertools

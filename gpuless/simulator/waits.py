@@ -50,7 +50,7 @@ class Waits:
         self._scopes = {}
 
     def calls(self, definition):
-        """Return, by node, how to rewrite what waits, calls and stores, and the functions that call themselves.
+        """Return, by node, how to rewrite calls and stores that wait, and functions that call themselves.
 
         Raises `UnsupportedPython` where a function that waits is given to what cannot wait for it.
         """
