@@ -3,6 +3,11 @@
 `engine` serves all chapters, and `chapters` has a folder for each.
 """
 
+import os
+
+# Where the simulator runs kernels, a race is to lose what it loses on a GPU.
+os.environ.setdefault("GPULESS_ORDER", "in step")
+
 
 def progress():
     """Return what the reader's workbook has, as a picture and as text.

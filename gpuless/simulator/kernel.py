@@ -20,8 +20,8 @@ from gpuless.simulator.arguments import argument_names, argument_types, device_a
 from gpuless.simulator.coroutines import Coroutine
 from gpuless.simulator.judge import judge
 from gpuless.simulator.memory import Memory
-from gpuless.simulator.namespace import Cuda, missed
-from gpuless.simulator.scheduler import Scheduler
+from gpuless.simulator.namespace import IN_STEP, Cuda, missed
+from gpuless.simulator.scheduler import Scheduler, order_of_launches
 from gpuless.simulator.twins import Twins
 
 _running: ContextVar["Twins | None"] = ContextVar("running", default=None)
@@ -100,7 +100,7 @@ class Launch:
     def __call__(self, *arguments):
         """Run the kernel on the arguments, as a launch on a GPU would."""
         with device_arguments(self, arguments) as on_device:
-            self.run(on_device)
+            self.run(on_device, order=order_of_launches())
 
     def run(self, arguments, memory=None, order="forwards", seed=0, observe=None):
         """Run the kernel on arguments that are where it can reach them; the others are as in `Scheduler`."""
@@ -109,7 +109,7 @@ class Launch:
         names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)
         scheduler = Scheduler(self.name, self.grid, self.block, cuda, memory, order, seed, observe)
         ask = partial(judge, self.kernel, self.function, arguments, kinds)
-        twins = Twins(cuda, memory, kinds, ask, scheduler.watch)
+        twins = Twins(cuda, memory, kinds, ask, scheduler.watch, order == IN_STEP)
         wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
         with _running_with(twins):
             known = tuple(zip(names, kinds, strict=True))
@@ -160,8 +160,9 @@ def simulate(kernel: Any, order: str = "forwards") -> Observed:
     Parameters
     ----------
     kernel : kernel or function
-    order : {"forwards", "reversed", "shuffled"}
-        Of the blocks, and of the threads between two barriers.
+    order : {"forwards", "reversed", "shuffled", "in step"}
+        Of the blocks, and of the threads between two barriers. In step the lanes of a warp store together, so
+        that a race between them loses what it loses on a GPU.
 
     Returns
     -------

@@ -20,6 +20,8 @@ from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
+#: The order of threads in which they wait before they store, and what they wait for then.
+IN_STEP = "in step"
 _VECTOR_TYPES = intrinsics.vector_types()
 _GENERATOR = inspect.CO_GENERATOR
 
@@ -352,6 +354,10 @@ class Cuda(Warp):
         thread.waits_for, thread.value, thread.wait = operation, value, wait
         thread.code, thread.offset = code, frame.f_lasti
         return wait if code.co_flags & _GENERATOR else thread.wait_outside()
+
+    def in_step(self, value):
+        """Wait for the lanes that store together, with the value that is to be stored; return it."""
+        return self._wait(IN_STEP, None, sys._getframe(1), Wait(lambda _: value))
 
     def syncthreads(self):
         """Wait for all threads of the block."""

@@ -1,8 +1,8 @@
 """A kernel's code, compiled anew from its source: its threads can wait, and its operators are Numba's.
 
 A function that waits becomes a generator. At a call that waits it yields what the call returns, and is sent
-the result; a device function that waits is a generator too. Every loop tells `Watch` of its rounds. All stays
-at its own line and column.
+the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells
+`Watch` of its rounds. All stays at its own line and column.
 
 The operators of `operators` take longer, so that Python's remain where they are right: between two integers,
 and between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as
@@ -44,8 +44,9 @@ _INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 ui
 def rewritten(definition, parameters, calls):
     """Return the code of a function as a kernel has it; as it is if nothing in it is another there.
 
-    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; and functions
-    that are `RECURSIVE`. Without source, or if the source is not that of the code, it stays as it is too.
+    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; statements
+    that do so before they store, with `YIELD`; and functions that are `RECURSIVE`. Without source, or if the
+    source is not that of the code, it stays as it is too.
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = _Kinds(definition, parameters)
@@ -83,6 +84,14 @@ def _is_source(tree, function):
     return asserts and made.co_firstlineno == code.co_firstlineno and parameters[0] == parameters[1]
 
 
+def is_store(node):
+    """Return whether a statement stores into an array, perhaps after it has read there."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    is_assignment = isinstance(node, (ast.Assign, ast.AugAssign))
+    parts = (each for target in targets if is_assignment for each in ast.walk(target))
+    return any(isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store) for each in parts)
+
+
 def _is_loop(node):
     return isinstance(node, (ast.For, ast.While))
 
@@ -108,6 +117,11 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.YieldFrom(node), node)
         return _either(node) if form == EITHER else node
 
+    def visit_Assign(self, node):
+        waits = self._calls.get(id(node)) == YIELD
+        self.generic_visit(node)
+        return _waiting(node) if waits else node
+
     def visit_While(self, node):
         self.generic_visit(node)
         if not node.orelse and not isinstance(node.test, ast.Constant):
@@ -131,8 +145,9 @@ class _Rewriter(ast.NodeTransformer):
         return _call(_operator(node), node, node.operand) if is_replaced else node
 
     def visit_AugAssign(self, node):
-        is_replaced = self._kinds.is_replaced(node)
+        is_replaced, waits = self._kinds.is_replaced(node), self._calls.get(id(node)) == YIELD
         self.generic_visit(node)
+        node = _waiting(node) if waits else node
         if not is_replaced:
             return node
         target, statements = node.target, []
@@ -140,6 +155,12 @@ class _Rewriter(ast.NodeTransformer):
             statements, target = _evaluated(target)
         value = _call(_operator(node, "="), node, _with_context(target, ast.Load()), node.value)
         return [*statements, ast.copy_location(ast.Assign([target], value), node)]
+
+
+def _waiting(node):
+    """Let a statement wait with the value that it stores, after it has read what it changes."""
+    node.value = ast.copy_location(ast.Yield(_call("in_step()", node.value, node.value)), node.value)
+    return node
 
 
 def _counting_loop(node):

@@ -6,9 +6,12 @@ its threads: each runs to its next barrier (or to its end), and when all have ar
 One sweep is one *barrier interval*. A kernel that never waits is called, once for each thread.
 
 The order of blocks and of the threads within a sweep is free, as on a GPU: forwards, reversed or shuffled.
-A correct kernel computes the same in every order.
+In step it is forwards too, but the lanes of a warp store together: each waits before it stores, so what one
+of them has read is not yet changed by another, as on a GPU. A correct kernel computes the same in any order.
 """
 
+import itertools
+import os
 import reprlib
 import sys
 from types import GeneratorType
@@ -20,12 +23,13 @@ from gpuless.positions import Shape, coordinates
 from gpuless.simulator.coroutines import Coroutine, suspended_frames
 from gpuless.simulator.errors import Divergence, DivergenceError, LaunchStopped, Place, located
 from gpuless.simulator.intrinsics import Dim3
-from gpuless.simulator.namespace import missed
+from gpuless.simulator.namespace import IN_STEP, missed
 from gpuless.simulator.watchdog import Stop, Watch
 from gpuless.source.dataflow import round_variables
 from gpuless.source.instructions import PACKAGE, instruction_start, is_in_loop, place, site
 
 ORDERS = ("forwards", "reversed", "shuffled")
+_AS_NUMBERED = (ORDERS[0], IN_STEP)
 
 _BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or", "grid.sync"}
 _FINISHED = None
@@ -34,6 +38,18 @@ _WORKERS = (GeneratorType, Coroutine)
 
 # By identity of the code, which is kept, as in `source`.
 _round_names: dict = {}
+
+
+def order_of_launches():
+    """Return the order of the threads of launches, unless another one is asked for: ``GPULESS_ORDER``."""
+    order = os.environ.get("GPULESS_ORDER", "").strip() or ORDERS[0]
+    _check_order("GPULESS_ORDER", order)
+    return order
+
+
+def _check_order(name, order):
+    if order not in (*ORDERS, IN_STEP):
+        raise ValueError(f"{name} must be one of {(*ORDERS, IN_STEP)}, got {reprlib.repr(order)}")
 
 
 class Thread:
@@ -103,7 +119,7 @@ class Scheduler:
         The namespace to write the running thread into.
     memory : Memory
         Told when a block begins.
-    order : {"forwards", "reversed", "shuffled"}
+    order : {"forwards", "reversed", "shuffled", "in step"}
         Of the blocks, and of the threads within each barrier interval.
     seed : int
         For "shuffled".
@@ -133,8 +149,7 @@ class Scheduler:
     """
 
     def __init__(self, name, grid, block, cuda, memory, order="forwards", seed=0, observe=None):
-        if order not in ORDERS:
-            raise ValueError(f"order must be one of {ORDERS}, got {reprlib.repr(order)}")
+        _check_order("order", order)
         self.name, self.grid, self.block = name, grid, block
         self.cuda, self.memory, self.observe = cuda, memory, observe
         self._order, self._random = order, np.random.default_rng(seed)
@@ -187,10 +202,23 @@ class Scheduler:
         running = self._threads
         answers = [None] * len(running)
         while running:
-            self._sweep(running, answers)
+            self._go_on(running, answers)
             running = self._complete_warps(running)
             answers = self._complete_barrier(running)
             self._interval += 1
+
+    def _go_on(self, threads, brought):
+        """Sweep over threads; in step over one warp after the other, whose lanes wait before they store."""
+        if self._order != IN_STEP:
+            self._sweep(threads, brought)
+            return
+        pairs = zip(threads, brought, strict=True)
+        for _, found in itertools.groupby(pairs, lambda pair: pair[0].warp):
+            lanes, values = zip(*found, strict=True)
+            while lanes:
+                self._sweep(lanes, values)
+                lanes = [thread for thread in lanes if thread.waits_for == IN_STEP]
+                values = [None] * len(lanes)
 
     def _sweep(self, threads, brought):
         """Let each thread run until it waits or has finished, beginning with what it was waiting for.
@@ -199,7 +227,7 @@ class Scheduler:
         """
         cuda, observe, (function, arguments) = self.cuda, self.observe, self._job
         pairs = zip(threads, brought, strict=True)
-        for thread, values in pairs if self._order == "forwards" else self._ordered(list(pairs)):
+        for thread, values in pairs if self._order in _AS_NUMBERED else self._ordered(list(pairs)):
             cuda.thread, cuda.threadIdx = thread, thread.threadIdx
             if observe is not None:
                 observe(self._number, thread, self._interval)
@@ -282,7 +310,7 @@ class Scheduler:
                 answers += [lanes] * len(group)
             if not ready:
                 self._diverge_in_warp(in_warps[0])
-            self._sweep(ready, answers)
+            self._go_on(ready, answers)
 
     def _warp_groups(self, threads):
         """Return the groups of lanes that wait at the same operation with nobody of their mask missing."""

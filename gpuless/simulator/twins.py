@@ -38,20 +38,22 @@ from gpuless.source.instructions import PACKAGE
 class Twins:
     """Functions as they are within one launch, with arguments of these types.
 
-    `judge` is called with the place of a doubt; it raises if the compiler shares it. `written` has, by the
+    `judge` is called with the place of a doubt; it raises if the compiler shares it. `in_step` says whether
+    threads wait before they store. `written` has, by the
     id of the code that runs, each function that a user wrote: an intrinsic's stand-in is none.
     """
 
-    def __init__(self, cuda, memory, argument_types, judge, watch):
+    def __init__(self, cuda, memory, argument_types, judge, watch, in_step=False):
         self._cuda, self._memory = cuda, memory
-        self._scope = BUILTINS | NAMES | watch.names()
+        self._scope = BUILTINS | NAMES | watch.names() | {"in_step()": cuda.in_step}
+        self._in_step = in_step
         self._types, self._judge = argument_types, judge
         self._known, self.written = {}, {}
         self._modules = cuda_modules()
 
     @functools.cached_property
     def _waits(self):
-        return Waits(self._constants, self._modules, _stubs(self._modules))
+        return Waits(self._constants, self._modules, _stubs(self._modules), self._in_step)
 
     def function(self, function, device=True, parameters=()):
         """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
@@ -102,7 +104,7 @@ class Twins:
 
     def need_threads(self, function):
         """Return whether a kernel waits in a function that has no source to be rewritten."""
-        key = self._key(function)
+        key = self._key(function), self._in_step
         known = _need_threads.setdefault(function, {})
         if key not in known:
             known[key] = self._waits.need_threads(function)
@@ -125,7 +127,7 @@ class Twins:
             restrictions.check(definition)
             known[parameters] = find_doubt(definition), {}
         doubt, codes = known[parameters]
-        if (key := self._key(function)) not in codes:
+        if (key := (self._key(function), self._in_step)) not in codes:
             definition = Definition(function, device, parameters)
             calls = self._waits.calls(definition)
             # Most are the same whatever the constants.

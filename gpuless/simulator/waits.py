@@ -15,7 +15,7 @@ from gpuless.simulator.compilers import PACKAGES
 from gpuless.simulator.definition import UNKNOWN, assignments, package
 from gpuless.simulator.namespace import missed
 from gpuless.simulator.restrictions import PYTHON_ATTRIBUTES
-from gpuless.simulator.rewriting import EITHER, RECURSIVE, YIELD, YIELD_FROM, source_of
+from gpuless.simulator.rewriting import EITHER, RECURSIVE, YIELD, YIELD_FROM, is_store, source_of
 
 #: Functions of `cuda` at which a thread waits for others.
 WAITING = frozenset(
@@ -40,14 +40,17 @@ class Waits:
         Each `cuda`.
     stubs : dict
         The names of what these offer, by its id.
+    in_step : bool
+        Whether a thread waits before it stores.
     """
 
-    def __init__(self, constants_of, modules, stubs):
+    def __init__(self, constants_of, modules, stubs, in_step=False):
         self._constants_of, self._modules, self._stubs = constants_of, modules, stubs
+        self.in_step = in_step
         self._scopes = {}
 
     def calls(self, definition):
-        """Return, by node, how to rewrite the calls that wait, and the functions that call themselves.
+        """Return, by node, how to rewrite calls and stores that wait, and functions that call themselves.
 
         Raises `UnsupportedPython` where a function that waits is given to what cannot wait for it.
         """
@@ -164,6 +167,8 @@ class _Reader:
         if isinstance(node, ast.Call):
             scope.calls[node] = self._targets(node.func) or {_ANY}
             scope.given[node] = self._functions_among(node.args + [each.value for each in node.keywords])
+        elif self._waits.in_step and is_store(node):
+            scope.calls[node] = {_WAIT}
         inner = self._functions.get(node, scope)
         for field, children in ast.iter_fields(node):
             for child in children if isinstance(children, list) else [children]:

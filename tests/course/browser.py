@@ -67,11 +67,11 @@ def lab_of(notebook, folder):
 
 
 @contextmanager
-def chrome_in(folder):
-    """Open a browser that keeps what it writes in a folder; yield it."""
+def chrome_in(folder, *more):
+    """Open a browser that keeps what it writes in a folder, with more options; yield it."""
     pytest.importorskip("selenium", reason="selenium is not installed")
     browser, driver = found("chromium", "google-chrome", "chromium-browser"), found("chromedriver")
-    with _chrome(browser, driver, folder) as chrome:
+    with _chrome(browser, driver, folder, more) as chrome:
         yield chrome
 
 
@@ -83,9 +83,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def serving(folder):
-    """Serve a folder's files; yield the address."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
+def serving(folder, handler=Quiet):
+    """Serve a folder's files, or what a handler makes of requests; yield the address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/"
     server.shutdown()
@@ -199,13 +199,19 @@ def _wait_for(address, process, folder):
 
 
 @contextmanager
-def _chrome(browser, driver, folder):
+def _chrome(browser, driver, folder, more=()):
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     quiet = ("background-networking", "component-update", "sync", "gpu", "dev-shm-usage")
-    for option in ("headless=new", "no-sandbox", "no-first-run", *(f"disable-{name}" for name in quiet)):
+    for option in (
+        "headless=new",
+        "no-sandbox",
+        "no-first-run",
+        *(f"disable-{name}" for name in quiet),
+        *more,
+    ):
         options.add_argument(f"--{option}")
     options.add_argument("--window-size=1200,1000")
     options.add_argument(f"--user-data-dir={folder / 'profile'}")

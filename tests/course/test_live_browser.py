@@ -11,9 +11,10 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from browser import chrome_in, serving, until
+from browser import Quiet, chrome_in, serving, until
 from test_exercises import FOUND
 
 ROOT = Path(__file__).parents[2]
@@ -56,11 +57,26 @@ def site(tmp_path_factory):
     return folder
 
 
+class Outside(Quiet):
+    """A proxy that refuses all and records what was asked for: what is on this machine needs none."""
+
+    asked: ClassVar[list] = []
+
+    def refuse(self):
+        """Record the address, or host and port, that was asked for."""
+        self.asked.append(self.path)
+        self.send_error(403)
+
+    do_CONNECT = do_GET = do_HEAD = do_OPTIONS = do_POST = do_PUT = refuse
+
+
 @pytest.fixture(scope="module")
 def browser(site, tmp_path_factory):
     """Yield a browser and the address of the page."""
-    with serving(site) as address, chrome_in(tmp_path_factory.mktemp("browser")) as chrome:
-        yield chrome, f"{address}{STEM}.html"
+    folder = tmp_path_factory.mktemp("browser")
+    with serving(site) as address, serving(site, Outside) as proxy:
+        with chrome_in(folder, f"proxy-server={proxy.removesuffix('/')}") as chrome:
+            yield chrome, f"{address}{STEM}.html"
 
 
 @pytest.fixture
@@ -118,6 +134,18 @@ def test_nothing_but_pyodides_release_is_named_in_what_is_loaded(site):
     assert len(texts) == 2
     hosts = {host for text in texts for host in re.findall(r"https?://([\w.-]+)", text)}
     assert hosts <= {"cdn.jsdelivr.net", "www.w3.org"}
+
+
+def test_nothing_is_requested_but_the_release_of_pyodide(page):
+    Outside.asked.clear()
+    part(page, ".cm-content").click()
+    press(page, "# mine\n")
+    run(page)
+    hosts = {re.match(r"(?:\w+://)?([^/:]+)", address)[1] for address in Outside.asked}
+    own = {
+        host for host in hosts if re.search(r"(^|\.)(google|googleapis|gstatic)\.com$", host)
+    }  # Chromium's
+    assert hosts - own == (set() if WHEELS else {"cdn.jsdelivr.net"})
 
 
 def test_an_editor_stands_in_the_place_of_the_cell_and_its_check(page):

@@ -33,6 +33,29 @@ def test_threads_run_in_the_order_asked_for_and_results_reach_the_device(order, 
     assert out.copy_to_host().tolist() == [last]
 
 
+@cuda.jit(device=True)
+def count_one(counts, k):
+    counts[k] += 1
+
+
+@cuda.jit
+def losing_kernel(x, counts):
+    i = cuda.grid(1)
+    counts[0, x[i]] += 1
+    old = counts[1, x[i]]
+    counts[1, x[i]] = old + 1
+    count_one(counts[2], x[i])
+    cuda.atomic.add(counts, (3, x[i]), 1)
+
+
+@pytest.mark.parametrize(("order", "kept"), [("forwards", [32, 32, 16]), ("in step", [1, 2, 2])])
+def test_in_step_the_lanes_of_a_warp_read_before_any_of_them_stores(order, kept):
+    x = np.arange(80, dtype=np.int32) // 32  # warps have 32 and 8 lanes: 0 is in one of them, 1 and 2 in two
+    counts = cuda.to_device(np.zeros((4, 3), np.int32))
+    simulate(losing_kernel, order)[2, 40](cuda.to_device(x), counts)
+    assert counts.copy_to_host().tolist() == [kept] * 3 + [[32, 32, 16]]
+
+
 def test_a_mistake_names_line_block_and_thread():
     with pytest.raises(IndexError) as caught:
         simulate(unguarded_kernel)[2, 4](cuda.device_array(7))

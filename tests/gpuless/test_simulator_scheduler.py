@@ -38,7 +38,7 @@ TABLE = np.arange(4, dtype=np.float32)
 def launch(kernel, grid, block, *arguments, **options):
     """Run a kernel in every order; return the first array afterwards, the same each time."""
     results = []
-    for order in ("forwards", "reversed", "shuffled"):
+    for order in ("forwards", "reversed", "shuffled", "in step"):
         given = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
         Launch(kernel, grid, block, **options).run(given, order=order)
         results.append(given[0])

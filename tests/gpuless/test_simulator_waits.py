@@ -241,7 +241,7 @@ def call_each_other(x):
     x[threadIdx.x] = value
 
 
-@pytest.mark.parametrize("order", ["forwards", "reversed", "shuffled"])
+@pytest.mark.parametrize("order", ["forwards", "reversed", "shuffled", "in step"])
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -429,7 +429,7 @@ def function(x):
 """
 
 
-@pytest.mark.parametrize("order", ["forwards", "reversed", "shuffled"])
+@pytest.mark.parametrize("order", ["forwards", "reversed", "shuffled", "in step"])
 def test_what_has_no_source_may_wait(order):
     before = threading.active_count()
     assert run(without_source(TURNED), order=order) == BACKWARDS

@@ -38,8 +38,11 @@ def in_words(error: BaseException) -> str:
     'Arrays have no `mean` in a kernel: write a loop over their elements.'
     >>> in_words(ValueError("Kernel launch configuration was not specified. Use the syntax: ..."))
     'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
+    >>> in_words(RuntimeError("kernel k needs a grid and a block: k[grid, block](...)"))
+    'A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`.'
     """
-    if "Kernel launch configuration was not specified" in str(error):
+    unconfigured = "Kernel launch configuration was not specified", "needs a grid and a block: "
+    if any(words in str(error) for words in unconfigured):  # numba-cuda's words, and the simulator's
         return (
             "A kernel is called like a function: launch it with grid and block, `kernel[grid, block](...)`."
         )

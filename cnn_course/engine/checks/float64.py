@@ -4,13 +4,14 @@ The source does not show it: a bare ``0.0`` that is only stored costs nothing, `
 ``total += x[i]`` makes every addition one of float64, and which is which the compiler decides. Where kernels
 are compiled (on a GPU, be it emulated) the PTX is at hand; where they are simulated and there is a compiler,
 `gpuless.inspector` asks it. Where there is none, on macOS say, what the simulator has seen stored must do:
-float64 values in float32 arrays, unless it is a literal that is stored; a sum that begins with an integer
-goes unseen.
+float64 values in float32 arrays, unless it is a literal that is stored, or one operation of a float32 and a
+literal, which the compiler does in float32; a sum that begins with an integer goes unseen.
 """
 
 import ast
 import contextlib
 import linecache
+import operator
 import os
 import re
 from operator import eq
@@ -236,7 +237,7 @@ def _stored(attempt, trial):
         if isinstance(trace.values[row], np.float64):
             site = trace.sites[trace.site[row]]
             line = site.line - code_of(attempt).co_firstlineno + 1
-            if trace.values[row] in _literals_stored(attempt, line):
+            if any(_is_without_float64(node, trace.values[row]) for node in _stored_by(attempt, line)):
                 continue
             place = f"Line {line} of your kernel"
             return Wrong(
@@ -249,13 +250,51 @@ def _stored(attempt, trial):
     return None
 
 
-def _literals_stored(attempt, line):
-    """Return the literals that a line stores as they are: nothing is computed with them."""
+def _stored_by(attempt, line):
+    """Return the expressions of which a line stores one."""
     tree, found = parsed(attempt), []
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Assign) and node.lineno == line:
             value = node.value
-            for part in (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,):
-                with contextlib.suppress(ValueError):
-                    found.append(ast.literal_eval(part))
+            found += (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
     return found
+
+
+def _is_without_float64(node, stored):
+    """Return whether the compiler needs no float64 for a float32 that is stored.
+
+    So it is with a literal, and with one operation of a float32 and a literal that a float32 can hold:
+    rounded twice the result is the same, and the compiler computes it in float32.
+    """
+    if not isinstance(node, ast.BinOp):
+        return _literal(node) == stored
+    left, right = _literal(node.left), _literal(node.right)
+    if type(node.op) not in _OPERATIONS or (left is None) == (right is None):
+        return False
+    literal = np.float64(left if right is None else right)
+    compute, other_on_the_left, other_on_the_right = _OPERATIONS[type(node.op)]
+    with np.errstate(all="ignore"):
+        if right is None:
+            other = np.float64(np.float32(other_on_the_right(stored, literal)))
+            computed = compute(literal, other)
+        else:
+            other = np.float64(np.float32(other_on_the_left(stored, literal)))
+            computed = compute(other, literal)
+        return bool(np.float32(literal) == literal and computed == stored)
+
+
+#: An operation; and of its result and a literal, the other operand: the left one, and the right one.
+_OPERATIONS = {
+    ast.Add: (operator.add, operator.sub, operator.sub),
+    ast.Sub: (operator.sub, operator.add, lambda result, literal: literal - result),
+    ast.Mult: (operator.mul, operator.truediv, operator.truediv),
+    ast.Div: (operator.truediv, operator.mul, lambda result, literal: literal / result),
+}
+
+
+def _literal(node):
+    """Return the number that an expression is, None if it is another expression."""
+    with contextlib.suppress(ValueError):
+        value = ast.literal_eval(node)
+        return value if isinstance(value, (int, float)) else None
+    return None
