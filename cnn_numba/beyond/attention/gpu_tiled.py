@@ -61,7 +61,7 @@ def _rows_of(head_dim):
 
     @cuda.jit(device=True)
     def first_feature():
-        return uint32(uint32(cuda.threadIdx.x) % uint32(lanes) * uint32(4))
+        return uint32(uint32(cuda.threadIdx.x) % uint32(lanes) * 4)
 
     @cuda.jit(device=True)
     def feature(i):
@@ -71,7 +71,7 @@ def _rows_of(head_dim):
     @cuda.jit(device=True)
     def copy_tile(array, head, first, tile):
         for step in range(TILE * head_dim // threads):
-            i = uint32(uint32(cuda.threadIdx.x) + uint32(step * threads))
+            i = uint32(cuda.threadIdx.x + step * threads)
             row, d = uint32(first + i // uint32(head_dim)), uint32(i % uint32(head_dim))
             inside = row < uint32(array.shape[1]) and d < uint32(array.shape[2])
             tile[i] = array[head, row, d] if inside else float32(0)
@@ -94,7 +94,7 @@ def _rows_of(head_dim):
 
     @cuda.jit(device=True)
     def dot(part, tile, j):
-        at = uint32(j * uint32(head_dim) + first_feature())
+        at = uint32(j * head_dim + first_feature())
         total = float32(0)
         for i in range(0, features, 4):
             a, b, c, d = load4(tile, uint32(at + feature(i)))
@@ -111,7 +111,7 @@ def _rows_of(head_dim):
 
     @cuda.jit(device=True)
     def add(weight, tile, j, part):
-        at = uint32(j * uint32(head_dim) + first_feature())
+        at = uint32(j * head_dim + first_feature())
         for i in range(0, features, 4):
             a, b, c, d = load4(tile, uint32(at + feature(i)))
             part[i] += weight * a
@@ -142,14 +142,14 @@ def _make_kernels(head_dim):
     @cuda.jit(device=True)
     def keys_to_see(keys, causal):
         """Return how many keys any query of the block sees."""
-        return min(keys, uint32((uint32(cuda.blockIdx.x) + uint32(1)) * uint32(ROWS))) if causal else keys
+        return min(keys, uint32((cuda.blockIdx.x + 1) * ROWS)) if causal else keys
 
     @cuda.jit(device=True)
     def score_chunk(q_part, k_tile, first, start, query, keys, causal, scores):
         """Compute the scores of CHUNK keys of the tile; return the largest."""
         largest = MINUS_INFINITY
         for c in range(CHUNK):
-            j = uint32(first + uint32(c))
+            j = uint32(first + c)
             score = dot(q_part, k_tile, j)
             scores[c] = score if _is_seen(query, uint32(start + j), keys, causal) else MINUS_INFINITY
             largest = max(largest, scores[c])
@@ -193,7 +193,7 @@ def _make_kernels(head_dim):
                 for c in range(CHUNK):
                     weight = math.exp(scores[c] - largest)
                     total += weight
-                    add(weight, v_tile, uint32(first + uint32(c)), average)
+                    add(weight, v_tile, uint32(first + c), average)
             cuda.syncthreads()  # nobody reads them any more
         store_row(average, float32(1) / total, out, head, query)
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
@@ -267,7 +267,7 @@ def _make_kernels(head_dim):
             v_sums[i] = float32(0)
         keys, queries = uint32(k.shape[1]), uint32(q.shape[1])
         # Causal: no query before the block's first key sees any of its keys.
-        begin = uint32(uint32(cuda.blockIdx.x) * uint32(ROWS)) if causal else uint32(0)
+        begin = uint32(cuda.blockIdx.x * ROWS) if causal else uint32(0)
         for start in range(begin, queries, uint32(TILE)):
             copy_tile(q, head, start, q_tile)
             copy_tile(grad_output, head, start, gradient_tile)

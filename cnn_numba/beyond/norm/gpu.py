@@ -40,7 +40,7 @@ def _keep_statistics(c, centre, squares, count, running_mean, running_var, momen
     inv_std[c] = inverse_std(variance, eps)
     kept = float32(1) - momentum
     running_mean[c] = kept * running_mean[c] + momentum * centre
-    running_var[c] = kept * running_var[c] + momentum * (squares / float32(uint32(count - uint32(1))))
+    running_var[c] = kept * running_var[c] + momentum * (squares / float32(uint32(count - 1)))
 
 
 @cuda.jit
@@ -53,7 +53,7 @@ def batch_norm2d_forward_block_kernel(
     """Normalise one channel a block, from statistics to output; launched over the channels."""
     c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     pixels = uint32(x.shape[2])
-    count = uint32(uint32(x.shape[0]) * pixels)
+    count = uint32(x.shape[0] * pixels)
     centre, squares = moments(x, c, uint32(0), count)
     centre += x[uint32(0), c, uint32(0)]
     if thread == 0:
@@ -72,8 +72,8 @@ def batch_norm2d_forward_block_kernel(
 def batch_norm2d_parts_kernel(x, part_size, centres, squares):
     """Take the moments of one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
-    begin = uint32(part * uint32(part_size))
-    end = min(uint32(begin + uint32(part_size)), uint32(uint32(x.shape[0]) * uint32(x.shape[2])))
+    begin = uint32(part * part_size)
+    end = min(uint32(begin + part_size), uint32(x.shape[0] * uint32(x.shape[2])))
     centre, square = moments(x, c, begin, end)
     if cuda.threadIdx.x == 0:
         centres[c, part] = centre
@@ -97,15 +97,15 @@ def batch_norm2d_combine_kernel(
     if c >= uint32(x.shape[1]):
         return
     part_size, parts = uint32(part_size), uint32(centres.shape[1])
-    count = uint32(uint32(x.shape[0]) * uint32(x.shape[2]))
+    count = uint32(x.shape[0] * uint32(x.shape[2]))
     total, lost = float32(0), float32(0)
     for part in range(lane, parts, uint32(WARP)):
-        size = float32(min(part_size, uint32(count - uint32(part) * part_size)))
+        size = float32(min(part_size, uint32(count - part * part_size)))
         total, lost = add(total, lost, size * centres[c, part])
     centre = warp_sum(total) / float32(count)
     total, lost = float32(0), float32(0)
     for part in range(lane, parts, uint32(WARP)):
-        size = float32(min(part_size, uint32(count - uint32(part) * part_size)))
+        size = float32(min(part_size, uint32(count - part * part_size)))
         distance = centres[c, part] - centre
         total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
     total = warp_sum(total)
@@ -216,7 +216,7 @@ def batch_norm2d_backward_block_kernel(
     """
     c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     pixels = uint32(x.shape[2])
-    count = uint32(uint32(x.shape[0]) * pixels)
+    count = uint32(x.shape[0] * pixels)
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, uint32(0), count)
     if thread == 0:
         grad_weight[c] = weight_sum
@@ -239,8 +239,8 @@ def batch_norm2d_backward_block_kernel(
 def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
     """Sum up one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
-    begin = uint32(part * uint32(part_size))
-    end = min(uint32(begin + uint32(part_size)), uint32(uint32(x.shape[0]) * uint32(x.shape[2])))
+    begin = uint32(part * part_size)
+    end = min(uint32(begin + part_size), uint32(x.shape[0] * uint32(x.shape[2])))
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, begin, end)
     if cuda.threadIdx.x == 0:
         weight_parts[c, part] = weight_sum

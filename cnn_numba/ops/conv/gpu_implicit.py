@@ -103,7 +103,7 @@ class Reader(NamedTuple):
 @cuda.jit(device=True)
 def _corner(gather, n, top, left):
     image = int32(n) * int32(gather.channels * gather.source_h * gather.source_w)
-    return int32(image + top * int32(gather.source_w) + left)
+    return int32(image + top * gather.source_w + left)
 
 
 @cuda.jit(device=True)
@@ -140,7 +140,7 @@ def _table_filler(offset):
             table[at + uint32(2)] = gather.sign * b
             of_channel = gather.weight_first + c * gather.weight_c
             table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
-            entry = uint32(entry + uint32(cuda.blockDim.x))
+            entry = uint32(entry + cuda.blockDim.x)
 
     return fill_table
 
@@ -160,8 +160,8 @@ def weights_operand(tile, offset):
         """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
         _, line = place()
         for i in range(loads):
-            row = min(uint32(first_row + line + uint32(i * jump)), uint32(gather.rows - 1))
-            row_at[i] = uint32(row * uint32(gather.weight_m))
+            row = min(uint32(first_row + line + i * jump), uint32(gather.rows - 1))
+            row_at[i] = uint32(row * gather.weight_m)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -169,7 +169,7 @@ def weights_operand(tile, offset):
         first = start % uint32(TABLE)
         # The left operand is fetched first: it fills the table for both.
         if first == uint32(0):
-            fill_table(table, start, uint32(end + uint32(ahead) - start), gather)
+            fill_table(table, start, uint32(end + ahead - start), gather)
             cuda.syncthreads()
         k, _ = place()
         at = uint32(4) * uint32(first + k)
@@ -204,8 +204,8 @@ def pixels_operand(tile, position, reader):
         _, line = place()
         last = uint32(gather.images * gather.count_h * gather.count_w - 1)
         n, i, j = position(gather, min(uint32(first_column + line), last))
-        top = int32(int32(i) * int32(gather.step_h) + int32(gather.start_h))
-        left = int32(int32(j) * int32(gather.step_w) + int32(gather.start_w))
+        top = int32(i * gather.step_h + gather.start_h)
+        left = int32(j * gather.step_w + gather.start_w)
         return begin(gather, n, top, left), top, left
 
     @cuda.jit(device=True)
@@ -241,7 +241,7 @@ def result_store(tile):
             n, h, w = row_by_row(gather, uint32(first_column + column + result_column(j)))
             in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
             inside[j] = n < images
-            target_at[j] = uint32(n * uint32(rows * plane) + in_plane)
+            target_at[j] = uint32(n * rows * plane + in_plane)
         bound = lower_bound(relu)
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
@@ -250,7 +250,7 @@ def result_store(tile):
                 for j in range(thread_columns):
                     value = at_least(bound, sums[i * thread_columns + j] + addend)
                     if inside[j]:
-                        target[uint32(target_at[j] + uint32(m * plane))] = value
+                        target[uint32(target_at[j] + m * plane)] = value
 
     return store
 

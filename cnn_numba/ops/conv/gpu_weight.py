@@ -107,13 +107,13 @@ class Outputs(NamedTuple):
 @cuda.jit(device=True)
 def _place(k, shape):
     n = divide(k, shape.plane_factor, shape.plane_shift)
-    return n, uint32(k - n * uint32(shape.plane))
+    return n, uint32(k - n * shape.plane)
 
 
 @cuda.jit(device=True)
 def _pixel(k, p, shape):
     oh = divide(p, shape.row_factor, shape.row_shift)
-    return oh, uint32(p - oh * uint32(shape.row))
+    return oh, uint32(p - oh * shape.row)
 
 
 @cuda.jit(device=True)
@@ -137,8 +137,8 @@ def gradients_operand(tile, outputs):
         """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
         _, line = place()
         for i in range(loads):
-            row = min(uint32(first_row + line + uint32(i * jump)), uint32(shape.rows - 1))
-            row_at[i] = uint32(row * uint32(shape.plane))
+            row = min(uint32(first_row + line + i * jump), uint32(shape.rows - 1))
+            row_at[i] = uint32(row * shape.plane)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -172,14 +172,14 @@ def columns_operand(tile, outputs, has_ones):
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
         plane, last = (
             uint32(shape.height * shape.width),
-            uint32(_columns(shape) + uint32(further) - uint32(1)),
+            uint32(_columns(shape) + further - 1),
         )
         for i in range(loads):
-            column = min(uint32(first_column + line + uint32(i * jump)), last)
+            column = min(uint32(first_column + line + i * jump), last)
             ic, tap = uint32(column // taps), uint32(column % taps)
-            h = int32(int32(tap // kernel_w) - int32(shape.padding_h))
-            w = int32(int32(tap % kernel_w) - int32(shape.padding_w))
-            column_at[i] = int32(int32(ic * plane) + h * int32(shape.width) + w)
+            h = int32(tap // kernel_w - shape.padding_h)
+            w = int32(tap % kernel_w - shape.padding_w)
+            column_at[i] = int32(ic * plane + h * int32(shape.width) + w)
             column_h[i], column_w[i] = int32(ONE) if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
@@ -189,9 +189,9 @@ def columns_operand(tile, outputs, has_ones):
         k = uint32(start + step)
         n, p = place_of(k, shape)
         oh, ow = pixel(k, p, shape)
-        top, left = int32(oh * uint32(shape.stride_h)), int32(ow * uint32(shape.stride_w))
+        top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
         image = int32(n * uint32(shape.channels * shape.height * shape.width))
-        corner = int32(image + top * int32(shape.width) + left)
+        corner = int32(image + top * shape.width + left)
         for i in range(loads):
             values[i] = float32(1) if has_ones and column_h[i] == int32(ONE) else float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
@@ -222,11 +222,11 @@ def weight_sums(tile, outputs, has_ones):
     def store(total, first_row, first_column, sums, shape):
         """Write the thread's results, those that there are, to the part that is this block's."""
         row, column = first_result()
-        rows, columns = uint32(shape.rows), uint32(_columns(shape) + uint32(further))
+        rows, columns = uint32(shape.rows), uint32(_columns(shape) + further)
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
-                at = uint32((uint32(cuda.blockIdx.z) * rows + m) * columns)
+                at = uint32((cuda.blockIdx.z * rows + m) * columns)
                 for j in range(thread_columns):
                     n = uint32(first_column + column + result_column(j))
                     if n < columns:
@@ -243,8 +243,8 @@ def weight_sums(tile, outputs, has_ones):
         first_column = uint32(cuda.blockIdx.x) * block_columns
         gradient_rows(shape, first_row, row_at)
         pixel_columns(shape, first_column, column_at, column_h, column_w)
-        begin = uint32(uint32(cuda.blockIdx.z) * uint32(shape.share))
-        end = min(uint32(begin + uint32(shape.share)), uint32(shape.depth))
+        begin = uint32(cuda.blockIdx.z * shape.share)
+        end = min(uint32(begin + shape.share), uint32(shape.depth))
         gradient_source = grad_output, row_at, shape
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)

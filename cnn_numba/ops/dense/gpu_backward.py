@@ -20,13 +20,13 @@ def _sum_columns(grad_output, first, batch, outputs, grad_bias):
     """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` a warp."""
     thread = uint32(cuda.threadIdx.x)
     warp, lane = thread // uint32(32), thread % uint32(32)
-    column = uint32(first + warp * uint32(_COLUMNS) + lane % uint32(_COLUMNS))
+    column = uint32(first + warp * _COLUMNS + lane % uint32(_COLUMNS))
     sums = cuda.local.array(_SUMS, float32)
     for i in range(_SUMS):
         sums[i] = float32(0)
     for begin in range(lane // uint32(_COLUMNS), batch, uint32(SUM_ROWS)):
         for i in range(_SUMS):
-            row = uint32(begin + uint32(i * _LANES))
+            row = uint32(begin + i * _LANES)
             if row < batch and column < outputs:
                 sums[i] += grad_output[uint32(row * outputs + column)]
     total = float32(0)
@@ -58,7 +58,7 @@ def _make_kernel(name, vectors):
         right, out = (x, grad_weight) if is_weight else (weight, grad_input)
         rows, depth = (outputs, batch) if is_weight else (batch, outputs)
         first_row = uint32((tile if is_weight else uint32(tile - weight_tiles)) * block_rows)
-        first = first_row, uint32(uint32(cuda.blockIdx.x) * block_columns)
+        first = first_row, uint32(cuda.blockIdx.x * block_columns)
         sizes, part = (rows, inputs, depth), (uint32(0), depth)
         compute(grad_output, right, grad_bias, out, first, sizes, part, is_weight, False, False, False)
 

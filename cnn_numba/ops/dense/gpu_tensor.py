@@ -48,14 +48,14 @@ def _copier(lines, length, pitch, copy, group):
 
     @cuda.jit(device=True)
     def copy_tile(matrix, first_line, first, line_count, count, tile, at):
-        thread = uint32(cuda.threadIdx.x)
+        thread = cuda.threadIdx.x
         for i in range(rounds):
-            place = uint32(thread + uint32(i * THREADS))
-            line, start = place // uint32(groups), place % uint32(groups) * uint32(group)
+            place = uint32(thread + i * THREADS)
+            line, start = place // groups, place % groups * group
             row, column = uint32(first_line + line), uint32(first + start)
             there = row < line_count and column < count
             source = uint32(row * count + column) if there else uint32(0)
-            copy(tile, uint32(at + line * uint32(pitch) + start), matrix, source, there)
+            copy(tile, uint32(at + line * pitch + start), matrix, source, there)
 
     return copy_tile
 
@@ -77,7 +77,7 @@ def _split(value):
 
 @cuda.jit(device=True)
 def _lane():
-    return uint32(cuda.threadIdx.x) % uint32(32)
+    return uint32(cuda.threadIdx.x) % 32
 
 
 @cuda.jit(device=True)
@@ -85,7 +85,7 @@ def _warp_corner():
     """Return row and column of the warp's results within its block's."""
     warp = uint32(cuda.threadIdx.x) // uint32(32)
     across = uint32(WARPS_ACROSS)
-    return uint32(warp // across * uint32(32)), uint32(warp % across * uint32(32))
+    return uint32(warp // across * 32), uint32(warp % across * 32)
 
 
 def _fragment_multiplier(depth, step, row_pitch, column_pitch, load_columns, load_rows, multiply):
@@ -98,10 +98,10 @@ def _fragment_multiplier(depth, step, row_pitch, column_pitch, load_columns, loa
     def multiply_tiles(row_tile, row_at, column_tile, column_at, sums):
         row, column = _warp_corner()
         for k in range(0, depth, step):
-            rights = load_columns(column_tile, uint32(column_at + uint32(k * column_pitch) + column))
+            rights = load_columns(column_tile, uint32(column_at + k * column_pitch + column))
             for i in range(ROW_TILES):
-                line = uint32(row + uint32(16 * i))
-                left = load_rows(row_tile, uint32(row_at + line * uint32(row_pitch) + uint32(k)))
+                line = uint32(row + 16 * i)
+                left = load_rows(row_tile, row_at + line * row_pitch + k)
                 for j in range(COLUMN_TILES):
                     at = 4 * (i * COLUMN_TILES + j)
                     before = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
@@ -115,10 +115,10 @@ def _store(sums, first_row, first_column, rows, columns, out):
     """Write a thread's sums, those that there are."""
     row, column = _warp_corner()
     lane = _lane()
-    row = uint32(first_row + row + lane // uint32(4))
-    column = uint32(first_column + column + lane % uint32(4) * uint32(2))
+    row = first_row + row + lane // 4
+    column = first_column + column + lane % 4 * 2
     for i in range(2 * ROW_TILES):
-        m = uint32(row + uint32(8 * i))
+        m = uint32(row + 8 * i)
         for j in range(2 * COLUMN_TILES):
             n = uint32(column + uint32(j // 2 * 8 + j % 2))
             if m < rows and n < columns:
@@ -136,15 +136,15 @@ DEPTH, ROW_PITCH, COLUMN_PITCH = 16, 20, COLUMNS + 8
 def _left_fragments(tile, at):
     """Load 16 rows of 8 numbers: lane i says where half a row begins."""
     lane = _lane()
-    row, half = lane % uint32(16), lane // uint32(16)
-    return load_matrices_tf32(tile, uint32(at + row * uint32(ROW_PITCH) + half * uint32(4)))
+    row, half = lane % 16, lane // 16
+    return load_matrices_tf32(tile, uint32(at + row * ROW_PITCH + half * 4))
 
 
 @cuda.jit(device=True)
 def _right_pair(tile, at, j):
     lane = _lane()
-    at = uint32(at + lane % uint32(4) * uint32(COLUMN_PITCH) + lane // uint32(4) + uint32(8 * j))
-    return tile[at], tile[at + uint32(4 * COLUMN_PITCH)]
+    at = uint32(at + lane % 4 * COLUMN_PITCH + lane // 4 + 8 * j)
+    return tile[at], tile[at + 4 * COLUMN_PITCH]
 
 
 @cuda.jit(device=True)
@@ -203,18 +203,18 @@ HALF_DEPTH, HALF_ROW_PITCH, HALF_COLUMN_PITCH = 32, 40, COLUMNS + 8
 @cuda.jit(device=True)
 def _half_left(tile, at):
     lane = _lane()
-    row, half = lane % uint32(16), lane // uint32(16)
-    return load_matrices(tile, uint32(at + row * uint32(HALF_ROW_PITCH) + half * uint32(8)))
+    row, half = lane % 16, lane // 16
+    return load_matrices(tile, uint32(at + row * HALF_ROW_PITCH + half * 8))
 
 
 @cuda.jit(device=True)
 def _half_right(tile, at):
     """Load 16 rows of 32 numbers, turned round: a lane gets two of a column, one below the other."""
     lane = _lane()
-    row, half = lane % uint32(16), lane // uint32(16)
-    at = uint32(at + row * uint32(HALF_COLUMN_PITCH) + half * uint32(8))
+    row, half = lane % 16, lane // 16
+    at = uint32(at + row * HALF_COLUMN_PITCH + half * 8)
     a, b, c, d = load_matrices_transposed(tile, at)
-    e, f, g, h = load_matrices_transposed(tile, uint32(at + uint32(16)))
+    e, f, g, h = load_matrices_transposed(tile, uint32(at + 16))
     return (a, b), (c, d), (e, f), (g, h)
 
 
@@ -233,7 +233,7 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
     def copy_tiles(a, b, place, k, sizes, row_tile, column_tile, stage):
         """Begin to copy both tiles at `k` to the place of a stage."""
         (first_row, first_column), (rows, columns, depth_of_all) = place, sizes
-        row_at, column_at = uint32(stage * uint32(row_part)), uint32(stage * uint32(column_part))
+        row_at, column_at = uint32(stage * row_part), uint32(stage * column_part)
         copy_rows(a, first_row, k, rows, depth_of_all, row_tile, row_at)
         copy_columns(b, k, first_column, depth_of_all, columns, column_tile, column_at)
         commit_copies()
@@ -251,21 +251,21 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
         sums = cuda.local.array(SUMS, float32)
         for i in range(SUMS):
             sums[i] = float32(0)
-        first_row = uint32(uint32(cuda.blockIdx.y) * uint32(ROWS))
-        first_column = uint32(uint32(cuda.blockIdx.x) * uint32(COLUMNS))
+        first_row = uint32(cuda.blockIdx.y * ROWS)
+        first_column = uint32(cuda.blockIdx.x * COLUMNS)
         place = first_row, first_column
         sizes = rows, columns, depth_of_all
         for i in range(STAGES - 1):
-            copy_tiles(a, b, place, uint32(i * depth), sizes, row_tile, column_tile, uint32(i))
+            copy_tiles(a, b, place, uint32(i * depth), sizes, row_tile, column_tile, i)
         stage, start = uint32(0), uint32(0)
         while start < depth_of_all:
             wait_for_copies_but_newest()
             cuda.syncthreads()  # the tiles are complete, and nobody reads those before them any more
-            free, ahead = uint32((stage + uint32(STAGES - 1)) % uint32(STAGES)), uint32((STAGES - 1) * depth)
+            free, ahead = (stage + (STAGES - 1)) % STAGES, (STAGES - 1) * depth
             copy_tiles(a, b, place, uint32(start + ahead), sizes, row_tile, column_tile, free)
-            row_at, column_at = uint32(stage * uint32(row_part)), uint32(stage * uint32(column_part))
+            row_at, column_at = uint32(stage * row_part), uint32(stage * column_part)
             multiply_tiles(row_tile, row_at, column_tile, column_at, sums)
-            start, stage = uint32(start + uint32(depth)), uint32((stage + uint32(1)) % uint32(STAGES))
+            start, stage = uint32(start + depth), uint32((stage + 1) % STAGES)
         _store(sums, first_row, first_column, rows, columns, out)
 
     return kernel

@@ -73,8 +73,8 @@ def _operand(lines, depth, padding, vectors):
         """Return the (line, k) in the tile of this thread's first element."""
         thread = uint32(cuda.threadIdx.x)
         if along_k:
-            return uint32(thread // fours_along_k), uint32(thread % fours_along_k * uint32(4))
-        return uint32(thread % fours_along_lines * uint32(4)), uint32(thread // fours_along_lines)
+            return uint32(thread // fours_along_k), uint32(thread % fours_along_k * 4)
+        return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
     def source(matrix, along_k, first_line, lines, depth):
@@ -144,7 +144,7 @@ def tile_product(tile, vectors):
     def store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
         """Write the thread's results, those that there are, to the part that is this block's."""
         row, column = first_result()
-        part = uint32(uint32(cuda.blockIdx.z) * rows * columns)
+        part = uint32(cuda.blockIdx.z * rows * columns)
         bound = lower_bound(relu)
         for j in range(0, thread_columns, 4):
             n = uint32(first_column + column + result_column(j))
@@ -166,7 +166,7 @@ def tile_product(tile, vectors):
     def store_singly(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
         """Do as `store` does with results of which no four are neighbours."""
         row, column = first_result()
-        part = uint32(uint32(cuda.blockIdx.z) * rows * columns)
+        part = uint32(cuda.blockIdx.z * rows * columns)
         bound = lower_bound(relu)
         for j in range(thread_columns):
             n = uint32(first_column + column + result_column(j))
@@ -205,9 +205,9 @@ def _make_kernel(name, tile, vectors):
 
         Launched over the tiles, columns along x, and the parts along z, which follow one another in `out`.
         """
-        first_row = uint32(uint32(cuda.blockIdx.y) * block_rows)
-        first_column = uint32(uint32(cuda.blockIdx.x) * block_columns)
-        begin = uint32(uint32(cuda.blockIdx.z) * part_depth)
+        first_row = uint32(cuda.blockIdx.y * block_rows)
+        first_column = uint32(cuda.blockIdx.x * block_columns)
+        begin = uint32(cuda.blockIdx.z * part_depth)
         part = begin, min(uint32(begin + part_depth), depth)
         first, sizes = (first_row, first_column), (rows, columns, depth)
         compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu)
@@ -262,14 +262,14 @@ def matmul_sum_parts_kernel(partial, parts, bias, columns, has_bias, relu, out):
     total = float32(0)
     index, part = i, uint32(0)
     # Four loads at a time are under way; one by one, each would wait for the memory.
-    while uint32(part + uint32(4)) <= parts:
+    while uint32(part + 4) <= parts:
         first, second = partial[index], partial[uint32(index + size)]
-        third, fourth = partial[uint32(index + uint32(2) * size)], partial[uint32(index + uint32(3) * size)]
+        third, fourth = partial[uint32(index + 2 * size)], partial[uint32(index + 3 * size)]
         total = total + first + second + third + fourth
-        index, part = uint32(index + uint32(4) * size), uint32(part + uint32(4))
+        index, part = uint32(index + 4 * size), uint32(part + 4)
     while part < parts:
         total += partial[index]
-        index, part = uint32(index + size), uint32(part + uint32(1))
+        index, part = uint32(index + size), uint32(part + 1)
     if has_bias:
         total += bias[i % columns]
     out[i] = at_least(lower_bound(relu), total)

@@ -44,7 +44,7 @@ from cnn_numba.ops.fused.gpu_sparse import conv2d_pool_backward_input_sparse, pl
 
 @cuda.jit(device=True)
 def _corner(gather, n, top, left):
-    return int32(int32(n) * int32(gather.channels) * _pooled_plane(gather))
+    return int32(n * gather.channels * _pooled_plane(gather))
 
 
 @cuda.jit(device=True)
@@ -125,7 +125,7 @@ def _place_of_window(k, shape):
 @cuda.jit(device=True)
 def _pixel_of_window(k, p, shape):
     row = divide(p, shape.row_factor, shape.row_shift)
-    column, which = uint32(p - row * uint32(shape.row)), k % uint32(WINDOW)
+    column, which = uint32(p - row * shape.row), k % uint32(WINDOW)
     return uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
 
 

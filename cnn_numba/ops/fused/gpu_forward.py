@@ -72,9 +72,7 @@ def pooled_kernel(tile):
         for group in range(groups):
             at = uint32(first_column + column + result_column(WINDOW * group)) // uint32(WINDOW)
             n = at // plane
-            out_at[group] = (
-                uint32(n * uint32(rows * plane) + uint32(at - n * plane)) if at < windows else ABSENT
-            )
+            out_at[group] = uint32(n * uint32(rows * plane) + (at - n * plane)) if at < windows else ABSENT
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
@@ -89,7 +87,7 @@ def pooled_kernel(tile):
                         relu,
                     )
                     if out_at[group] != uint32(ABSENT):
-                        at = uint32(out_at[group] + uint32(m * plane))
+                        at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
 
     @cuda.jit

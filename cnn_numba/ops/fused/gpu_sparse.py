@@ -53,12 +53,10 @@ _MOST_THREADS = WARP * _MOST_WARPS
 def _fetch_weights(weight, oc, first_channel, lane, planes, values):
     """Load the kernels of an output channel, a warp's share; what there is not is zeros."""
     channels = uint32(planes.channels)
-    first = uint32((oc * channels + first_channel) * uint32(TAPS))
-    count = (
-        uint32((channels - first_channel) * uint32(TAPS)) if oc < uint32(planes.out_channels) else uint32(0)
-    )
+    first = uint32((oc * channels + first_channel) * TAPS)
+    count = uint32((channels - first_channel) * TAPS) if oc < uint32(planes.out_channels) else uint32(0)
     for i in range(TAPS):
-        at = uint32(lane + uint32(WARP * i))
+        at = uint32(lane + WARP * i)
         values[i] = weight[uint32(first + at)] if at < count else float32(0)
 
 
@@ -101,13 +99,13 @@ def _add_up(sums, first_row, top, planes, image):
     )
     for turn in range(uint32(4)):
         for j in range(TOGETHER):
-            window = uint32(first + uint32(j))
+            window = uint32(first + j)
             row, column = uint32(first_row + window // across), window % across
             is_turn = uint32(2) * (row % uint32(2)) + column % uint32(2) == turn
             if is_turn & (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h)):
                 for h in range(PATCH):
-                    line = uint32(uint32(2) * row + uint32(h) - top)
-                    at = uint32(lane * (size + uint32(1)) + line * uint32(planes.pitch) + uint32(2) * column)
+                    line = uint32(2 * row + h - top)
+                    at = uint32(lane * (size + 1) + line * planes.pitch + 2 * column)
                     if line < uint32(planes.rows):
                         for w in range(PATCH):
                             image[at + w] += sums[PIXELS * j + PATCH * h + w]
@@ -131,27 +129,27 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     thread = uint32(cuda.threadIdx.x)
     warp, lane = thread // uint32(WARP), thread % uint32(WARP)
     n, band = cuda.blockIdx.x // uint32(planes.bands), uint32(cuda.blockIdx.x % uint32(planes.bands))
-    first_channel = uint32(uint32(cuda.blockIdx.y) * uint32(WARP))
+    first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
-    top = uint32(uint32(2) * band * uint32(planes.band))
-    first_row = uint32(max(top // uint32(2), uint32(1)) - uint32(1))
+    top = uint32(2 * band * uint32(planes.band))
+    first_row = uint32(max(top // uint32(2), uint32(1)) - 1)
 
     # Each thread fetches the gradient and the code of one of its warp's windows, for one channel of a step.
-    step, window = lane // uint32(TOGETHER), uint32(warp * uint32(TOGETHER) + lane % uint32(TOGETHER))
+    step, window = lane // uint32(TOGETHER), uint32(warp * TOGETHER + lane % uint32(TOGETHER))
     row, column = first_row + window // uint32(planes.pooled_w), window % uint32(planes.pooled_w)
     out_channels, plane = uint32(planes.out_channels), uint32(planes.pooled_h * planes.pooled_w)
     is_there = (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h))
-    at = uint32((n * out_channels + step) * plane + uint32(row * uint32(planes.pooled_w) + column))
+    at = uint32((n * out_channels + step) * plane + row * planes.pooled_w + column)
 
     for i in range(SUMS):
         sums[i] = float32(0)
     first_out = uint32(0)
-    while first_out < uint32(out_channels + uint32(STEP)):
+    while first_out < uint32(out_channels + STEP):
         # The next step's numbers are on their way while those of the current one are multiplied.
         gradient, code = float32(0), float32(DEAD)
         if is_there & (uint32(first_out + step) < out_channels):
             gradient, code = grad_output[at], float32(codes[at])
-        at = uint32(at + uint32(STEP) * plane)
+        at = uint32(at + STEP * plane)
         if warp < uint32(STEP):
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
         if (first_out > uint32(0)) & (warp * uint32(TOGETHER) < uint32(planes.windows)):
@@ -171,14 +169,14 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
             _stash_weights(fetched, warp, lane, shared)
         gradients[thread], window_codes[thread] = gradient, code
         cuda.syncthreads()
-        first_out = uint32(first_out + uint32(STEP))
+        first_out = uint32(first_out + STEP)
 
     image = shared
     size = uint32(planes.rows * planes.pitch)
     i = uint32(cuda.threadIdx.x)
     while i < uint32(WARP) * (size + uint32(1)):
         image[i] = float32(0)
-        i = uint32(i + uint32(cuda.blockDim.x))
+        i = uint32(i + cuda.blockDim.x)
     cuda.syncthreads()
     _add_up(sums, first_row, top, planes, image)
     _store(image, n, first_channel, top, planes, grad_input)
@@ -193,15 +191,15 @@ def _store(image, n, first_channel, top, planes, grad_input):
     count, i = min(uint32(WARP), uint32(channels - first_channel)), thread % uint32(WARP)
     while i < uint32(planes.rows) * width:
         line, w = i // width, uint32(i % width)
-        h = uint32(top + line - uint32(planes.padding_h))
+        h = uint32(top + line - planes.padding_h)
         if h < height:
-            place = uint32(line * uint32(planes.pitch) + w + uint32(planes.padding_w))
+            place = uint32(line * planes.pitch + w + planes.padding_w)
             c = thread // uint32(WARP)
             while c < count:
                 at = uint32(((n * channels + first_channel + c) * height + h) * width + w)
-                grad_input[at] = image[uint32(c * (size + uint32(1)) + place)]
+                grad_input[at] = image[uint32(c * (size + 1) + place)]
                 c = uint32(c + warps)
-        i = uint32(i + uint32(WARP))
+        i = uint32(i + WARP)
 
 
 def planes_of(grad_output, window, grad_input):

@@ -34,7 +34,7 @@ def philox(first, second, key):
     for _ in range(10):
         product = uint64(0xD256D193) * uint64(first)
         first, second = uint32(product >> uint64(32)) ^ key ^ second, uint32(product)
-        key = uint32(key + uint32(0x9E3779B9))
+        key = uint32(key + 0x9E3779B9)
     return first, second
 
 
