@@ -11,7 +11,8 @@ from gpuless.running import inherit, program_of
 
 _USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code | -] ..."
 _DESCRIPTION = """Run a program that uses Numba-CUDA, as python does; without a GPU, on the emulated one.
-Alone, say what kernels run on, and why. `python -m gpuless profile --help` says how to model its times."""
+Alone, say what kernels run on, and why. `python -m gpuless profile --help` says how to model its times;
+`gpuless.sanitize(kernel)[grid, block](...)` in the program finds races and accesses past an array's end."""
 
 
 def _parser():

@@ -307,7 +307,7 @@ def bench_emulator(
     _record(json_file, benchmark.bench_emulator, epoch=epoch)
 
 
-@commands.command("modelled", short_help="Hold modelled times of kernels against published ones.")
+@commands.command("modelled", short_help="Compare modelled times of kernels with published ones.")
 def bench_modelled(
     words: Annotated[
         list[str] | None,

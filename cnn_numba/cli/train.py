@@ -51,7 +51,7 @@ _DataDir = Annotated[
 ]
 _Fast = Annotated[
     bool,
-    flag("fast", f"mnist_cnn to 99% soonest: {as_options(differing(FAST))}, where not given otherwise."),
+    flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, where not given otherwise."),
 ]
 _Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
 _WeightDecay = Annotated[float, share("How weights are pulled to 0.", callback=not_negative)]
@@ -82,7 +82,7 @@ _Resume = Annotated[
 _Timeline = Annotated[
     Path | None,
     option(
-        "Write what each worker did when, in three steps, as JSON; on the GPU they take longer so.",
+        "Write what each worker did when, in three steps, as JSON; on the GPU this slows them down.",
         metavar="FILE",
         dir_okay=False,
     ),
@@ -90,7 +90,7 @@ _Timeline = Annotated[
 _Timeout = Annotated[
     float,
     option(
-        "Give another worker up that gives no sign of life for so long.",
+        "Give a worker up that has not answered for this long.",
         metavar="SECONDS",
         callback=positive,
     ),
@@ -120,8 +120,8 @@ def train(  # noqa: PLR0913 (its options are the training's)
     batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
     optimizer: Annotated[OptimizerName, option("Adam, or SGD with momentum 0.9.")] = DEFAULT["optimizer"],
     lr: _Lr = DEFAULT["lr"],
-    beta1: Annotated[float, share("Of Adam: what stays of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
-    beta2: Annotated[float, share("Likewise, of the mean square.", "--beta2")] = DEFAULT["beta2"],
+    beta1: Annotated[float, share("Adam's decay rate of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
+    beta2: Annotated[float, share("And of the mean square.", "--beta2")] = DEFAULT["beta2"],
     schedule: Annotated[ScheduleName, option("How the learning rate moves.")] = DEFAULT["schedule"],
     weight_decay: _WeightDecay = DEFAULT["weight_decay"],
     label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],

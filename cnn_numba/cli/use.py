@@ -71,7 +71,7 @@ def predict(
     Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
     of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
     be in the picture, but not touch it.
-    Where the answer is not to be relied upon, the line ends in why: "not sure: ...".
+    Where the answer is unreliable, the line ends in why: "not sure: ...".
     Before you have trained a network, the one that comes with the package answers.
 
     \b
@@ -129,7 +129,7 @@ def _likeliest(probabilities, dataset, count=3):
 
 
 def _not_sure(probabilities, doubts):
-    """Return why the answer is not to be relied upon; nothing if it is."""
+    """Return why the answer is unreliable; nothing if it is reliable."""
     if probabilities.max() < _SURE:
         doubts = [*doubts, f"no answer reaches {_SURE:.0%}"]
     return f"; not sure: {', and '.join(doubts)}" if doubts else ""

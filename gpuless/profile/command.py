@@ -27,7 +27,7 @@ _WITH_VALUE = ("--gpu", "--kernel", "--launch", "--trace")
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     found = argparse.ArgumentParser(NAME, usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False)
-    found.add_argument("--gpu", required=True, type=_devices, help=f"one or several of {', '.join(DEVICES)}")
+    found.add_argument("--gpu", type=_devices, help=f"one or several of {', '.join(DEVICES)}")
     found.add_argument("--kernel", metavar="NAME", help="print the report of one launch of this kernel")
     found.add_argument("--launch", metavar="N", type=_positive, help="which of its launches, 1 unless given")
     found.add_argument(
@@ -64,6 +64,8 @@ def main(arguments: list[str]) -> None:
     parse = parser()
     options = parse.parse_args(_with_file(arguments))
     program = program_of(options)
+    if options.gpu is None:
+        parse.error("name the GPU, before the program: --gpu T4, or --gpu T4,H100")
     if program is None:
         parse.error("name the program to run: script.py, -m module, -c code or -")
     if options.launch and not options.kernel:

@@ -207,7 +207,7 @@ class KernelExercise(Exercise):
         if attempt is ... or is_blank(attempt) or has_dots_left(attempt):
             return self._unsolved("Write your kernel into the cell above, run it, then run this check again.")
         if self.broken is not None and is_same_code(attempt, self.broken):
-            return self._unsolved("The kernel is still the broken one: find its mistakes, and mend them.")
+            return self._unsolved("The kernel is as it was given: find what is wrong with it, and mend it.")
         problem = "" if isinstance(attempt, StandIn) else _kernel_problem(attempt, self.name)
         if problem:
             return Verdict(self.name, "wrong", problem, mistake="not a kernel")

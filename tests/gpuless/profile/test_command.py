@@ -93,7 +93,8 @@ def test_json_for_machines(program):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["program.py"], "the following arguments are required: --gpu"),
+        (["program.py"], "name the GPU, before the program: --gpu T4"),
+        (["program.py", "--gpu", "T4"], "name the GPU, before the program: --gpu T4"),
         (["--gpu", "T5", "program.py"], "argument --gpu: gpu 'T5' is not known"),
         (["--gpu", "T4"], "name the program to run: script.py, -m module, -c code or -"),
         (["--gpu", "T4", "-m"], "name the program to run: script.py, -m module, -c code or -"),
