@@ -1205,6 +1205,35 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
     assert "Does a guard let too many threads pass" in verdict(four_elements_a_thread, 16).message
 
 
+@pytest.mark.parametrize(
+    ("guard", "old", "new"),
+    [
+        (("if i <= x.size:", "    out[i] = x[i] * a"), "i <= x.size", "i < x.size"),
+        (("if i>x.size:", "    return", "out[i] = x[i] * a"), "i>x.size", "i>=x.size"),
+        (("if 0 <= i <= x.size:", "    out[i] = x[i] * a"), "i <= x.size", "i < x.size"),
+        (
+            ("while i <= x.size:", "    out[i] = x[i] * a", "    i += cuda.gridsize(1)"),
+            "i <= x.size",
+            "i < x.size",
+        ),
+    ],
+    ids=["if", "return", "chain", "while"],
+)
+def test_a_guard_that_lets_one_too_many_pass_is_mended_and_not_guarded_again(guard, old, new):
+    def verdict_on(source):
+        name = f"<one too many {zlib.crc32(source.encode())}>"
+        linecache.cache[name] = 0, None, source.splitlines(keepends=True), name
+        namespace = {"cuda": cuda}
+        exec(compile(source, name, "exec"), namespace)
+        return scale(namespace["scaled"])
+
+    source = "\n    ".join(("@cuda.jit\ndef scaled(x, a, out):", "i = cuda.grid(1)", *guard)) + "\n"
+    verdict = verdict_on(source)
+    assert "past its edge: a comparison lets one number too many pass." in verdict.message
+    assert any(f"Line 4 of your kernel: `{old}`. Write `{new}` instead." in each for each in verdict.details)
+    assert verdict_on(obeyed(verdict, source)).status == "solved"
+
+
 def test_the_order_of_axes_is_asked_for_where_there_are_several():
     @cuda.jit
     def one_down(x, out):

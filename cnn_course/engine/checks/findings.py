@@ -11,8 +11,8 @@ from gpuless.limits import WARP
 
 # Which methods of `Repairs` may repair what has been found.
 _REPAIRS = {
-    "writes past the edge": ("axes", "guard"),
-    "reads past the edge": ("axes", "guard"),
+    "writes past the edge": ("comparison", "axes", "guard"),
+    "reads past the edge": ("comparison", "axes", "guard"),
     "negative index": ("guard",),
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),

@@ -74,6 +74,22 @@ class Repairs:
                         return [Repair(place, self._text(place), f"if {' and '.join(needed)}:", where)]
         return []
 
+    def comparison(self, lines, array):
+        """Find a comparison that lets through one number too many."""
+        for node in ast.walk(self._tree):
+            operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            for k, (one, other) in enumerate(itertools.pairwise(operands)):
+                stricter = _STRICTER.get(type(node.ops[k]))
+                if not stricter or one.lineno != other.end_lineno:
+                    continue
+                if self._is_repaired(_compare, node, k, stricter[0]):
+                    text = self._lines[one.lineno - 1]
+                    old = text[one.col_offset : other.end_col_offset]
+                    sign = text[one.end_col_offset : other.col_offset]
+                    new = old.replace(sign, sign.replace(*stricter[1:]), 1)
+                    return [Repair(one.lineno, old, new)]
+        return []
+
     def axes(self, lines, array):
         """Find two indices of the array that are exchanged."""
         for line, index in self._indices(lines[:1], array):
@@ -206,6 +222,17 @@ def _guard(tree, line, where, conditions):
     last = first + 1 if where == "around it" else len(block)
     test = ast.parse(" and ".join(conditions), mode="eval").body
     block[first:last] = [ast.If(test, block[first:last], [])]
+
+
+#: Comparisons, and those that leave out equal numbers: of what may go on, and of what may not.
+_STRICTER = {ast.LtE: (ast.Lt, "<=", "<"), ast.Gt: (ast.GtE, ">", ">=")}
+
+
+def _compare(tree, comparison, k, kind):
+    place = comparison.lineno, comparison.col_offset
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and (node.lineno, node.col_offset) == place:
+            node.ops[k] = kind()
 
 
 def _exchange(tree, line, old, new):

@@ -45,6 +45,7 @@ WORDS = {
 # What is said instead, with the line to change, where the kernel has been repaired and is right then.
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
+    "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
     "axes": "The indices of {array} are not in the order of its axes.",
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",
