@@ -348,6 +348,10 @@ def test_numba_cuda_mlir_asks_for_more_than_48_kb_itself(rng):
 # --- What goes wrong ---------------------------------------------------------------------------------------
 
 
+#: In elements: no memory of a process lies so far behind an array, whatever the tests before have left.
+FAR = 1 << 36
+
+
 def test_a_fault_tells_array_line_and_thread(compiler):
     cuda = compiler.cuda
 
@@ -355,7 +359,7 @@ def test_a_fault_tells_array_line_and_thread(compiler):
     def astray_kernel(x, out):
         i = cuda.grid(1)
         if i < out.size:
-            out[i] = x[i + 1000000]
+            out[i] = x[i + FAR]
 
     x, out = (cuda.to_device(np.zeros(100, np.float32)) for _ in range(2))
     with pytest.raises(Exception, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
@@ -364,7 +368,7 @@ def test_a_fault_tells_array_line_and_thread(compiler):
     assert "reading 4 bytes" in message
     assert "behind the end of an array of 400 bytes (x)" in message
     assert "kernel astray_kernel, block (0, 0, 0), thread (0, 0, 0)" in message
-    assert "test_compilers.py: out[i] = x[i + 1000000]" in message
+    assert "test_compilers.py: out[i] = x[i + FAR]" in message
 
 
 def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
@@ -372,7 +376,7 @@ def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
 
     @cuda.jit(device=True)
     def far_away(x, i):
-        return x[i * 1000000]
+        return x[i * FAR]
 
     @cuda.jit
     def calling_kernel(pair, out):
@@ -383,7 +387,7 @@ def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
     with pytest.raises(Exception, match=r"behind the end of .* \(pair\)") as caught:
         calling_kernel[1, 32]((out, x), out)
     assert "thread (1, 0, 0)" in str(caught.value)
-    assert "return x[i * 1000000]" in str(caught.value)
+    assert "return x[i * FAR]" in str(caught.value)
 
 
 # --- What gpuless says of a launch -------------------------------------------------------------------------
