@@ -110,7 +110,7 @@ def compared(judged, pairs):
         by_compiler = verdict.mistake in OF_COMPILED or (found.cells.name, verdict.mistake) in DIFFERENT
         if by_compiler and (status == "solved" or mistake in {"float64", verdict.mistake}):
             continue
-        if "No module named 'scipy'" in text:
+        if "No module named 'scipy'" in text.replace("\\", ""):
             continue
         if ("No time was modelled" in text or "(modelled)" in str(verdict)) and status == verdict.status:
             continue

@@ -76,11 +76,14 @@ class Repairs:
 
     def comparison(self, lines, array):
         """Find a comparison that lets through one number too many."""
+        loops = [each.test for each in ast.walk(self._tree) if isinstance(each, ast.While)]
+        goes_on = {node for test in loops for node in ast.walk(test)}
         for node in ast.walk(self._tree):
             operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             for k, (one, other) in enumerate(itertools.pairwise(operands)):
                 stricter = _STRICTER.get(type(node.ops[k]))
-                if not stricter or one.lineno != other.end_lineno:
+                # A loop that goes on at equality as well may have no end.
+                if not stricter or one.lineno != other.end_lineno or (">=" in stricter and node in goes_on):
                     continue
                 if self._is_repaired(_compare, node, k, stricter[0]):
                     text = self._lines[one.lineno - 1]
