@@ -71,7 +71,7 @@ class Suite:
 
     @property
     def options(self):
-        """What pytest is told: the repository's own settings, without options for plugins that need a GPU."""
+        """Pytest's options: the repository's own settings, without options for plugins that need a GPU."""
         if self.clone:
             return ["-c", str(self.clone / "pyproject.toml"), "-o", "addopts="]
         return ["-c", os.devnull, "--rootdir", str(self.root)]
