@@ -31,6 +31,9 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.exhaustive(
+    "test_lab_browser.py: an answer that is typed; tests of workbooks, the capstone and certificates"
+)
 @pytest.mark.slow
 @pytest.mark.gpu
 def test_from_the_first_kernel_to_a_certificate(desk):

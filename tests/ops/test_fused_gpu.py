@@ -8,16 +8,20 @@ from test_fused import CHAINS, MNIST, assert_alike, chain_of
 
 from cnn_numba import device
 from cnn_numba.ops.conv.gpu_weight import WITH_ONES
-from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, reference
+from cnn_numba.ops.fused import gpu, gpu_backward, gpu_forward, gpu_sparse, gpu_sparse_weight, reference
 from cnn_numba.ops.fused.checks import Convolution
 from gpuless import sanitize
 
 # Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
-# more channels than a warp has lanes; a stride and another kernel below a pooling.
+# or just as many; more channels than a warp has lanes; more images than parts; a stride and another kernel
+# below a pooling.
 MORE_CHAINS = [
     ((2, 9, 30, 41), [(11, 3, 1, 2, True, True)]),
     ((1, 8, 6, 140), [(3, 3, 1, 1, False, True)]),
+    ((2, 3, 6, 68), [(8, 3, 1, 0, True, True)]),
+    ((2, 3, 5, 66), [(8, 3, 1, 0, False, True)]),
     ((2, 40, 9, 8), [(70, 3, 1, 0, True, True)]),
+    ((220, 1, 4, 5), [(8, 3, 1, 0, True, True)]),
     ((2, 8, 15, 14), [(9, 3, 2, 1, True, True), (5, 2, 1, 0, False, True)]),
     ((3, 2, 8, 8), [(4, 3, 1, 1, True, False), (5, 3, 1, 1, True, False)]),
 ]
@@ -148,10 +152,10 @@ def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
     assert made == [
         gpu_forward.conv2d_pool_narrow_kernel,
         gpu_forward.conv2d_pool_small_kernel,
-        gpu_backward.conv2d_pool_backward_weight_wide_kernel,
+        gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_backward.conv2d_sum_weight_and_bias_kernel,
         gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
-        gpu_backward.conv2d_pool_backward_weight_narrow_kernel,
+        gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_backward.conv2d_sum_weight_and_bias_kernel,
     ]
 
@@ -172,7 +176,7 @@ def assert_nothing_found(shape, layers):
 
 SANITIZED = [
     ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
-    ((1, 8, 6, 6), [(3, 3, 1, 0, True, True)]),
+    ((1, 8, 6, 6), [(9, 3, 1, 0, True, True)]),
 ]
 
 
@@ -194,6 +198,6 @@ def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
     unpooled = [(33, 3, 1, 0, True, False), (3, 1, 1, 0, False, False)]
     launched |= assert_nothing_found((1, 4, 3, 4), unpooled)
     launched |= assert_nothing_found((1, 4, 4, 4), [(33, 3, 2, 1, True, True)])
-    modules = (gpu_forward, gpu_backward, gpu_sparse)
+    modules = (gpu_forward, gpu_backward, gpu_sparse, gpu_sparse_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     assert kernels | set(WITH_ONES.values()) <= launched

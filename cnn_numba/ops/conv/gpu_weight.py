@@ -294,7 +294,7 @@ conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_nar
     WITH_ONES.values()
 )
 
-LANES, GROUPS = 32, 8
+LANES, GROUPS = 32, 16
 
 
 @cuda.jit(device=True)

@@ -38,6 +38,7 @@ from cnn_numba.ops.conv.gpu_weight import (
 )
 from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
 from cnn_numba.ops.fused.gpu_sparse import conv2d_pool_backward_input_sparse, planes_of
+from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight_sparse, most_parts, shares_of
 
 # --- The gradient of the images -----------------------------------------------------------------------------
 
@@ -186,22 +187,34 @@ def weight_parts(weight_shape):
     """Allocate the sums of the parts of a stage's gradients, for batches of any size."""
     tile, (across, down) = _tiles_of(weight_shape)
     size = weight_shape[0] * (weight_shape[1] * weight_shape[2] * weight_shape[3] + 1)
-    return device.empty((device.blocks(_ENOUGH_BLOCKS[tile], across * down), size))
+    return device.empty(
+        (max(device.blocks(_ENOUGH_BLOCKS[tile], across * down), most_parts(weight_shape)), size)
+    )
 
 
 def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, grad_bias, parts):
     """Write the gradients of weight and bias; all are checked. `codes` is None where nothing was pooled."""
+    shares = None if codes is None else shares_of(grad_output, x, window)
+    if shares:
+        parts = conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares)
+    else:
+        parts = _sum_product(grad_output, codes, x, window, grad_weight.shape, parts)
+    grid, block = device.blocks(parts.shape[1], LANES), (LANES, GROUPS)
+    columns, totals = parts.shape[1] // len(grad_bias), (grad_weight.reshape(-1), grad_bias)
+    device.launch(conv2d_sum_weight_and_bias_kernel, grid, block, parts, columns, *totals)
+
+
+def _sum_product(grad_output, codes, x, window, weight_shape, parts):
+    """Write the sums of parts as tiles of a product; return the parts that there are."""
     plane, of_each = grad_output.shape[2:], 1 if codes is None else WINDOW
     depth = len(x) * plane[0] * plane[1] * of_each
-    tile, tiles = _tiles_of(grad_weight.shape)
+    tile, tiles = _tiles_of(weight_shape)
     # As many equal shares as there are parts, each a whole number of steps.
     share = tile.depth * device.blocks(device.blocks(depth, parts.shape[0]), tile.depth)
     parts = parts[: device.blocks(depth, share)]
-    shape = correlation(x, grad_weight.shape, window, plane, depth, share)
+    shape = correlation(x, weight_shape, window, plane, depth, share)
     kernels = WITH_ONES if codes is None else _WEIGHT_KERNELS
     gradients = [array.reshape(-1) for array in (grad_output, codes) if array is not None]
     grid = *tiles, len(parts)
     device.launch(kernels[tile], grid, tile.threads, *gradients, x.reshape(-1), parts.reshape(-1), shape)
-    grid, block = device.blocks(parts.shape[1], LANES), (LANES, GROUPS)
-    columns, totals = parts.shape[1] // len(grad_bias), (grad_weight.reshape(-1), grad_bias)
-    device.launch(conv2d_sum_weight_and_bias_kernel, grid, block, parts, columns, *totals)
+    return parts

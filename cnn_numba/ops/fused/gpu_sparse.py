@@ -10,7 +10,7 @@ the block adds them up in shared memory, in four rounds of windows that do not.
 from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.shared.warps import WARP, load4
 
@@ -43,6 +43,7 @@ class Planes(NamedTuple):
 
 STEP, TOGETHER = 8, 4  # output channels between barriers, windows of a warp
 SUMS = TOGETHER * PIXELS
+ROUNDS = 4  # in which windows are added up that have no pixel in common
 _KERNELS = WARP * TAPS  # weights of an output channel
 _WEIGHTS = STEP * _KERNELS
 _MOST_WARPS = 16
@@ -90,25 +91,27 @@ def _add_window(sums, at, code, gradient, kernel):
 
 
 @cuda.jit(device=True)
-def _add_up(sums, first_row, top, planes, image):
+def _add_up(sums, first_window, first_row, top, planes, image):
     """Add the pixels of all windows to the block's rows, in rounds of windows that have none in common."""
-    across, lane = uint32(planes.pooled_w), uint32(cuda.threadIdx.x) % uint32(WARP)
-    size, first = (
-        uint32(planes.rows * planes.pitch),
-        uint32(cuda.threadIdx.x) // uint32(WARP) * uint32(TOGETHER),
-    )
-    for turn in range(uint32(4)):
+    rounds, lines = cuda.local.array(TOGETHER, uint32), cuda.local.array(TOGETHER, uint32)
+    columns = cuda.local.array(TOGETHER, uint32)
+    across, rows, pitch = uint32(planes.pooled_w), uint32(planes.rows), uint32(planes.pitch)
+    first = uint32(cuda.threadIdx.x) % uint32(WARP) * uint32(rows * pitch + 1)
+    for j in range(TOGETHER):
+        window = uint32(first_window + j)
+        row, column = uint32(first_row + window // across), window % across
+        is_there = (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h))
+        rounds[j] = uint32(row % uint32(2) * uint32(2) + column % uint32(2)) if is_there else uint32(ROUNDS)
+        lines[j], columns[j] = uint32(2 * row - top), uint32(first + 2 * column)
+    for turn in range(uint32(ROUNDS)):
         for j in range(TOGETHER):
-            window = uint32(first + j)
-            row, column = uint32(first_row + window // across), window % across
-            is_turn = uint32(2) * (row % uint32(2)) + column % uint32(2) == turn
-            if is_turn & (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h)):
+            if rounds[j] == turn:
                 for h in range(PATCH):
-                    line = uint32(2 * row + h - top)
-                    at = uint32(lane * (size + 1) + line * planes.pitch + 2 * column)
-                    if line < uint32(planes.rows):
+                    line = uint32(lines[j] + h)
+                    at = uint64(uint32(line * pitch + columns[j]))
+                    if line < rows:
                         for w in range(PATCH):
-                            image[at + w] += sums[PIXELS * j + PATCH * h + w]
+                            image[at + uint64(w)] += sums[PIXELS * j + PATCH * h + w]
         cuda.syncthreads()
 
 
@@ -178,7 +181,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         image[i] = float32(0)
         i = uint32(i + cuda.blockDim.x)
     cuda.syncthreads()
-    _add_up(sums, first_row, top, planes, image)
+    _add_up(sums, uint32(warp * TOGETHER), first_row, top, planes, image)
     _store(image, n, first_channel, top, planes, grad_input)
 
 

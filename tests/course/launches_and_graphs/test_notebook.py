@@ -348,13 +348,13 @@ def test_the_text_has_the_times_of_the_record():
     gains = [step.launches.microseconds / step.graph.microseconds for step in STEPS]
     assert f"{gains[2]:.1f} times as fast on the H100, {gains[1]:.1f} times on the A100" in after
     assert f"On the T4 it gains {1 - 1 / gains[0]:.0%}" in after
-    assert t4.kernels["conv2d_pool_backward_weight_kernel"] / t4.work == pytest.approx(0.36, abs=0.005)
+    assert t4.kernels["conv2d_pool_backward_weight_sparse_kernel"] / t4.work == pytest.approx(0.3, abs=0.005)
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             465 us (279 to 790)            73%        135 us (85 to 322)" in repr(STEPS)
+    assert "A100             465 us (279 to 790)            79%        107 us (68 to 251)" in repr(STEPS)
     picture = STEPS.picture()
-    assert "H100 465 us launch by launch, 103 us as one graph" in picture.caption
+    assert "H100 465 us launch by launch, 87 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
 
 
@@ -438,8 +438,7 @@ def test_what_the_text_says_of_short_launches_is_what_was_counted():
     instructions = f"{round(sum(count for _, count in short), -3):,}".replace(",", " ")
     assert f"Three others execute {instructions} instructions of warps" in text_of("real-after")
     millions = {name: float(flops.replace(",", "")) for name, _, _, flops in rows}
-    pools = millions["conv2d_pool_kernel"], millions["conv2d_pool_backward_weight_kernel"]
-    assert sum(pools) == pytest.approx(0.8 * sum(millions.values()), rel=0.03)
+    assert 0.5 < millions["conv2d_pool_kernel"] / sum(millions.values()) < 0.6
 
 
 def test_what_the_host_takes_for_a_launch_has_its_source():
