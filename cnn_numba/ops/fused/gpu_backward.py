@@ -3,8 +3,8 @@
 The gradient of a pooled stage is a quarter as large as that of its convolution, whose other three quarters
 are zeros. These are never written. To load the gradient of a position, a kernel loads that of its window and
 the code that the forward pass left there; where the code names another position, the gradient is zero. The
-products are those of `conv.gpu_implicit` and `conv.gpu_weight`. For the images of a 3x3 kernel there is a
-shorter way, in `gpu_sparse`.
+products are those of `conv.gpu_implicit` and `conv.gpu_weight`. For a 3x3 kernel there are shorter ways, in
+`gpu_sparse` and `gpu_sparse_weight`.
 
 The gradient of the bias is a further column of the weight's product: that of a pixel which is always 1.
 """
@@ -187,9 +187,8 @@ def weight_parts(weight_shape):
     """Allocate the sums of the parts of a stage's gradients, for batches of any size."""
     tile, (across, down) = _tiles_of(weight_shape)
     size = weight_shape[0] * (weight_shape[1] * weight_shape[2] * weight_shape[3] + 1)
-    return device.empty(
-        (max(device.blocks(_ENOUGH_BLOCKS[tile], across * down), most_parts(weight_shape)), size)
-    )
+    parts = max(device.blocks(_ENOUGH_BLOCKS[tile], across * down), most_parts(weight_shape))
+    return device.empty((parts, size))
 
 
 def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, grad_bias, parts):
