@@ -1,7 +1,7 @@
-"""Cells that run in a page of the book, in a headless Chromium.
+"""Cells that run in a page of the book, in a headless Chromium and in a headless Firefox.
 
-Skipped where there is none, or where `make page` has not fetched the packages. What runs Python takes NumPy
-for Pyodide, of which ``CNN_NUMBA_PYODIDE_WHEELS`` names the folder: no registry has it.
+Skipped for the one that is not installed, and where `make page` has not fetched the packages. What runs
+Python takes NumPy for Pyodide, of which ``CNN_NUMBA_PYODIDE_WHEELS`` names the folder: no registry has it.
 """
 
 import html
@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import pytest
 from browser import Quiet, chrome_in, serving, until
+from firefox import firefox_in
 from test_exercises import FOUND
 
 ROOT = Path(__file__).parents[2]
@@ -70,13 +71,17 @@ class Outside(Quiet):
     do_CONNECT = do_GET = do_HEAD = do_OPTIONS = do_POST = do_PUT = refuse
 
 
-@pytest.fixture(scope="module")
-def browser(site, tmp_path_factory):
+def chromium_in(folder, proxy):
+    return chrome_in(folder, f"proxy-server={proxy.removesuffix('/')}")
+
+
+@pytest.fixture(scope="module", params=[chromium_in, firefox_in])
+def browser(site, tmp_path_factory, request):
     """Yield a browser and the address of the page."""
     folder = tmp_path_factory.mktemp("browser")
     with serving(site) as address, serving(site, Outside) as proxy:
-        with chrome_in(folder, f"proxy-server={proxy.removesuffix('/')}") as chrome:
-            yield chrome, f"{address}{STEM}.html"
+        with request.param(folder, proxy) as driver:
+            yield driver, f"{address}{STEM}.html"
 
 
 @pytest.fixture
@@ -137,14 +142,15 @@ def test_nothing_but_pyodides_release_is_named_in_what_is_loaded(site):
 
 
 def test_nothing_is_requested_but_the_release_of_pyodide(page):
+    page.execute_async_script("fetch('http://elsewhere.invalid/').finally(arguments[0])")
+    assert "http://elsewhere.invalid/" in Outside.asked  # so that a request would be seen
     Outside.asked.clear()
     part(page, ".cm-content").click()
     press(page, "# mine\n")
     run(page)
     hosts = {re.match(r"(?:\w+://)?([^/:]+)", address)[1] for address in Outside.asked}
-    own = {
-        host for host in hosts if re.search(r"(^|\.)(google|googleapis|gstatic)\.com$", host)
-    }  # Chromium's
+    by_browsers = re.compile(r"(^|\.)(google|googleapis|gstatic|mozilla|firefox)\.(com|net|org)$")
+    own = set(filter(by_browsers.search, hosts))
     assert hosts - own == (set() if WHEELS else {"cdn.jsdelivr.net"})
 
 
@@ -267,13 +273,14 @@ def test_answers_get_the_verdicts_of_a_notebook(page):
 
 
 @needs_wheels
-def test_a_later_run_needs_no_new_start_and_ctrl_enter_runs(page):
+@pytest.mark.parametrize("key", ["CONTROL", "SHIFT"])
+def test_a_later_run_needs_no_new_start_and_keys_run(page, key):
     from selenium.webdriver import ActionChains, Keys
 
     run(page)
     part(page, ".cm-content").click()
-    start = time.monotonic()
-    ActionChains(page).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+    start, key = time.monotonic(), getattr(Keys, key)
+    ActionChains(page).key_down(key).send_keys(Keys.ENTER).key_up(key).perform()
     until(page, lambda page: re.search(r"\d s$", part(page, ".live-state").text))
     assert time.monotonic() - start < 20
     assert "not solved yet" in part(page, ".live-output").text

@@ -32,6 +32,7 @@ export function editor(parent, source, { label, run, changed }) {
         keymap.of([
           { key: "Ctrl-Enter", mac: "Cmd-Enter", run: () => (run(), true) },
           { key: "Ctrl-Enter", run: () => (run(), true) },
+          { key: "Shift-Enter", run: () => (run(), true) }, // as notebooks say
           { key: "Tab", run: indent(indentMore), shift: indent(indentLess) },
           ...defaultKeymap,
           ...historyKeymap,

@@ -172,7 +172,7 @@ function introduction() {
       "Cells with a ",
       element("b", {}, "Run"),
       " button run here, in your browser, by gpuless’ simulator. The first run fetches Python, some 11 MB. " +
-        "Ctrl + Enter runs too. Your answers stay in this browser, and nothing is sent anywhere.",
+        "Ctrl + Enter and Shift + Enter run too. Your answers stay in this browser, and nothing is sent anywhere.",
     ),
     element("button", { type: "button", onclick: download }, "Download workbook"),
     element("button", { type: "button", onclick: () => file.click() }, "Upload workbook"),
