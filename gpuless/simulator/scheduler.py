@@ -153,7 +153,7 @@ class Scheduler:
         self.name, self.grid, self.block = name, grid, block
         self.cuda, self.memory, self.observe = cuda, memory, observe
         self._order, self._random = order, np.random.default_rng(seed)
-        self.watch = Watch(memory)
+        self.watch = Watch(memory, order == IN_STEP)
 
     def run(self, function, arguments):
         """Run the whole grid. What a thread raises gets the place added to its message.

@@ -17,9 +17,11 @@ import time
 from gpuless.limits import RUNNING
 
 _PERIOD = 1024  # rounds between two looks
-_WHY = (
-    "is a loop without end? One that waits for what another thread writes is, as a thread here runs to its "
-    "next barrier before others go on."
+_WHY = "is a loop without end? One that waits for what another thread writes is, as {}."
+_ONE_BY_ONE = "a thread here runs to its next barrier before others go on"
+_IN_STEP = (
+    "the lanes of a warp run in step here: the one that has a lock cannot store before all others have come "
+    "to a store or a barrier. Let one lane of a warp take the lock"
 )
 
 
@@ -29,6 +31,12 @@ class Stop(BaseException):
 
 class Watch:
     """The watch over one launch.
+
+    Parameters
+    ----------
+    memory : Memory
+    in_step : bool
+        Whether the lanes of a warp store together.
 
     Attributes
     ----------
@@ -40,8 +48,9 @@ class Watch:
         Why it was stopped.
     """
 
-    def __init__(self, memory):
+    def __init__(self, memory, in_step):
         self.reason, self.finished = None, 0
+        self._why = _WHY.format(_IN_STEP if in_step else _ONE_BY_ONE)
         self.clock, self._memory, self._left = _processor_clock(), memory, _PERIOD
         self.begin()
 
@@ -94,7 +103,7 @@ class Watch:
             self._progress, self._since = self.finished, now
         if now - self._since > RUNNING.seconds:
             return (
-                f"no thread has finished in {RUNNING.seconds:g} s of processor time: {_WHY} "
+                f"no thread has finished in {RUNNING.seconds:g} s of processor time: {self._why} "
                 "gpuless.set_limits(seconds=...) allows more"
             )
         return None
@@ -102,8 +111,8 @@ class Watch:
     def _too_much(self):
         if self._memory.log_entries > RUNNING.log_entries:
             return (
-                f"the log of this launch has more than {RUNNING.log_entries:,} entries: {_WHY} Else take a "
-                "smaller launch; gpuless.set_limits(log_entries=...) allows more"
+                f"the log of this launch has more than {RUNNING.log_entries:,} entries: {self._why} Else "
+                "take a smaller launch; gpuless.set_limits(log_entries=...) allows more"
             )
         return None
 

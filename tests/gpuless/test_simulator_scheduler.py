@@ -672,6 +672,34 @@ def test_a_launch_without_end_is_stopped(kernel, line, thread):
 
 
 @cuda.jit
+def adds_under_a_lock(x, lock):
+    while cuda.atomic.cas(lock, 0, 0, 1) != 0:
+        pass
+    x[0] += 1
+    cuda.threadfence()
+    cuda.atomic.exch(lock, 0, 0)
+
+
+@pytest.mark.usefixtures("short_limits")
+def test_a_lock_among_the_lanes_of_a_warp_that_run_in_step_is_a_loop_without_end(monkeypatch):
+    def launched():
+        x, lock = cuda.to_device(np.zeros(1)), cuda.to_device(np.zeros(1, np.int32))
+        adds_under_a_lock[1, 40](x, lock)
+        return x.copy_to_host()
+
+    monkeypatch.setenv("GPULESS_ORDER", "forwards")
+    assert launched() == [40]
+    monkeypatch.setenv("GPULESS_ORDER", "in step")
+    with pytest.raises(gpuless.LaunchStopped) as stopped:
+        launched()
+    reason, line, thread = str(stopped.value).splitlines()
+    assert "as the lanes of a warp run in step here" in reason
+    assert "Let one lane of a warp take the lock. gpuless.set_limits" in reason
+    assert re.search(r"line \d+: (while cuda.atomic.cas|pass)", line)
+    assert thread.strip() == "block 0, thread 1"
+
+
+@cuda.jit
 def block_sized_launch(x):
     cuda.syncthreads()
     x[cuda.grid(1)] = cuda.blockDim.x
