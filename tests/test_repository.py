@@ -41,6 +41,13 @@ def test_linux_does_what_ci_does():
     assert oldest in JOBS["linux"]["strategy"]["matrix"]["python"]
 
 
+def test_the_simulator_runs_with_each_python_that_gpuless_names_and_with_free_threaded_ones():
+    classifiers = tomllib.loads((ROOT / "gpuless" / "pyproject.toml").read_text())["project"]["classifiers"]
+    named = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
+    run = JOBS["numpy-alone"]["strategy"]["matrix"]["python"]
+    assert run == [*named, *(f"{version}t" for version in named[-2:])]
+
+
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_what_a_workflow_calls_is_there(workflow):
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

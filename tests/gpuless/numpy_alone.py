@@ -1,9 +1,15 @@
-"""An environment with NumPy and pytest alone, made of what is installed, to test gpuless in."""
+"""Test gpuless where NumPy and pytest are installed and nothing else.
+
+``python numpy_alone.py`` runs the tests of the simulator and of the sanitizer in the Python that it is called
+with, such as one that no compiler is made for; further arguments are pytest's. `make` makes an environment
+of what is installed here.
+"""
 
 import importlib.metadata
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -11,6 +17,11 @@ from pathlib import Path
 import gpuless
 
 HERE = Path(__file__).parent
+#: The tests of the simulator, of the sanitizer and of what is recorded.
+FILES = sorted(
+    [path.name for path in HERE.glob("test_simulator_*.py")]
+    + ["test_access.py", "test_lines.py", "test_sanitizer.py", "test_simulate.py", "test_words.py"]
+)
 #: What is there beside gpuless and its tests.
 DISTRIBUTIONS = ("numpy", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
@@ -50,3 +61,18 @@ def run(python, *arguments, **options):
     return subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=600, check=False, **options
     )
+
+
+def main(arguments):
+    """Run tests in this Python, all of `FILES` unless some are named; return pytest's exit status."""
+    import pytest
+
+    files = [argument for argument in arguments if argument.endswith(".py")]
+    options = [argument for argument in arguments if argument not in files]
+    # Not what a folder above says: it may want plugins, and import what is not here.
+    apart = ["-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE), "-p", "no:cacheprovider"]
+    return pytest.main([*apart, "--strict-markers", *options, *(str(HERE / file) for file in files or FILES)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

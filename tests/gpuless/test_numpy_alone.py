@@ -14,11 +14,6 @@ HERE = Path(__file__).parent
 ABSENT = (
     "numba llvmlite numba_cuda numba_cuda_mlir cuda greenlet platformdirs scipy matplotlib ipywidgets torch"
 )
-#: The tests of the simulator, of the sanitizer and of what is recorded.
-FILES = sorted(
-    [path.name for path in HERE.glob("test_simulator_*.py")]
-    + ["test_access.py", "test_lines.py", "test_sanitizer.py", "test_simulate.py", "test_words.py"]
-)
 #: Seconds, not minutes.
 QUICK = ("test_lines.py", "test_simulate.py", "test_simulator_constructs.py", "test_words.py")
 MUST_PASS = {"quick": 370, "all": 1400}
@@ -87,9 +82,8 @@ def test_nothing_else_is_there(alone):
 
 
 def verdicts(alone, files):
-    """Run files of tests; return how many pass, and how many are left out for each reason."""
-    options = ["-q", "-rs", "-p", "no:cacheprovider", "--strict-markers"]
-    done = alone("-m", "pytest", *options, *(f"tests/{file}" for file in files))
+    """Run files of tests; return how many pass, and for which reasons others are left out."""
+    done = alone("tests/numpy_alone.py", "-q", "-rs", *files)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"^(\d+) passed", done.stdout, re.M)
     reasons = re.findall(r"^SKIPPED \[\d+\] \S+?: (.*)$", done.stdout, re.M)
@@ -106,7 +100,7 @@ def test_quick_tests_of_the_simulator_pass(alone):
 @pytest.mark.exhaustive("test_quick_tests_of_the_simulator_pass, and the same files with Numba installed")
 @pytest.mark.slow
 def test_all_tests_of_the_simulator_and_the_sanitizer_pass(alone):
-    passed, reasons = verdicts(alone, FILES)
+    passed, reasons = verdicts(alone, numpy_alone.FILES)
     assert passed >= MUST_PASS["all"]
     assert reasons <= MAY_LACK
 
