@@ -564,15 +564,33 @@ def test_strides_are_known_behind_arguments_of_any_kind(before):
     (result,) = behind_kernel.overloads.values()
     code, kernel = bytes(result.metadata["cubin"]).decode(), result.metadata["func_name"]
     last = sum(map(strides.count, result.signature.args)) - 1  # the last stride of `out`, which is contiguous
-    assert f"[{kernel}_param_{last - 1}]" in code
-    assert f"[{kernel}_param_{last}]" not in code
+    assert f"// usual: {kernel}_param_{last} = 1\n" in code
+    assert f"// usual: {kernel}_param_{last - 1} =" not in code
+
+
+def test_a_kernel_for_contiguous_arrays_is_right_for_others_too():
+    """numba-cuda-mlir launches it with them: a GPU finds the strides among the arguments."""
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def fill_kernel(out, value):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = value
+
+    expected = np.zeros((5, 7), np.float32)
+    out = cuda.to_device(expected)
+    for value, index in enumerate([1, (slice(None), 2), (slice(None, None, 2), 4), 3], start=1):
+        fill_kernel[1, 32](out[index], value)
+        expected[index] = value
+        np.testing.assert_array_equal(out.copy_to_host(), expected)
 
 
 def test_an_argument_that_is_passed_in_another_way_is_left_alone():
     types = pytest.importorskip("numba_cuda_mlir.types")
     text = ".visible .entry f(\n\t.param .u64 f_param_0,\n\t.param .u64 f_param_1\n)\n"
     text += "{ ld.param.u64 \t%rd1, [f_param_4]; }"
-    assert strides.with_known_strides(text, "f", [types.float32[::1]]) == text
+    assert strides.with_usual_strides(text, "f", [types.float32[::1]]) == text
 
 
 # --- Together, and in which order --------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from gpuless.emulator.analysis.variables import lay_out, parameter_places, visib
 from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
 from gpuless.emulator.run.memory import PAGE, OutOfMemory
 from gpuless.emulator.run.threads import Pool, all_done
+from gpuless.emulator.run.usual import Usual
 from gpuless.emulator.translate import layout, processor
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.limits import RUNNING, SHARED_LIMIT
@@ -40,6 +41,7 @@ class Kernel:
         self.function = source.functions[name]
         self.places, self.parameter_size = parameter_places(self.function)
         self._codes, self._lock = {}, threading.Lock()
+        self._usual = Usual(source, self.places)
         self.alignments = needed_alignments(self.function)
         self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
         self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
@@ -55,26 +57,28 @@ class Kernel:
     def code(self, block, arguments, compiler=None):
         """Return the `Compiled` for a shape of a block, or what another compiler than the usual one makes.
 
-        Arrays begin where their elements want it, so addresses need not be looked at one by one. For
-        arguments that are of another kind there is other code.
+        Arrays begin where their elements want it, so addresses need not be looked at one by one, and are
+        as contiguous as their types say. For arguments that are of another kind there is other code.
         """
         aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
         with self._lock:
-            key = block, aligned, compiler
+            usual = not compiler and self._usual.passed(arguments)
+            key = block, aligned, usual, compiler
             if key not in self._codes:
                 alignments = self.alignments if aligned else {}
                 if compiler:
                     self._codes[key] = compiler(self.source, self.name, block, alignments)
                 else:
-                    self._codes[key] = self._compiled(block, alignments)
+                    source = self._usual.source if usual else self.source
+                    self._codes[key] = self._compiled(source, block, alignments)
             return self._codes[key]
 
-    def _compiled(self, block, alignments):
+    def _compiled(self, source, block, alignments):
         """Return machine code, from disk if it is there."""
-        name = cache.key(self.source.text, self.name, block, alignments, *processor.target())
+        name = cache.key(source.text, self.name, block, alignments, *processor.target())
         kept = cache.read(name)
         if kept is None:
-            translator = ModuleTranslator(self.source, self.name, block, alignments)
+            translator = ModuleTranslator(source, self.name, block, alignments)
             object_file = machine.compile_object(translator.translate())
             kept = _KEPT.pack(translator.lane_stack, translator.spins) + object_file
             cache.write(name, kept)

@@ -41,20 +41,20 @@ def _of_its_own(index_key):
     """Let its cache on disk hold what is compiled here apart from the machine code of a GPU."""
 
     def key_and_owner(cache, *arguments):
-        return (*index_key(cache, *arguments), "gpuless")
+        return (*index_key(cache, *arguments), "gpuless, strides noted")
 
     return key_and_owner
 
 
 def _with_strides(optimize):
-    """Let PTX say what the types of arrays do."""
-    from gpuless.frontends.numba_cuda_mlir.strides import with_known_strides
+    """Let PTX note what the types of arrays say."""
+    from gpuless.frontends.numba_cuda_mlir.strides import with_usual_strides
 
     def optimize_and_say(result):
         optimize(result)
         code = bytes(result.metadata["cubin"]).decode()
         name = result.metadata["func_name"]
-        result.metadata["cubin"] = with_known_strides(code, name, result.signature.args).encode()
+        result.metadata["cubin"] = with_usual_strides(code, name, result.signature.args).encode()
 
     return optimize_and_say
 

@@ -5,6 +5,8 @@ An array is a descriptor: two pointers, the offset of its first element, its sha
 
 import re
 
+from gpuless.emulator.run.usual import noted
+
 
 def count(type_):
     """Return how many parameters an argument takes."""
@@ -17,24 +19,18 @@ def count(type_):
     return 1
 
 
-def with_known_strides(text, kernel, arguments):
-    """Return PTX of a kernel in which what the types of its arguments tell is no parameter, but a number.
+def with_usual_strides(text, kernel, arguments):
+    """Return PTX of a kernel with a note of what the types of its arguments tell of its parameters.
 
     Elements of a row of an array that is contiguous follow each other. The compiler asks for their distance
-    as the kernel runs, so that nobody would know that the lanes of a warp read neighbours.
+    as the kernel runs, so that nobody would know that the lanes of a warp read neighbours. A note it is, no
+    more: numba-cuda-mlir launches the kernel for contiguous arrays with others as well, if it has that one.
 
     `arguments`: their types.
     """
-    known = dict(_known(arguments))
     if len(re.findall(r"\.param\s", _head(text, kernel))) != sum(map(count, arguments)):
         return text  # it passes one of them in another way than is known here
-    parameter = re.compile(rf"ld\.param\.u64(\s+)(%\w+), \[{re.escape(kernel)}_param_(\d+)\];")
-
-    def said(match):
-        number = known.get(int(match[3]))
-        return match[0] if number is None else f"mov.u64{match[1]}{match[2]}, {number};"
-
-    return parameter.sub(said, text)
+    return noted(text, {f"{kernel}_param_{number}": value for number, value in _known(arguments)})
 
 
 def _head(text, kernel):

@@ -1,0 +1,43 @@
+"""Parameters that have one value in most launches, such as the strides of contiguous arrays.
+
+Whoever makes the PTX notes them in it (`noted`). A launch that passes these values gets code in which they are
+numbers, so that the translator sees which lanes read neighbours; a launch with others gets code for any.
+"""
+
+import re
+from functools import cached_property
+
+from gpuless.emulator import ptx
+
+_NOTE = re.compile(r"^// usual: (\S+) = (\d+)$", re.MULTILINE)
+_LOAD = re.compile(r"ld\.param\.u64(\s+)(%\w+), \[(\w+)\];")
+
+
+def noted(text, values):
+    """Return PTX with a note of parameters (64-bit) and the values that they usually have, by their names."""
+    return "".join(f"// usual: {name} = {value}\n" for name, value in values.items()) + text
+
+
+class Usual:
+    """What is noted of a kernel's parameters, which lie at `places` among its arguments."""
+
+    def __init__(self, source, places):
+        self._text, self._places = source.text, places
+        self.values = {name: int(value) for name, value in _NOTE.findall(source.text) if name in places}
+
+    def passed(self, arguments):
+        """Return whether a launch passes these values; without a note it does not."""
+        return bool(self.values) and all(
+            int.from_bytes(arguments[self._places[name] :][:8], "little") == value
+            for name, value in self.values.items()
+        )
+
+    @cached_property
+    def source(self):
+        """The module, with these values instead of the parameters."""
+
+        def said(load):
+            value = self.values.get(load[3])
+            return load[0] if value is None else f"mov.u64{load[1]}{load[2]}, {value};"
+
+        return ptx.parse(_LOAD.sub(said, self._text))
