@@ -69,9 +69,10 @@ def main(arguments):
 
     files = [argument for argument in arguments if argument.endswith(".py")]
     options = [argument for argument in arguments if argument not in files]
+    os.chdir(HERE)  # a program that a test starts would import the gpuless of the folder that it runs in
     # Not what a folder above says: it may want plugins, and import what is not here.
     apart = ["-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE), "-p", "no:cacheprovider"]
-    return pytest.main([*apart, "--strict-markers", *options, *(str(HERE / file) for file in files or FILES)])
+    return pytest.main([*apart, "--strict-markers", *options, *(files or FILES)])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """gpuless where NumPy is installed and nothing else: no Numba, no compiler, nothing that draws."""
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -49,10 +48,9 @@ PRINTED = "[6.0, 4.0, 2.0, 0.0, 14.0, 12.0, 10.0, 8.0]\n"
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """Return a function that runs the Python of an environment with NumPy and pytest, beside the tests."""
+    """Return a function that runs the Python of an environment with NumPy and pytest."""
     folder = tmp_path_factory.mktemp("alone")
     python = numpy_alone.make(folder / "environment")
-    shutil.copytree(HERE, folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
 
     def run(*arguments, **options):
         return numpy_alone.run(python, *arguments, **{"cwd": folder} | options)
@@ -83,7 +81,7 @@ def test_nothing_else_is_there(alone):
 
 def verdicts(alone, files):
     """Run files of tests; return how many pass, and for which reasons others are left out."""
-    done = alone("tests/numpy_alone.py", "-q", "-rs", *files)
+    done = alone(HERE / "numpy_alone.py", "-q", "-rs", *files, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"^(\d+) passed", done.stdout, re.M)
     reasons = re.findall(r"^SKIPPED \[\d+\] \S+?: (.*)$", done.stdout, re.M)
