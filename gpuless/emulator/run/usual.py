@@ -1,7 +1,7 @@
 """Parameters that have one value in most launches, such as the strides of contiguous arrays.
 
-Whoever makes the PTX notes them in it (`noted`). A launch that passes these values gets code in which they are
-numbers, so that the translator sees which lanes read neighbours; a launch with others gets code for any.
+Whoever makes the PTX notes them in it (`noted`). A launch that passes these values gets code in which they
+are numbers, so that the translator sees which lanes read neighbours; others get code for any.
 """
 
 import re
