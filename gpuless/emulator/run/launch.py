@@ -41,7 +41,7 @@ class Kernel:
         self.function = source.functions[name]
         self.places, self.parameter_size = parameter_places(self.function)
         self._codes, self._lock = {}, threading.Lock()
-        self._usual = Usual(source, self.places)
+        self._usual = Usual(source, name, self.places)
         self.alignments = needed_alignments(self.function)
         self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
         self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
@@ -60,12 +60,13 @@ class Kernel:
         Arrays begin where their elements want it, so addresses need not be looked at one by one, and are
         as contiguous as their types say. For arguments that are of another kind there is other code.
         """
-        aligned = all(arguments[self.places[name]] % size == 0 for name, size in self.alignments.items())
         with self._lock:
             usual = not compiler and self._usual.passed(arguments)
+            needed = self._usual.alignments if usual else self.alignments
+            aligned = all(arguments[self.places[name]] % size == 0 for name, size in needed.items())
             key = block, aligned, usual, compiler
             if key not in self._codes:
-                alignments = self.alignments if aligned else {}
+                alignments = needed if aligned else {}
                 if compiler:
                     self._codes[key] = compiler(self.source, self.name, block, alignments)
                 else:

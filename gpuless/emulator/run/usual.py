@@ -8,21 +8,24 @@ import re
 from functools import cached_property
 
 from gpuless.emulator import ptx
+from gpuless.emulator.analysis.alignment import needed_alignments
 
-_NOTE = re.compile(r"^// usual: (\S+) = (\d+)$", re.MULTILINE)
+_NOTE = re.compile(r'\.pragma "usual (\S+) = (\d+)";')  # others pay no heed to pragmas that they do not know
 _LOAD = re.compile(r"ld\.param\.u64(\s+)(%\w+), \[(\w+)\];")
 
 
 def noted(text, values):
     """Return PTX with a note of parameters (64-bit) and the values that they usually have, by their names."""
-    return "".join(f"// usual: {name} = {value}\n" for name, value in values.items()) + text
+    notes = "".join(f'.pragma "usual {name} = {value}";\n' for name, value in values.items())
+    end = len(text.rstrip("\0"))
+    return f"{text[:end]}\n{notes}{text[end:]}"
 
 
 class Usual:
     """What is noted of a kernel's parameters, which lie at `places` among its arguments."""
 
-    def __init__(self, source, places):
-        self._text, self._places = source.text, places
+    def __init__(self, source, name, places):
+        self._text, self._name, self._places = source.text, name, places
         self.values = {name: int(value) for name, value in _NOTE.findall(source.text) if name in places}
 
     def passed(self, arguments):
@@ -41,3 +44,8 @@ class Usual:
             return load[0] if value is None else f"mov.u64{load[1]}{load[2]}, {value};"
 
         return ptx.parse(_LOAD.sub(said, self._text))
+
+    @cached_property
+    def alignments(self):
+        """What is known of addresses then: see `needed_alignments`."""
+        return needed_alignments(self.source.functions[self._name])
