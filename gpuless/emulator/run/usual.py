@@ -1,7 +1,7 @@
 """Parameters that have one value in most launches, such as the strides of contiguous arrays.
 
-Whoever makes the PTX notes them in it (`noted`). A launch that passes these values gets code in which they
-are numbers, so that the translator sees which lanes read neighbours; others get code for any.
+The frontend notes them in the PTX (`noted`). A launch that passes these values gets code in which they are
+constants, so the translator sees which lanes read neighbours. Any other launch gets code for all values.
 """
 
 import re
