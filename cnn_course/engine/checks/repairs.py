@@ -12,13 +12,12 @@ import inspect
 import itertools
 import linecache
 import textwrap
-import time
 from typing import NamedTuple
 
 from numba import cuda
 
-# Of processor time, for one kernel: a check is to answer within five, and the same on a busy machine.
-_SECONDS = 1.0
+# For one kernel. Counted, not timed: the advice is the same on every machine and in a page.
+_TRIES = 24
 
 
 class Repair(NamedTuple):
@@ -47,12 +46,12 @@ class Repairs:
 
     The methods take the lines of the accesses in question, counted from the kernel's first line, and the name
     of the array. They return a list of `Repair`, all to be made; empty if there is none of their kind, no
-    source, or no time left.
+    source, or too many changes have been tried.
     """
 
     def __init__(self, kernel, passes, in_one_warp=False):
         self._kernel, self._passes, self._in_one_warp = kernel, passes, in_one_warp
-        self._until = time.process_time() + _SECONDS
+        self._tries = 0
         try:
             text = textwrap.dedent(inspect.getsource(kernel.py_func))
             self._lines, self._tree = text.splitlines(), ast.parse(text).body[0]
@@ -118,7 +117,7 @@ class Repairs:
         several = [*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)]
         for barrier, places in itertools.product(self._barriers(), several):
             if self._is_repaired(_wait, places, barrier):
-                if self._in_one_warp and self._is_repaired(_wait, places, WARP_BARRIER):
+                if self._in_one_warp and self._is_right(_wait, places, WARP_BARRIER):
                     barrier = WARP_BARRIER
                 return [Repair(gap, self._text(gap), barrier, "before it") for gap in sorted(places)]
         return []
@@ -180,9 +179,11 @@ class Repairs:
     # --- trying --------------------------------------------------------------------------------------------
 
     def _is_repaired(self, change, *arguments):
-        """Return whether the kernel is right with its syntax changed."""
-        if time.process_time() > self._until:
-            return False
+        """Return whether the kernel is right with its syntax changed; False after too many tries."""
+        self._tries += 1
+        return self._tries <= _TRIES and self._is_right(change, *arguments)
+
+    def _is_right(self, change, *arguments):
         tree = copy.deepcopy(self._tree)
         try:
             change(tree, *arguments)
@@ -194,7 +195,7 @@ class Repairs:
         """Return those of a guard's conditions without which the kernel is not right."""
         for condition in conditions:
             rest = [each for each in conditions if each != condition]
-            if rest and self._is_repaired(_guard, place, where, rest):
+            if rest and self._is_right(_guard, place, where, rest):
                 conditions = rest
         return conditions
 
