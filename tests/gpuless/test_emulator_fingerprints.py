@@ -161,6 +161,18 @@ CASES = {
         """,
         [(2, 20), (3, 30)],
     ),
+    "an intrinsic of numba's own": (
+        """
+        from numba.extending import intrinsic
+        @intrinsic
+        def scale(typingctx, x):
+            def lowered(context, builder, sig, args): return builder.fmul(args[0], args[0].type({}))
+            return signature(x, x), lowered
+        @cuda.jit
+        def kernel(x): x[0] = scale(x[0])
+        """,
+        [(2, 20), (3, 30)],
+    ),
     "the types of a function": (
         """
         from numba.cuda.extending import lower_builtin, type_callable
@@ -282,6 +294,23 @@ def test_the_same_program_gets_its_kernel_from_disk(name, program, found):
     source, ((changed, wanted), *_) = CASES[name]
     assert [result(program(filled(source, changed))) for _ in range(2)] == [wanted, wanted]
     assert found[-1]
+
+
+@pytest.mark.parametrize("package", ["numba", "numba.cuda"])
+def test_an_intrinsic_counts_for_what_calls_it_alone(package, program, found):
+    """For another kernel it need not even have a fingerprint: modules have many, for the CPU."""
+    source = """
+    from PACKAGE.extending import intrinsic
+    unknown = object()
+    @intrinsic
+    def one(typingctx, x):
+        return signature(x, x), lambda context, builder, sig, args: unknown and args[0]
+    @cuda.jit
+    def kernel(x): x[0] = CALLED(x[0]) + 2
+    """.replace("PACKAGE", package)
+    made = [result(program(source.replace("CALLED", called))) for called in ("one", "one", "abs", "abs")]
+    assert made == [12] * 4
+    assert found == [False, False, False, True]
 
 
 FROZEN = """

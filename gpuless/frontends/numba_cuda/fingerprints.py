@@ -27,6 +27,7 @@ from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.extending import _Intrinsic
 from numba.cuda.models import cuda_data_manager
 from numba.cuda.typing import templates as cuda_templates
+from numba.extending import _Intrinsic as _HostIntrinsic
 
 _MOST = 1 << 16  # bytes of an array among the constants
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
@@ -42,6 +43,7 @@ TEMPLATES = {
     *(templates.FunctionTemplate, templates.AttributeTemplate),
     *(cuda_templates.FunctionTemplate, cuda_templates.AttributeTemplate),
 }
+INTRINSICS = {_Intrinsic, _HostIntrinsic}
 #: What data models there are, by types: `registrations` looks at them.
 MANAGERS = (cuda_data_manager, default_manager)
 #: Classes that say how Numba compiles: what is in them counts.
@@ -125,7 +127,7 @@ class Fingerprint:
             given = () if value._can_compile else tuple(value.nopython_signatures)
             self._reads.append((value.__getattribute__, "_can_compile", value._can_compile))
             return "kernel", *map(self._of, (value.py_func, value.targetoptions, given))
-        if type(value) is _Intrinsic:
+        if type(value) in INTRINSICS:
             return "intrinsic", *map(self._of, (value._defn, value._prefer_literal))
         if isinstance(value, enum.Enum):
             return "member", self._of(type(value)), value.name

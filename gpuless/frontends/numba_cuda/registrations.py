@@ -20,10 +20,18 @@ from numba.cuda.descriptor import cuda_target
 from numba.cuda.typing import templates as cuda_templates
 from numba.cuda.typing.typeof import typeof_impl
 
-from gpuless.frontends.numba_cuda.fingerprints import MANAGERS, TEMPLATES, Fingerprint, in_library, is_library
+from gpuless.frontends.numba_cuda.fingerprints import (
+    INTRINSICS,
+    MANAGERS,
+    TEMPLATES,
+    Fingerprint,
+    in_library,
+    is_library,
+)
 
 _KINDS = {templates.Registry, cuda_templates.Registry, imputils.Registry, cuda_imputils.Registry}
 _TEMPLATES = {templates.__name__, cuda_templates.__name__}
+_OF_INTRINSICS = {templates._IntrinsicTemplate, cuda_templates._IntrinsicTemplate}
 _NAMED = types.FunctionType, types.BuiltinFunctionType, type
 _NUMBA = os.path.dirname(numba.__file__) + os.sep
 
@@ -82,7 +90,21 @@ def _growing(entries):
 
 def _of_program(entries):
     """Return the entries that have functions or classes in them which come from no library."""
-    return [entry for entry in entries if _reaches_program(entry) and not _follows(entry)]
+    return [
+        entry
+        for entry in entries
+        if not _of_intrinsic(entry) and _reaches_program(entry) and not _follows(entry)
+    ]
+
+
+def _of_intrinsic(entry):
+    """Return whether an entry says how an intrinsic is typed: what calls it has it in its own fingerprint.
+
+    So a kernel does not follow from the intrinsics, for the CPU perhaps, of modules that it knows nothing of.
+    """
+    return getattr(entry, "__base__", None) in _OF_INTRINSICS or (
+        type(entry) is tuple and type(entry[0]) in INTRINSICS
+    )
 
 
 def _follows(entry):
