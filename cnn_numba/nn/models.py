@@ -173,7 +173,7 @@ class Sequential:
             if relu_follows:
                 following.fused = getattr(layer, "relu", False)
 
-    def forward(self, x: Array, training: bool = False) -> Array:
+    def forward(self, x: Array, training: bool = False, until: Layer | None = None) -> Array:
         """Run the layers in turn.
 
         Parameters
@@ -182,6 +182,8 @@ class Sequential:
             Of the device's dtype, n between 1 and `batch_size`, in the device's memory.
         training : bool
             Whether normalisation uses the batch's own statistics.
+        until : Layer, optional
+            Run those in front of this one, a step of its own: what is returned is its input.
 
         Returns
         -------
@@ -197,9 +199,12 @@ class Sequential:
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
         if not 1 <= x.shape[0] <= self.batch_size:
             raise ValueError(f"{self.name} was built for 1 to {self.batch_size} samples, got {x.shape[0]}")
-        for step in self.steps:
+        for step in self._before(until):
             x = step.forward(x, training)
         return x
+
+    def _before(self, layer):
+        return self.steps if layer is None else self.steps[: self.steps.index(layer)]
 
     def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.
@@ -212,10 +217,13 @@ class Sequential:
         for _ in self.backward_by_layer(grad_logits):
             pass
 
-    def backward_by_layer(self, grad_logits: Array) -> Iterator[Layer]:
-        """Run `backward` a layer at a time, and yield each layer when its gradients are there."""
+    def backward_by_layer(self, grad_logits: Array, until: Layer | None = None) -> Iterator[Layer]:
+        """Run `backward` a layer at a time, and yield each layer when its gradients are there.
+
+        With `until` these are the layers in front of that one, and the gradient is that of its input.
+        """
         gradient = grad_logits
-        for step in reversed(self.steps):
+        for step in reversed(self._before(until)):
             grad_input = step.backward(gradient)
             yield from reversed(step.layers) if isinstance(step, ConvChain) else [step]
             if grad_input is None:

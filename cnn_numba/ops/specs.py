@@ -21,7 +21,7 @@ from cnn_numba.arguments import SETTINGS, sizes as tuple_of
 from cnn_numba.ops.seen import Seen, is_plain
 
 _MOST_KNOWN = 1000
-_ARGUMENT = re.compile(r"(?P<name>\w+)(?P<mark>[?!]?)(:(?P<dtype>\w+))?(?P<open>[\[(])(?P<axes>[^\])]*)[\])]")
+_ARGUMENT = re.compile(r"(?P<name>\w+)(?P<mark>[?!]*)(:(?P<dtype>\w+))?(?P<open>[\[(])(?P<axes>[^\])]*)[\])]")
 
 
 class Memory(NamedTuple):
@@ -263,7 +263,7 @@ def _arguments(text):
     found = []
     for match in _ARGUMENT.finditer(text):
         axes, dtype = match["axes"].split(), np.dtype(match["dtype"] or "float32")
-        marks = match["mark"] == "?", match["mark"] == "!", _shape(axes) if match["open"] == "(" else ""
+        marks = "?" in match["mark"], "!" in match["mark"], _shape(axes) if match["open"] == "(" else ""
         found.append(Argument(match["name"], tuple(map(_axis, axes)), dtype, *marks))
     return found
 

@@ -7,6 +7,7 @@ device, and a cursor there, advanced by the step itself, says which batch it is.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any
@@ -18,6 +19,7 @@ from cnn_numba import device
 from cnn_numba.arguments import instance
 from cnn_numba.data import Dataset
 from cnn_numba.device import Array
+from cnn_numba.nn.heads import loss_head
 from cnn_numba.nn.layers import CrossEntropyLoss, head
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Part
@@ -88,21 +90,50 @@ def phases_of(
     labels: Array,
     scaler: Scaler,
     update: Callable[[], object],
+    totals: Array | None = None,
 ) -> Generator[str, None, tuple[Array, Array]]:
     """Take one step, and yield the name of each phase when it is over; return losses and logits.
 
-    All steps are this one: `train_step` runs through it, and a CUDA graph records it up to a phase.
+    All steps are this one: `train_step` runs through it, and a CUDA graph records it up to a phase. With
+    `totals` the batch is added to them, as `accumulate_metrics` does.
     """
+    # With a scaler there is something to do between the gradient of the logits and what follows from it.
+    is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
+    end = loss_head(model, loss, len(labels)) if is_plain else None
+    if end is None:
+        losses, logits = yield from _passes(model, loss, x, labels, scaler, totals)
+    else:
+        losses, logits = yield from _passes_with_head(model, end, x, labels, totals)
+    update()
+    yield "update"
+    return losses, logits
+
+
+def _passes(model, loss, x, labels, scaler, totals):
+    """Run all layers and the loss one after another, forward and backward."""
     logits = model.forward(x, training=True)
     yield "forward"
     losses = loss.forward(logits, labels)
+    if totals is not None:
+        loss.ops.accumulate_metrics(losses, logits, labels, totals)
     yield "loss"
     with scaler.quiet():
         for layer in model.backward_by_layer(scaler.scale_gradient(loss.backward())):
             yield f"backward {layer.name}"
-    update()
-    yield "update"
     return losses, logits
+
+
+def _passes_with_head(model, end, x, labels, totals):
+    """Do as `_passes` does where the backend computes the last layers and the loss together."""
+    features = model.forward(x, training=True, until=end.linear)
+    yield "forward"
+    losses = end.forward(features, labels)
+    yield "loss"
+    gradient = end.backward(labels, totals)
+    rest = model.backward_by_layer(gradient, until=end.layers[0])
+    for layer in itertools.chain(reversed(end.layers), rest):
+        yield f"backward {layer.name}"
+    return losses, end.linear.output
 
 
 def steps_of(
@@ -284,8 +315,7 @@ class DeviceSteps(_Steps):
         if mine:
             x, labels = self.batches.take(mine)
             yield "gather"
-            losses, logits = yield from phases_of(self.model, self.loss, x, labels, scaler, update)
-            self.loss.ops.accumulate_metrics(losses, logits, labels, self._totals)
+            yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
         else:
             yield from self.part.phases_of_nothing()
             update()

@@ -55,7 +55,7 @@ def _relu(value):
 
 
 @cuda.jit(device=True)
-def _relu_gradient(gradient, out):
+def relu_gradient(gradient, out):
     """Return `gradient` where ReLU let its input through, NaN included."""
     return float32(0) if out <= float32(0) else gradient
 
@@ -119,7 +119,7 @@ def relu_backward_naive_kernel(grad_output, out, grad_input):
     """Compute one element a thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
-        grad_input[i] = _relu_gradient(grad_output[i], out[i])
+        grad_input[i] = relu_gradient(grad_output[i], out[i])
 
 
 @cuda.jit
@@ -134,14 +134,14 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
         store4(
             grad_input,
             i,
-            _relu_gradient(g0, a),
-            _relu_gradient(g1, b),
-            _relu_gradient(g2, c),
-            _relu_gradient(g3, d),
+            relu_gradient(g0, a),
+            relu_gradient(g1, b),
+            relu_gradient(g2, c),
+            relu_gradient(g3, d),
         )
     else:
         for tail in range(i, size):
-            grad_input[tail] = _relu_gradient(grad_output[tail], out[tail])
+            grad_input[tail] = relu_gradient(grad_output[tail], out[tail])
 
 
 def relu_backward(grad_output, out, grad_input=None):

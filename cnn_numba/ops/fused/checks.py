@@ -1,4 +1,4 @@
-"""What a chain of convolutions is, and what its arrays must be; the same in all backends."""
+"""What a chain of convolutions is, and what its arrays and those of a head must be; for all backends."""
 
 import functools
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cnn_numba.arguments import pair, shown
+from cnn_numba.ops.specs import Spec
 
 
 class Convolution(NamedTuple):
@@ -141,3 +142,15 @@ def _given_or_new(memory, name, array, shape):
         if array is None
         else memory.check(name, array, shape, np.float32, True)
     )
+
+
+linear_cross_entropy_rows = Spec(
+    "x[N in_features], weight[K in_features], bias[K], labels:int32[N] -> "
+    "logits[N K], losses[N], grad_logits[N K], grad_input[N in_features]",
+    filled="N K in_features",
+)
+linear_cross_entropy_sums = Spec(
+    "grad_logits[N K], x[N in_features], logits[N K], labels:int32[N], losses[N], totals?!:float64[2] -> "
+    "grad_weight[K in_features], grad_bias[K]",
+    filled="N K in_features",
+)

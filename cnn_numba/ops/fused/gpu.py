@@ -1,4 +1,4 @@
-"""Chains of convolutions on the GPU; see `reference`.
+"""Chains of convolutions on the GPU, and beside them what is in `gpu_head`; see `reference`.
 
 A stage with a pooling is one kernel forward (`gpu_forward`), and backward three: the gradient of weight and
 bias in parts, their sum, and the gradient of the images, all of which unpool while they load
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from cnn_numba import device
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu as conv
+from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.gpu_backward import (
     conv2d_chain_backward_weight,
@@ -18,11 +19,26 @@ from cnn_numba.ops.fused.gpu_backward import (
     weight_parts,
 )
 from cnn_numba.ops.fused.gpu_forward import conv2d_pool
+from cnn_numba.ops.fused.gpu_head import head_fits, linear_cross_entropy_rows, linear_cross_entropy_sums
+from cnn_numba.ops.loss import gpu as loss
 from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import DEVICE
 
+__all__ = [
+    "HEAD_PARTS",
+    "PARTS",
+    "conv_chain_backward",
+    "conv_chain_forward",
+    "conv_chain_scratch",
+    "head_fits",
+    "linear_cross_entropy_rows",
+    "linear_cross_entropy_sums",
+]
+
 #: The operations that a chain stands for.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
+#: And those of a head.
+HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 
 
 class Stage(NamedTuple):

@@ -1,4 +1,4 @@
-"""The definition of chains of layers: the operations one after another."""
+"""The definition of layers that are computed together: the operations one after another."""
 
 from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.activation.reference import relu_backward, relu_forward
@@ -8,7 +8,14 @@ from cnn_numba.ops.conv.reference import (
     conv2d_backward_weight,
     conv2d_forward,
 )
+from cnn_numba.ops.dense.reference import (
+    linear_backward_bias,
+    linear_backward_input,
+    linear_backward_weight,
+    linear_forward,
+)
 from cnn_numba.ops.fused import checks
+from cnn_numba.ops.loss.reference import accumulate_metrics, cross_entropy_forward_backward
 from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
 
 
@@ -92,3 +99,93 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         results.append((grad_weight, conv2d_backward_bias(gradient, grad_bias=pair[1])))
         gradient = conv2d_backward_input(gradient, each.weight, image.shape, **how)
     return results[::-1], put(grad_input, gradient) if needs_grad_input else None
+
+
+def linear_cross_entropy_rows(
+    x,
+    weight,
+    bias,
+    labels,
+    logits=None,
+    losses=None,
+    grad_logits=None,
+    grad_input=None,
+    relu=False,
+    label_smoothing=0.0,
+):
+    """Compute what each sample has to itself at the end of a classifier, a dense layer and its loss.
+
+    They are the scores ``logits = x @ weight.T + bias``, their cross-entropy, and the gradient of the mean
+    cross-entropy with respect to the scores and to `x`.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, in_features), float
+    weight : ndarray, shape (K, in_features), float
+    bias : ndarray, shape (K,), float
+    labels : ndarray, shape (N,), int32
+        The right class of each sample, 0 to K - 1.
+    logits, losses, grad_logits, grad_input : ndarray, optional
+        Where to write the results, in the shapes (N, K), (N,), (N, K) and (N, in_features).
+    relu : bool
+        Whether `x` is the output of a ReLU; then `grad_input` is the gradient of the ReLU's input.
+    label_smoothing : float
+        As `cross_entropy_forward` has it.
+
+    Returns
+    -------
+    logits, losses, grad_logits, grad_input : ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, weight, labels = np.array([[2.0, 0.0]]), np.zeros((2, 2)), np.array([0], np.int32)
+    >>> logits, losses, grad_logits, _ = linear_cross_entropy_rows(x, weight, np.zeros(2), labels)
+    >>> logits, losses.round(4), grad_logits
+    (array([[0., 0.]]), array([0.6931]), array([[-0.5,  0.5]]))
+    """
+    arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
+    checks.linear_cross_entropy_rows(ANYTHING, *arrays, relu=relu, label_smoothing=label_smoothing)
+    logits = linear_forward(x, weight, bias, logits)
+    results = losses, grad_logits, label_smoothing
+    losses, grad_logits = cross_entropy_forward_backward(logits, labels, *results)
+    gradient = linear_backward_input(grad_logits, weight)
+    return logits, losses, grad_logits, put(grad_input, relu_backward(gradient, x) if relu else gradient)
+
+
+def linear_cross_entropy_sums(
+    grad_logits, x, logits, labels, losses, totals=None, grad_weight=None, grad_bias=None
+):
+    """Compute what is summed over the samples there: the gradients of weight and bias, and the metrics.
+
+    Parameters
+    ----------
+    grad_logits, x, logits, labels, losses : ndarray
+        As `linear_cross_entropy_rows` was given and has written them.
+    totals : ndarray, shape (2,), float64, optional
+        Updated in place as `accumulate_metrics` does.
+    grad_weight, grad_bias : ndarray, optional
+        Where to write the gradients, in the shapes (K, in_features) and (K,).
+
+    Returns
+    -------
+    grad_weight, grad_bias, totals : ndarray
+        `totals` is None if it was not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logits, labels, totals = np.array([[1.0, 3.0]]), np.array([1], np.int32), np.zeros(2)
+    >>> arrays = np.array([[0.5, -0.5]]), np.array([[2.0, 0.0]]), logits, labels, np.array([0.1])
+    >>> for result in linear_cross_entropy_sums(*arrays, totals):
+    ...     print(result.tolist())
+    [[1.0, 0.0], [-1.0, -0.0]]
+    [0.5, -0.5]
+    [0.1, 1.0]
+    """
+    arrays = grad_logits, x, logits, labels, losses, totals, grad_weight, grad_bias
+    checks.linear_cross_entropy_sums(ANYTHING, *arrays)
+    if totals is not None:
+        accumulate_metrics(losses, logits, labels, totals)
+    weight = linear_backward_weight(grad_logits, x, grad_weight)
+    return weight, linear_backward_bias(grad_logits, grad_bias), totals

@@ -119,7 +119,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     )
     kernel, target = cross_entropy_forward_kernel, ()
     if label_smoothing:
-        kernel, target = cross_entropy_forward_smoothed_kernel, _target(label_smoothing, logits)
+        kernel, target = cross_entropy_forward_smoothed_kernel, soft_target(label_smoothing, logits)
     _launch_rows(kernel, logits, labels, *target, losses, probabilities)
     return losses, probabilities
 
@@ -155,18 +155,16 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
     )
     kernel, target = cross_entropy_backward_kernel, ()
     if label_smoothing:
-        kernel, target = cross_entropy_backward_smoothed_kernel, _target(label_smoothing, probabilities)
+        kernel, target = cross_entropy_backward_smoothed_kernel, soft_target(label_smoothing, probabilities)
     arguments = probabilities, labels, *target, np.float32(1 / labels.size), grad_logits
     device.launch_for_each(kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
 
 
 @cuda.jit(device=True)
-def _forward_backward(logits, labels, right, each, scale, losses, grad_logits):
-    """Compute the loss and the gradients of this warp's row."""
-    lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
-    if row >= uint32(logits.shape[0]):
-        return
+def forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits):
+    """Compute the loss and the gradients of a row with the warp along x."""
+    lane = uint32(cuda.threadIdx.x)
     largest, total = _largest_and_total(logits, row)
     label, classes = uint32(labels[row]), uint32(logits.shape[1])
     of_all = _share_of_all(logits, row, each, largest)
@@ -176,6 +174,14 @@ def _forward_backward(logits, labels, right, each, scale, losses, grad_logits):
     for k in range(lane, classes, uint32(WARP)):
         probability = math.exp(logits[row, k] - largest) * to_probability
         grad_logits[row, k] = _gradient(probability, k, label, classes, right, each, scale)
+
+
+@cuda.jit(device=True)
+def _forward_backward(logits, labels, right, each, scale, losses, grad_logits):
+    """Compute the loss and the gradients of this warp's row."""
+    row = uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
+    if row < uint32(logits.shape[0]):
+        forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits)
 
 
 @cuda.jit
@@ -204,7 +210,7 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     )
     kernel, target = cross_entropy_forward_backward_kernel, ()
     if label_smoothing:
-        kernel, target = cross_entropy_forward_backward_smoothed_kernel, _target(label_smoothing, logits)
+        kernel, target = cross_entropy_forward_backward_smoothed_kernel, soft_target(label_smoothing, logits)
     _launch_rows(kernel, logits, labels, *target, np.float32(1 / labels.size), losses, grad_logits)
     return losses, grad_logits
 
@@ -269,16 +275,9 @@ def _argmax(logits, row):
     return where
 
 
-@cuda.jit
-@device.signature(
-    "void(float32[::1], float32[:, ::1], int32[::1], float64[::1])",
-    allowed={
-        "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
-        "the totals would lose digits as they grow"
-    },
-)
-def accumulate_metrics_kernel(losses, logits, labels, totals):
-    """One thread judges every `blockDim.x`-th row, the block adds up; a grid of one block."""
+@cuda.jit(device=True, inline="always")
+def add_metrics(losses, logits, labels, totals):
+    """Judge every `blockDim.x`-th row a thread, and add up what the block has found."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
     loss, right = float32(0), int32(0)
@@ -297,6 +296,20 @@ def accumulate_metrics_kernel(losses, logits, labels, totals):
         totals[1] += right
 
 
+#: Why those who add to the totals of an epoch may do it in float64.
+TOTALS = {
+    "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
+    "the totals would lose digits as they grow"
+}
+
+
+@cuda.jit
+@device.signature("void(float32[::1], float32[:, ::1], int32[::1], float64[::1])", allowed=TOTALS)
+def accumulate_metrics_kernel(losses, logits, labels, totals):
+    """One thread judges every `blockDim.x`-th row, the block adds up; a grid of one block."""
+    add_metrics(losses, logits, labels, totals)
+
+
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`.
 
@@ -308,8 +321,8 @@ def accumulate_metrics(losses, logits, labels, totals):
     return totals
 
 
-def _target(label_smoothing, scores):
-    """Return `right` and `each`, as the kernels take them."""
+def soft_target(label_smoothing, scores):
+    """Return `right` and `each` of a smoothed target, as the kernels take them."""
     return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])
 
 

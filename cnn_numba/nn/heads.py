@@ -1,0 +1,90 @@
+"""The end of a classifier, its last dense layer and the loss, which a backend may compute together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from cnn_numba.device import Array
+from cnn_numba.nn.layers import CrossEntropyLoss, Layer, Linear, ReLU, head
+from cnn_numba.nn.models import Sequential
+
+
+class LossHead(NamedTuple):
+    """A model's last dense layer, the ReLU in front of it, if there is one, and the loss.
+
+    They leave behind what they would leave one after another, but that what is between their gradients, the
+    dense layer's `grad_input` where a ReLU precedes it, is not written.
+    """
+
+    loss: CrossEntropyLoss
+    linear: Linear
+    relu: ReLU | None
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers in the order of the model; what comes before them runs by itself."""
+        return [self.linear] if self.relu is None else [self.relu, self.linear]
+
+    def forward(self, x: Array, labels: Array) -> Array:
+        """Compute logits, losses, and the gradients of both with respect to their inputs; return the losses.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n, in_features)
+            The dense layer's input.
+        labels : ndarray, shape (n,), int32
+        """
+        loss, linear, n = self.loss, self.linear, len(x)
+        linear.x, linear.output = x, head(linear.out, n)
+        losses, loss.gradient = head(loss.losses, n), head(loss.grad_logits, n)
+        results = linear.output, losses, loss.gradient, self._grad_input(n)
+        how = {"relu": self.relu is not None, "label_smoothing": loss.label_smoothing}
+        linear.backend.ops.fused.linear_cross_entropy_rows(
+            x, linear.weight, linear.bias, labels, *results, **how
+        )
+        return losses
+
+    def backward(self, labels: Array, totals: Array | None) -> Array:
+        """Write the gradients of weight and bias, and add the batch to `totals`; return that of the input.
+
+        The input is the ReLU's if there is one.
+        """
+        loss, linear, n = self.loss, self.linear, len(labels)
+        arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, n)
+        linear.backend.ops.fused.linear_cross_entropy_sums(
+            *arrays, totals, linear.grad_weight, linear.grad_bias
+        )
+        return self._grad_input(n)
+
+    def _grad_input(self, n: int) -> Array:
+        buffer: Any = self.layers[0].grad_input
+        return head(buffer, n)
+
+
+def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:
+    """Return the head of a model for a batch of so many samples, None where its layers run one by one.
+
+    That is so in a backend without heads, or with other functions than a head stands for, for a head that is
+    too large, and where a layer or the loss is of another kind, or watched by a function of its own.
+    """
+    *before, linear = model.steps
+    relu = before[-1] if before and type(before[-1]) is ReLU else None
+    parts = [model, linear, loss] if relu is None else [model, relu, linear, loss]
+    if (
+        type(linear) is not Linear
+        or type(loss) is not CrossEntropyLoss
+        or linear.relu
+        or linear.precision != "float32"
+        or not linear.needs_grad_input
+        or any(name in vars(part) for part in parts for name in ("forward", "backward"))
+        or not all(_has_heads(backend) for backend in (model.backend, loss.backend))
+        or not model.backend.ops.fused.head_fits(samples, linear.out_features, linear.in_features)
+    ):
+        return None
+    return LossHead(loss, linear, relu)
+
+
+def _has_heads(backend):
+    fused = backend.ops.fused if "fused" in backend.ops.names() else None
+    parts = getattr(fused, "HEAD_PARTS", None)
+    return parts is not None and all(getattr(backend.ops, name) is part for name, part in parts.items())

@@ -1,0 +1,150 @@
+"""The end of a classifier on the GPU: its last dense layer and the loss, in two launches.
+
+The first has a block for each sample: its scores, their loss, and the gradient back to what the layer was
+given all come from one row, and so the block needs no other. The second has what is summed over the samples:
+the gradients of weight and bias, and the totals of an epoch. One after the other the operations are six
+launches, each of which takes longer to begin than to compute.
+"""
+
+import numpy as np
+
+from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.activation.gpu import relu_gradient
+from cnn_numba.ops.fused import checks
+from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row, soft_target
+from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import WARP, warp_sum
+
+GROUPS = 16  # of samples: a column of gradients is as many sums
+_MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
+
+
+@cuda.jit(device=True)
+def _find_scores(x, weight, bias, row, logits):
+    """Multiply the row by the weight, a class a warp."""
+    lane, inputs = uint32(cuda.threadIdx.x), uint32(x.shape[1])
+    for k in range(uint32(cuda.threadIdx.y), uint32(weight.shape[0]), uint32(cuda.blockDim.y)):
+        score = float32(0)
+        for i in range(lane, inputs, uint32(WARP)):
+            score += x[row, i] * weight[k, i]
+        score = warp_sum(score)
+        if lane == 0:
+            logits[row, k] = score + bias[k]
+
+
+@cuda.jit(device=True)
+def _send_back(grad_logits, x, weight, row, relu, grad_input):
+    """Multiply the gradient of the row's scores by the weight, an input a thread."""
+    first = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
+    for i in range(first, uint32(x.shape[1]), uint32(cuda.blockDim.y * WARP)):
+        gradient = float32(0)
+        for k in range(uint32(weight.shape[0])):
+            gradient += grad_logits[row, k] * weight[k, i]
+        grad_input[row, i] = relu_gradient(gradient, x[row, i]) if relu else gradient
+
+
+@cuda.jit
+@device.signature(
+    "void(float32[:, ::1], float32[:, ::1], float32[::1], int32[::1], bool, float32, float32, float32, "
+    "float32[:, ::1], float32[::1], float32[:, ::1], float32[:, ::1])"
+)
+def linear_cross_entropy_rows_kernel(
+    x, weight, bias, labels, relu, right, each, scale, logits, losses, grad_logits, grad_input
+):
+    """Compute a row a block of (32, warps) threads; a grid of one dimension covers the rows."""
+    row = uint32(cuda.blockIdx.x)
+    _find_scores(x, weight, bias, row, logits)
+    cuda.syncthreads()
+    if cuda.threadIdx.y == 0:
+        forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits)
+    cuda.syncthreads()
+    _send_back(grad_logits, x, weight, row, relu, grad_input)
+
+
+def linear_cross_entropy_rows(
+    x,
+    weight,
+    bias,
+    labels,
+    logits=None,
+    losses=None,
+    grad_logits=None,
+    grad_input=None,
+    relu=False,
+    label_smoothing=0.0,
+):
+    """All that a sample has to itself, in one launch; see `reference.linear_cross_entropy_rows`."""
+    arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
+    *_, logits, losses, grad_logits, grad_input = checks.linear_cross_entropy_rows(
+        DEVICE, *arrays, relu=relu, label_smoothing=label_smoothing
+    )
+    numbers = relu, *soft_target(label_smoothing, logits), np.float32(1 / labels.size)
+    block = WARP, min(weight.shape[0], GROUPS)
+    results = logits, losses, grad_logits, grad_input
+    arguments = x, weight, bias, labels, *numbers, *results
+    device.launch(linear_cross_entropy_rows_kernel, len(x), block, *arguments)
+    return results
+
+
+@cuda.jit(device=True, inline="always")
+def _sum_samples(grad_logits, x, k, i):
+    """Return the gradient of weight i of class k, behind the last weight that of the bias, to its warp 0."""
+    sums = cuda.shared.array((GROUPS, WARP), float32)
+    lane, group = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(cuda.threadIdx.x) // uint32(WARP)
+    inputs, total = uint32(x.shape[1]), float32(0)
+    for n in range(group, uint32(x.shape[0]), uint32(GROUPS)):
+        total += grad_logits[n, k] * (x[n, i] if i < inputs else float32(1))
+    sums[group, lane] = total
+    cuda.syncthreads()
+    if group == uint32(0):
+        # In a fixed order, so that the same input gives the same bits.
+        for other in range(uint32(1), uint32(GROUPS)):
+            total += sums[other, lane]
+    return total
+
+
+@cuda.jit
+@device.signature(
+    "void(float32[:, ::1], float32[:, ::1], float32[:, ::1], int32[::1], float32[::1], "
+    "float32[:, ::1], float32[::1], float64[::1])",
+    allowed=TOTALS,
+)
+def linear_cross_entropy_sums_kernel(grad_logits, x, logits, labels, losses, grad_weight, grad_bias, totals):
+    """Compute WARP gradients of a class a block of GROUPS warps; a grid of (columns, classes).
+
+    The first block of a further class adds up the totals.
+    """
+    thread, k, inputs = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.y), uint32(x.shape[1])
+    if k == uint32(grad_bias.size):
+        if cuda.blockIdx.x == 0:
+            add_metrics(losses, logits, labels, totals)
+        return
+    i = uint32(cuda.blockIdx.x * WARP + thread % uint32(WARP))
+    total = _sum_samples(grad_logits, x, k, i)
+    if thread < uint32(WARP):
+        if i < inputs:
+            grad_weight[k, i] = total
+        elif i == inputs:
+            grad_bias[k] = total
+
+
+def linear_cross_entropy_sums(
+    grad_logits, x, logits, labels, losses, totals=None, grad_weight=None, grad_bias=None
+):
+    """All that is summed over the samples, in one launch; see `reference.linear_cross_entropy_sums`."""
+    arrays = grad_logits, x, logits, labels, losses
+    *_, grad_weight, grad_bias = checks.linear_cross_entropy_sums(
+        DEVICE, *arrays, totals, grad_weight, grad_bias
+    )
+    classes, inputs = grad_weight.shape
+    grid = device.blocks(inputs + 1, WARP), classes + (totals is not None)
+    # A kernel must be given some array, and does not look.
+    results = grad_weight, grad_bias, device.empty(2, np.float64) if totals is None else totals
+    device.launch(linear_cross_entropy_sums_kernel, grid, WARP * GROUPS, *arrays, *results)
+    return grad_weight, grad_bias, totals
+
+
+def head_fits(samples, classes, inputs):
+    """Return whether two launches compute a head of these sizes: larger ones need the tiles of products."""
+    return samples <= _MOST_SAMPLES and classes <= _MOST_CLASSES and classes * inputs <= _MOST_WEIGHTS
