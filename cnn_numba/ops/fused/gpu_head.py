@@ -17,31 +17,37 @@ from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums
+LOADS = 4  # numbers that a thread has on their way at a time
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 
 @cuda.jit(device=True)
 def _find_scores(x, weight, bias, row, logits):
     """Multiply the row by the weight, a class a warp."""
-    lane, inputs = uint32(cuda.threadIdx.x), uint32(x.shape[1])
-    for k in range(uint32(cuda.threadIdx.y), uint32(weight.shape[0]), uint32(cuda.blockDim.y)):
+    lane, k, inputs = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y), uint32(x.shape[1])
+    while k < uint32(weight.shape[0]):
         score = float32(0)
-        for i in range(lane, inputs, uint32(WARP)):
-            score += x[row, i] * weight[k, i]
+        for first in range(lane, inputs, uint32(LOADS * WARP)):
+            for j in range(LOADS):
+                i = uint32(first + j * WARP)
+                if i < inputs:
+                    score += x[row, i] * weight[k, i]
         score = warp_sum(score)
         if lane == 0:
             logits[row, k] = score + bias[k]
+        k = uint32(k + cuda.blockDim.y)
 
 
 @cuda.jit(device=True)
 def _send_back(grad_logits, x, weight, row, relu, grad_input):
     """Multiply the gradient of the row's scores by the weight, an input a thread."""
-    first = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
-    for i in range(first, uint32(x.shape[1]), uint32(cuda.blockDim.y * WARP)):
+    i = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
+    while i < uint32(x.shape[1]):
         gradient = float32(0)
         for k in range(uint32(weight.shape[0])):
             gradient += grad_logits[row, k] * weight[k, i]
         grad_input[row, i] = relu_gradient(gradient, x[row, i]) if relu else gradient
+        i = uint32(i + cuda.blockDim.y * WARP)
 
 
 @cuda.jit
