@@ -141,7 +141,7 @@ def test_a_working_space_of_another_chain_or_for_fewer_images_is_refused():
         gpu.conv_chain_forward(device.to_host(x), chain)
 
 
-def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
+def test_a_pooled_stage_is_one_kernel_forward_and_two_backward_and_two_stages_are_summed_in_one():
     chain = on_device(chain_of(MNIST, 1, np.random.default_rng(0)))
     x, grad_output = device.zeros((2, 1, 28, 28)), device.zeros((2, 64, 5, 5))
     scratch = gpu.conv_chain_scratch(x.shape, chain)
@@ -153,7 +153,6 @@ def test_a_pooled_stage_is_one_kernel_forward_and_three_backward():
         gpu_forward.conv2d_pool_narrow_kernel,
         gpu_forward.conv2d_pool_small_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
-        gpu_backward.conv2d_sum_weight_and_bias_kernel,
         gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_backward.conv2d_sum_weight_and_bias_kernel,

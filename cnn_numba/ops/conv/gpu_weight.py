@@ -298,13 +298,13 @@ LANES, GROUPS = 32, 16
 
 
 @cuda.jit(device=True)
-def sum_of_parts(parts, group_sums):
-    """Add up one element of `parts` (P, size) with a block of (LANES, GROUPS) threads.
+def sum_of_parts(parts, block, group_sums):
+    """Add up one element of `parts` (P, size) with block number `block` of (LANES, GROUPS) threads.
 
     Returns which element it is, its sum, and whether this thread is the one that is to write it.
     """
     lane, group = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    i, size = uint32(cuda.blockIdx.x) * uint32(LANES) + lane, uint32(parts.shape[1])
+    i, size = uint32(block * LANES + lane), uint32(parts.shape[1])
     group_sum = float32(0)
     if i < size:
         for part in range(group, uint32(parts.shape[0]), uint32(GROUPS)):
@@ -323,7 +323,7 @@ def sum_of_parts(parts, group_sums):
 def conv2d_sum_parts_kernel(parts, total):
     """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
     group_sums = cuda.shared.array((GROUPS, LANES), float32)
-    i, found, is_mine = sum_of_parts(parts, group_sums)
+    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), group_sums)
     if is_mine:
         total[i] = found
 

@@ -1,9 +1,9 @@
 """Chains of convolutions on the GPU, and beside them what is in `gpu_head`; see `reference`.
 
-A stage with a pooling is one kernel forward (`gpu_forward`), and backward three: the gradient of weight and
-bias in parts, their sum, and the gradient of the images, all of which unpool while they load
-(`gpu_backward`). A stage without one takes the kernels of its operations, but that the gradient of the bias
-comes with that of the weight.
+A stage with a pooling is one kernel forward (`gpu_forward`), and backward two: the gradient of weight and
+bias in parts, and the gradient of the images, which unpool while they load (`gpu_backward`). In the end the
+parts are added up, those of two stages in a launch. A stage without one takes the kernels of its operations,
+but that the gradient of the bias comes with that of the weight.
 """
 
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from cnn_numba.ops.fused import checks
 from cnn_numba.ops.fused.gpu_backward import (
     conv2d_chain_backward_weight,
     conv2d_pool_backward_input,
+    conv2d_sum_weight_and_bias,
     weight_parts,
 )
 from cnn_numba.ops.fused.gpu_forward import conv2d_pool
@@ -131,36 +132,38 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         return grads, grad_input
     if fresh:
         _forward(x, convolutions, windows, device.empty(shapes[-1]), scratch)
-    gradient, stages = grad_output, scratch.stages
+    gradient, stages, sums = grad_output, scratch.stages, []
     for index in reversed(range(len(stages))):
         before = stages[index - 1] if index else None
         image = before.out[: len(x)] if before else x
         grad_image = before.gradient[: len(x)] if before else grad_input
-        gradient = _backward(
+        gradient, parts = _backward(
             gradient,
             convolutions[index],
             windows[index],
             stages[index],
             scratch.last[0],
             image,
-            grads[index],
             grad_image,
         )
+        sums.append((parts, *grads[index]))
+    conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 
 
-def _backward(gradient, convolution, window, stage, last, image, pair, grad_image):
-    """Write the gradients of one stage; return that of its image, None if there is no place for it."""
+def _backward(gradient, convolution, window, stage, last, image, grad_image):
+    """Write the gradients of one stage, but those of weight and bias in parts.
+
+    Returns that of its image, None if there is no place for it, and the parts.
+    """
     codes = stage.codes if stage.codes is None else stage.codes[: len(image)]
     if codes is None and convolution.relu:
         out = last if stage.out is None else stage.out[: len(image)]
         gradient = activation.relu_backward(gradient, out, stage.gradient[: len(image)])
-    conv2d_chain_backward_weight(gradient, codes, image, window, *pair, stage.parts)
-    if grad_image is None:
-        return None
-    if codes is None:
-        return conv.conv2d_backward_input(
-            gradient, convolution.weight, image.shape, *convolution[2:4], grad_image
-        )
-    conv2d_pool_backward_input(gradient, codes, convolution.weight, window, grad_image)
-    return grad_image
+    weight = convolution.weight
+    parts = conv2d_chain_backward_weight(gradient, codes, image, window, weight.shape, stage.parts)
+    if grad_image is not None and codes is None:
+        conv.conv2d_backward_input(gradient, weight, image.shape, *convolution[2:4], grad_image)
+    elif grad_image is not None:
+        conv2d_pool_backward_input(gradient, codes, weight, window, grad_image)
+    return grad_image, parts

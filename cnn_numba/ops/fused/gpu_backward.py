@@ -9,6 +9,8 @@ products are those of `conv.gpu_implicit` and `conv.gpu_weight`. For a 3x3 kerne
 The gradient of the bias is a further column of the weight's product: that of a pixel which is always 1.
 """
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv.gpu_implicit import (
@@ -162,18 +164,45 @@ _WEIGHT_KERNELS = {tile: unpooling_weight_kernel(tile) for tile in WITH_ONES}
 conv2d_pool_backward_weight_wide_kernel, conv2d_pool_backward_weight_narrow_kernel = _WEIGHT_KERNELS.values()
 
 
+_SUMS = "float32[:, ::1], uint32, float32[::1], float32[::1]"
+
+
 @cuda.jit
-@device.signature("void(float32[:, ::1], int64, float32[::1], float32[::1])")
-def conv2d_sum_weight_and_bias_kernel(parts, columns, grad_weight, grad_bias):
-    """Add up `parts` (P, rows * columns) as `conv2d_sum_parts_kernel` does; the last column is the bias."""
+@device.signature(f"void({_SUMS}, {_SUMS}, uint32)")
+def conv2d_sum_weight_and_bias_kernel(
+    parts, columns, grad_weight, grad_bias, other_parts, other_columns, other_weight, other_bias, blocks
+):
+    """Add up `parts` (P, rows * columns) as `conv2d_sum_parts_kernel` does; the last column is the bias.
+
+    The first `blocks` do so for one stage, those behind them for another.
+    """
     group_sums = cuda.shared.array((GROUPS, LANES), float32)
-    i, total, is_mine = sum_of_parts(parts, group_sums)
+    block = uint32(cuda.blockIdx.x)
+    if block >= blocks:
+        parts, columns, grad_weight, grad_bias = other_parts, other_columns, other_weight, other_bias
+        block = uint32(block - blocks)
+    i, total, is_mine = sum_of_parts(parts, block, group_sums)
     if is_mine:
-        row, column = i // uint32(columns), i % uint32(columns)
+        row, column = i // columns, i % columns
         if column == uint32(columns - 1):
             grad_bias[row] = total
         else:
             grad_weight[uint32(i - row)] = total
+
+
+def conv2d_sum_weight_and_bias(stages):
+    """Add up the gradients of all stages, two in a launch; of each come its parts, and where the sums go."""
+    for begin in range(0, len(stages), 2):
+        pair = stages[begin : begin + 2]
+        blocks = [device.blocks(parts.shape[1], LANES) for parts, _, _ in pair]
+        arguments = [
+            (parts, np.uint32(parts.shape[1] // len(grad_bias)), grad_weight.reshape(-1), grad_bias)
+            for parts, grad_weight, grad_bias in (pair[0], pair[-1])
+        ]
+        grid, block = sum(blocks), (LANES, GROUPS)
+        device.launch(
+            conv2d_sum_weight_and_bias_kernel, grid, block, *arguments[0], *arguments[1], np.uint32(blocks[0])
+        )
 
 
 def _tiles_of(weight_shape):
@@ -191,16 +220,15 @@ def weight_parts(weight_shape):
     return device.empty((parts, size))
 
 
-def conv2d_chain_backward_weight(grad_output, codes, x, window, grad_weight, grad_bias, parts):
-    """Write the gradients of weight and bias; all are checked. `codes` is None where nothing was pooled."""
+def conv2d_chain_backward_weight(grad_output, codes, x, window, weight_shape, parts):
+    """Write parts of the gradients of weight and bias; return those that there are. All are checked.
+
+    `codes` is None where nothing was pooled.
+    """
     shares = None if codes is None else shares_of(grad_output, x, window)
     if shares:
-        parts = conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares)
-    else:
-        parts = _sum_product(grad_output, codes, x, window, grad_weight.shape, parts)
-    grid, block = device.blocks(parts.shape[1], LANES), (LANES, GROUPS)
-    columns, totals = parts.shape[1] // len(grad_bias), (grad_weight.reshape(-1), grad_bias)
-    device.launch(conv2d_sum_weight_and_bias_kernel, grid, block, parts, columns, *totals)
+        return conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares)
+    return _sum_product(grad_output, codes, x, window, weight_shape, parts)
 
 
 def _sum_product(grad_output, codes, x, window, weight_shape, parts):
