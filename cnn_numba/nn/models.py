@@ -183,7 +183,7 @@ class Sequential:
         training : bool
             Whether normalisation uses the batch's own statistics.
         until : Layer, optional
-            Run those in front of this one, a step of its own: what is returned is its input.
+            Run those in front of this one, which is no part of a chain, and return its input.
 
         Returns
         -------
@@ -204,7 +204,13 @@ class Sequential:
         return x
 
     def _before(self, layer):
-        return self.steps if layer is None else self.steps[: self.steps.index(layer)]
+        if layer is None:
+            return self.steps
+        if layer not in self.steps:
+            raise ValueError(
+                f"until must be a layer of {self.name} outside of its chains, got {shown(layer)}"
+            )
+        return self.steps[: self.steps.index(layer)]
 
     def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.

@@ -132,3 +132,19 @@ def test_a_scaled_gradient_is_scaled_before_it_goes_on(rng):
     train_step(model, loss_of(), SGD(model), x, labels, scaler=LossScaler(model, scale=1024.0))
     train_step(twin, watched(loss_of()), SGD(twin), x, labels)
     assert_close(device.to_host(model.parameters), device.to_host(twin.parameters))
+
+
+def test_a_pass_may_end_and_begin_in_front_of_a_layer(rng):
+    model = network(device="cpu")
+    x = random_float32(rng, 2, 2, 2, 2)
+    logits, last = model.forward(x, training=True).copy(), model.layers[-1]
+    model.backward(np.ones((2, 3), np.float32))
+    expected = model.layers[1].grad_weight.copy()
+    features = model.forward(x, training=True, until=last)
+    np.testing.assert_array_equal(features @ last.weight.T + last.bias, logits)
+    model.layers[1].grad_weight[...] = 0
+    behind = model.backward_by_layer(last.backward(np.ones((2, 3), np.float32)), until=last)
+    assert [layer.name for layer in behind] == ["relu1", "linear1"]
+    np.testing.assert_array_equal(model.layers[1].grad_weight, expected)
+    with pytest.raises(ValueError, match=r"until must be a layer of sequential outside of its chains, got"):
+        model.forward(x, until=Linear(6, 3))
