@@ -1,6 +1,6 @@
 """A function of launches as one CUDA graph.
 
-A step of the course's network is some twenty kernels of a few microseconds each, and to launch one from
+A step of the course's network is a dozen or so kernels of a few microseconds each, and to launch one from
 Python takes longer than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
 one launch.
 """

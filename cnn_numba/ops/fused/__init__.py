@@ -1,4 +1,5 @@
-"""Chains of layers computed in one pass: convolutions, each with the ReLU and the max pooling behind it.
+"""Layers computed together: convolutions, each with the ReLU and the max pooling behind it, and a head.
 
-The separate operations stay the definition, and `cnn_numba.nn.chains` decides which layers become a chain.
+A head is the last dense layer of a classifier with its loss. The separate operations stay the definition;
+`cnn_numba.nn.chains` and `cnn_numba.nn.heads` decide which layers are computed so.
 """

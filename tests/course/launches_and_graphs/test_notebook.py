@@ -338,8 +338,8 @@ def test_the_text_has_the_times_of_the_record():
     assert [step.gpu for step in STEPS] == ["T4", "A100", "H100"]
     (microseconds,) = {round(step.launches.microseconds) for step in STEPS}
     answer, after = text_of("predict-model"), text_of("real-graph-after")
-    assert f"The host needs {microseconds / 18:.0f} µs for each" in answer
-    assert f"18 launches take {microseconds} µs" in answer
+    assert f"The host needs {t4.launches.microseconds / 14:.0f} µs for each" in answer
+    assert f"14 launches take {microseconds} µs" in answer
     assert (
         f"{t4.work:.0f} µs on the T4, {a100.work:.0f} on the A100 and {h100.work:.0f} on the H100" in answer
     )
@@ -348,13 +348,13 @@ def test_the_text_has_the_times_of_the_record():
     gains = [step.launches.microseconds / step.graph.microseconds for step in STEPS]
     assert f"{gains[2]:.1f} times as fast on the H100, {gains[1]:.1f} times on the A100" in after
     assert f"On the T4 it gains {1 - 1 / gains[0]:.0%}" in after
-    assert t4.kernels["conv2d_pool_backward_weight_sparse_kernel"] / t4.work == pytest.approx(0.3, abs=0.005)
+    assert t4.kernels["conv2d_pool_backward_weight_sparse_kernel"] / t4.work == pytest.approx(0.31, abs=0.005)
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             465 us (279 to 790)            79%        107 us (68 to 251)" in repr(STEPS)
+    assert "A100             413 us (248 to 702)            79%         95 us (60 to 225)" in repr(STEPS)
     picture = STEPS.picture()
-    assert "H100 465 us launch by launch, 87 us as one graph" in picture.caption
+    assert "H100 413 us launch by launch, 79 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
 
 
@@ -434,9 +434,9 @@ def test_what_the_text_says_of_short_launches_is_what_was_counted():
     rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
     short = [(int(launches), int(count.replace(",", ""))) for _, launches, count, _ in rows]
     short = [row for row in short if row[1] < 10_000]
-    assert sum(launches for launches, _ in short) == 3
-    instructions = f"{round(sum(count for _, count in short), -3):,}".replace(",", " ")
-    assert f"Three others execute {instructions} instructions of warps" in text_of("real-after")
+    ((launches, instructions),) = short
+    assert launches == 1
+    assert f"Another, `advance_kernel`, executes {instructions} instructions" in text_of("real-after")
     millions = {name: float(flops.replace(",", "")) for name, _, _, flops in rows}
     assert 0.5 < millions["conv2d_pool_kernel"] / sum(millions.values()) < 0.6
 
