@@ -19,6 +19,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
+from cnn_numba.ops.loss.target import soft_target
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whole_warps
 
@@ -319,11 +320,6 @@ def accumulate_metrics(losses, logits, labels, totals):
     block = whole_warps(labels.size, THREADS)
     device.launch(accumulate_metrics_kernel, 1, block, losses, logits, labels, totals)
     return totals
-
-
-def soft_target(label_smoothing, scores):
-    """Return `right` and `each` of a smoothed target, as the kernels take them."""
-    return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])
 
 
 def _launch_rows(kernel, logits, *arguments):
