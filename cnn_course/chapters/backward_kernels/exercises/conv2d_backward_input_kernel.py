@@ -1,5 +1,7 @@
 """The gradient of a convolution's images."""
 
+import itertools
+
 import numpy as np
 
 from cnn_course.chapters.backward_kernels.exercises.common import (
@@ -29,21 +31,77 @@ def _image_gradient(grad_output, weight, stride_h, stride_w, padding_h, padding_
     )
 
 
-def _right_output(p, k, stride, padding):
-    """Return the output whose weight `k` meets pixel `p`, -1 if there is none."""
-    start = p + padding - k
-    return np.where(start % stride == 0, start // stride, -1)
+# From a pixel and its distance to the row where a window begins, the output of that window: right, and wrong.
 
 
-def _from_elsewhere(at=_right_output, order=(0, 1, 2, 3)):
-    """Return a mistake's function: pixels gather from outputs at other `places`, if these exist."""
+def _exact(p, distance, stride):
+    """Return the output, -1 where no window begins."""
+    return np.where((p + distance) % stride == 0, (p + distance) // stride, -1)
+
+
+def _rounded(p, distance, stride):
+    return (p + distance) // stride
+
+
+def _undivided(p, distance, stride):
+    return p + distance
+
+
+def _divided_first(p, distance, stride):
+    return p // stride + distance
+
+
+def _multiplied(p, distance, stride):
+    return p * stride + distance
+
+
+_DIVISIONS = _exact, _rounded, _undivided, _divided_first, _multiplied
+
+
+def _gathering(divide=_exact, padded=1, forward=False):
+    """Return which output weight `k` of pixel `p` takes on one axis, with so many times the padding added."""
+    return lambda p, k, stride, padding: divide(p, padded * padding + (k if forward else -k), stride)
+
+
+def _from_elsewhere(rows=None, columns=None, order=(0, 1, 2, 3)):
+    """Return a mistake's function: pixels gather from outputs at other `places`, if these exist.
+
+    An axis without a function is right.
+    """
+    right = _gathering()
 
     def function(grad_output, weight, *rest):
         *steps, grad_input = rest
-        where = places(at, grad_input.shape[2:], weight.shape[2:], steps, order)
+        both = [
+            places(at or right, grad_input.shape[2:], weight.shape[2:], steps, order)
+            for at in (rows, columns)
+        ]
+        where = both[0][0], both[1][1]
         return np.einsum("nopkqj,oikj->nipq", looked_up(grad_output, where), weight)
 
     return function
+
+
+def _in_either_axis(at):
+    """Return the functions of a mistake that is made along both axes, the rows alone, the columns alone."""
+    return _from_elsewhere(at, at), _from_elsewhere(at), _from_elsewhere(None, at)
+
+
+def _with_outputs(row, column):
+    """Return a kernel that computes the outputs plainly, and looks whether they exist."""
+    return f"""
+        i = cuda.grid(1)
+        if i < grad_input.size:
+            n, ic, h, w = place(uint32(i), grad_input.shape)
+            total = float32(0)
+            for oc in range(grad_output.shape[1]):
+                for kh in range(weight.shape[2]):
+                    for kw in range(weight.shape[3]):
+                        oh, ow = {row}, {column}
+                        if 0 <= oh < grad_output.shape[2] and 0 <= ow < grad_output.shape[3]:
+                            total += grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
+            grad_input[n, ic, h, w] = total
+    """
 
 
 conv2d_backward_input_kernel = KernelExercise(
@@ -58,37 +116,48 @@ conv2d_backward_input_kernel = KernelExercise(
             "Right for stride 1 only. With a stride, windows begin only in every `{stride_h}`-th row, and "
             "`//` rounds down to one of them: skip the weight unless `top % {stride_h} == 0`. Do the same "
             "for the columns.",
-            _from_elsewhere(
-                lambda p, k, stride, padding: np.where(p + padding - k < 0, -1, (p + padding - k) // stride)
-            ),
+            *_in_either_axis(_gathering(_rounded)),
             [("< 0 or top % stride_h != 0 or", "< 0 or"), ("< 0 or left % stride_w != 0 or", "< 0 or")],
+            ("< 0 or top % stride_h != 0 or", "< 0 or"),
+            ("< 0 or left % stride_w != 0 or", "< 0 or"),
         ),
         "stride ignored": (
             "Right for stride 1 only. The window at row `top` belongs to output `top // {stride_h}`.",
-            _from_elsewhere(lambda p, k, stride, padding: p + padding - k),
+            *(_from_elsewhere(at, at) for at in map(_gathering, (_undivided, _divided_first, _multiplied))),
             [
                 ("top % stride_h != 0 or top // stride_h", "top"),
                 ("left % stride_w != 0 or left // stride_w", "left"),
                 ("oh, ow = top // stride_h, left // stride_w", "oh, ow = top, left"),
             ],
+            _with_outputs("h // stride_h + padding_h - kh", "w // stride_w + padding_w - kw"),
+            _with_outputs("h * stride_h + padding_h - kh", "w * stride_w + padding_w - kw"),
         ),
         "padding left out": (
             "Right without padding only. With padding, the row is `h + {padding_h} - kh`.",
-            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, 0)),
+            _from_elsewhere(*2 * [_gathering(padded=0)]),
             [("h + padding_h", "h"), ("w + padding_w", "w")],
         ),
         "padding subtracted": (
             "You subtract the padding, as in the forward pass. Here add it: `h + {padding_h} - kh`.",
-            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, k, stride, -padding)),
+            _from_elsewhere(*2 * [_gathering(padded=-1)]),
             [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),
+        # Of several slips this one comes first, whatever becomes of the padding and the stride.
         "looks forward": (
             "You look from the pixel in the direction of the forward pass, `h + kh`. A pixel that meets row "
-            "`kh` of a window lies `kh` rows *below* its corner: `h + {padding_h} - kh`.",
-            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, -padding)),
-            _from_elsewhere(lambda p, k, stride, padding: _right_output(p, -k, stride, padding)),
+            "`kh` of a window lies `kh` rows *below* its corner: `h + {padding_h} - kh`. So do the columns.",
+            *(
+                function
+                for divide, padded in itertools.product(_DIVISIONS, (1, 0, -1))
+                for function in _in_either_axis(_gathering(divide, padded, forward=True))
+            ),
             [("h + padding_h - kh", "h - padding_h + kh"), ("w + padding_w - kw", "w - padding_w + kw")],
             [("padding_h - kh", "padding_h + kh"), ("padding_w - kw", "padding_w + kw")],
+            ("padding_h - kh", "padding_h + kh"),
+            ("padding_w - kw", "padding_w + kw"),
+            _with_outputs("h * stride_h + kh - padding_h", "w * stride_w + kw - padding_w"),
+            _with_outputs("(h + padding_h + kh) // stride_h", "(w + padding_w + kw) // stride_w"),
+            _with_outputs("h + kh", "w + kw"),
         ),
         "flipped filter": (
             "You flip twice: `h + {padding_h} - kh` is the flip. Use `{weight}[oc, ic, kh, kw]`.",
