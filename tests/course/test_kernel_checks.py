@@ -586,6 +586,29 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
 
+def test_one_element_a_thread_is_told_of_one_output_beside_another_of_another_shape():
+    centred = KernelExercise(
+        "centred",
+        reference=lambda x, total: (x - 1, total + x.sum()),
+        cases=lambda rng: [
+            launch(1, 4, inout(normal(rng, n)), inout(np.zeros(1, np.float32))) for n in (3, 4, 5, 9, 14)
+        ],
+    )
+
+    @cuda.jit
+    def of_each_thread(x, total):
+        for k in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            cuda.atomic.add(total, 0, x[k])
+        cuda.syncthreads()
+        i = cuda.grid(1)
+        if i < x.size:
+            x[i] -= 1
+
+    verdict = centred(of_each_thread)
+    assert verdict.mistake == "one element a thread"
+    assert "`x` one: 4 threads for 5 elements" in verdict.message
+
+
 # --- what is said only if it helps -------------------------------------------------------------------------
 
 

@@ -161,18 +161,21 @@ def first_block_only(writes, trial):
 
 
 def one_element_a_thread(writes, trial):
-    """Find that there are fewer threads than elements, and each does one."""
-    if not _is_telling(writes, trial):
+    """Find that the launch has fewer threads than an output has elements, and each thread does one."""
+    if trial.right or not writes.is_flat:
         return None
-    threads = int(np.prod(writes.trace.grid)) * int(np.prod(writes.trace.block_shape))
-    elements = int(np.prod(writes.shape))
-    is_short = writes.is_flat and writes.missing == elements - threads > 0
-    if is_short and (writes.elements == writes.positions()[0]).all():
-        return Wrong(
-            "one element a thread",
-            f"There are {threads} threads for {elements} elements, and each of yours does "
-            "one. Let it go on, in steps of the number of threads in the grid, until the array is done.",
-        )
+    trace, (x, _) = writes.trace, writes.positions()
+    threads = int(np.prod(trace.grid)) * int(np.prod(trace.block_shape))
+    for number in np.unique(trace.array[writes.rows]):
+        info, here = trace.arrays[number], trace.array[writes.rows] == number
+        elements, written = int(np.prod(info.shape)), writes.elements[here]
+        if elements > threads == len(np.unique(written)) and (written == x[here]).all():
+            return Wrong(
+                "one element a thread",
+                f"The launch has too few threads to give each element of `{info.name}` one: {threads} "
+                f"threads for {elements} elements, and each of yours does one. Let it go on, in steps of the "
+                "number of threads in the grid, until the array is done.",
+            )
     return None
 
 

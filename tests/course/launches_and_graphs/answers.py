@@ -13,6 +13,26 @@ from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_batch, gath
 
 WRONG = {
     "centre_kernel": {
+        "one element a thread": [
+            ("(cuda.grid(1), x.size, cuda", "(cuda.grid(1), min(x.size, cuda.grid(1) + 1), cuda", 2),
+            [
+                (
+                    "    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n        x[i]",
+                    "    i = cuda.grid(1)\n    if i < x.size:\n        x[i]",
+                ),
+            ],
+            [
+                (
+                    "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    mine += x[i]",
+                    "i = cuda.grid(1)\nif i < x.size:\n    mine += x[i]",
+                ),
+                (
+                    "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    x[i]",
+                    "if i < x.size:\n    x[i]",
+                ),
+                (" / float32(x.size)", ""),
+            ],
+        ],
         "missing barrier": [("grid.sync()", "")],
         "blocks do not wait": [("grid.sync()", "cuda.syncthreads()")],
         "lost update": [("cuda.atomic.add(total, 0, mine)", "total[0] += mine")],

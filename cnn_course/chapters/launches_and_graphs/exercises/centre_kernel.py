@@ -15,10 +15,10 @@ def _centred(x, total, subtracted=lambda x: x.mean(dtype=np.float64)):
     return x - subtracted(x), np.array([x.sum(dtype=np.float64)])
 
 
-def _first_elements_only(x, total):
-    """Sum and centre as many elements as there are threads."""
-    first = np.arange(x.size) < THREADS
-    return np.where(first, x - x[first].sum() / x.size, x), np.array([x[first].sum()])
+def _first_elements_added(x, total):
+    """Add up as many elements as there are threads, and centre all."""
+    first = x[:THREADS].sum(dtype=np.float64)
+    return x - first / x.size, np.array([first])
 
 
 def _numbers(rng, size, blocks, threads):
@@ -82,11 +82,14 @@ centre_kernel = CooperativeExercise(
             lambda x, total: _centred(x, total, lambda x: -x.mean()),
             ("x[i] -= mean", "x[i] += mean"),
         ),
-        "first elements only": (
-            "Each thread takes one element only, and there may be more elements than threads. Go on in steps "
-            "of the whole grid.",
-            _first_elements_only,
-            ("(cuda.grid(1), x.size, cuda", "(cuda.grid(1), min(x.size, cuda.grid(1) + 1), cuda", 2),
+        "first elements added": (
+            "Each thread adds one element only, and a launch may have too few threads for that. Go on in "
+            "steps of the whole grid.",
+            _first_elements_added,
+            (
+                "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    mine += x[i]",
+                "if cuda.grid(1) < x.size:\n    mine += x[cuda.grid(1)]",
+            ),
         ),
         "mean in total": (
             "`{total}` must hold the sum at the end. You store the mean there.",
