@@ -2,34 +2,51 @@
 
 import os
 import platform
+import sys
+from pathlib import Path
 
 from cnn_numba import extras
 from cnn_numba.arguments import choice
 from gpuless import nvidia
-from gpuless.selection import select
-
-# A GPU, the emulated one, or the simulator. Once: from now on an import of numba.cuda gets what is selected.
-SELECTION = select("cnn_numba")
+from gpuless.selection import Selection, select
 
 _CHOICE = "CNN_NUMBA_COMPILER"
 _COMPILERS = {"numba-cuda": "numba-cuda", "mlir": "numba-cuda-mlir"}
 
 
-def _compiler() -> str:
+def _compiler(selection: Selection) -> str:
     chosen = os.environ.get(_CHOICE, "").strip() or "numba-cuda"
     choice(chosen, _CHOICE, tuple(_COMPILERS))
     if chosen == "mlir":
         extras.need(extras.MLIR, f"{_CHOICE}=mlir")
-        if SELECTION.simulated:
+        if selection.simulated:
             raise ValueError(
-                f"{_CHOICE}=mlir compiles kernels, and the simulator does not ({SELECTION.reason}): "
+                f"{_CHOICE}=mlir compiles kernels, and the simulator does not ({selection.reason}): "
                 f"unset {_CHOICE}, or choose another GPU"
             )
     return chosen
 
 
-#: What compiles the package's kernels: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
-COMPILER = _compiler()
+def _selected() -> tuple[Selection, str]:
+    """Select what kernels run on, and what compiles them.
+
+    A command imports the package before it can catch what is raised here, and its user wrote no line of a
+    traceback: there, what is wrong with the environment is an error of usage like any other.
+    """
+    try:
+        selection = select("cnn_numba")
+        return selection, _compiler(selection)
+    except (ValueError, RuntimeError, extras.MissingPackage) as error:
+        # -m: Python imports the package of a module before it runs that.
+        if Path((sys.argv or [""])[0]).stem not in ("cnn-numba", "-m"):
+            raise
+        print(f"cnn-numba: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+#: What runs kernels: a GPU, the emulated one, or the simulator. From now on numba.cuda is what is selected.
+#: What compiles the package's: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
+SELECTION, COMPILER = _selected()
 
 
 class NoGpu(ValueError):

@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +177,25 @@ def test_choices_are_those_of_the_modules():
         (shared.DatasetName, [*data.DATASETS, TEXT]),
     ):
         assert sorted(choice.value for choice in choices) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CNN_NUMBA_COMPILER", "nvcc", "must be one of numba-cuda, mlir, got 'nvcc'"),
+        ("GPULESS", "gpu", "must be hardware, emulator or simulator, got 'gpu'"),
+    ],
+)
+def test_a_wrong_environment_is_an_error_of_usage(monkeypatch, name, value, message):
+    monkeypatch.setenv(name, value)
+    script = Path(sys.executable).with_name("cnn-numba")
+    for command in ([str(script)], [sys.executable, "-m", "cnn_numba"]):
+        done = subprocess.run([*command, "train", "--help"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"cnn-numba: {name} {message}\n")
+    imported = [sys.executable, "-c", "import cnn_numba"]
+    done = subprocess.run(imported, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"\nValueError: {name} {message}\n")
 
 
 def test_the_package_runs_as_a_module():
