@@ -7,11 +7,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from cnn_numba.cli.shared import OPTIONS, CliError, complain, count, flag, option
 from cnn_numba.data import DATASETS, classes, image_shape, normalisation
-from cnn_numba.data.digits import as_text, find_digit, prepare_photo
+from cnn_numba.data.digits import FORMATS, as_text, find_digit, prepare_photo
 from cnn_numba.ops.gather.cpu import gather_batch
 
 commands = typer.Typer(**OPTIONS)
@@ -89,7 +89,7 @@ def predict(
                 picture, doubts = prepare_photo(path, network.input_shape), []
         except (OSError, ValueError, RuntimeError, SyntaxError, Image.DecompressionBombError) as error:
             # All of these come out of Pillow for damaged files; the others may be fine.
-            complain(f"{path}: {error}")
+            complain(f"{path}: {_why_unread(error)}")
             failed += 1
             continue
         x = gather_batch(picture[np.newaxis], np.zeros(1, np.int64), mean, std)
@@ -98,6 +98,13 @@ def predict(
         if show:
             print(as_text(picture, sys.stdout.encoding or "ascii"))
     raise typer.Exit(1 if failed else 0)
+
+
+def _why_unread(error):
+    """Return why a picture was not read, without its name, which some errors hold."""
+    if isinstance(error, UnidentifiedImageError):
+        return f"not a picture in a format that is read: {', '.join(FORMATS)}"
+    return getattr(error, "strerror", None) or error
 
 
 def _load_network(checkpoint):

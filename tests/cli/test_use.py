@@ -1,5 +1,6 @@
 """`cnn-numba predict`, `sample` and `export`."""
 
+import errno
 import io
 import re
 from dataclasses import replace
@@ -76,14 +77,25 @@ def test_predict_names_what_it_cannot_read_and_reads_the_rest(run, trained, tmp_
     (good, label), *_ = pictures(tmp_path)
     Image.new("L", (40, 40), 200).save(tmp_path / "blank.png")
     (tmp_path / "text.png").write_text("no picture")
-    code, out, err = run(
-        "predict", tmp_path / "blank.png", tmp_path / "text.png", good, "--checkpoint", trained
-    )
+    bad = [tmp_path / f"{name}.png" for name in ("blank", "text")]
+    code, out, err = run("predict", *bad, good, "--checkpoint", trained)
     assert code == 1
     assert out.startswith(f"{good}: {label} (")
     blank, text = err.splitlines()
-    assert blank == f"cnn-numba: {tmp_path / 'blank.png'}: there is no digit in the picture: it is blank"
-    assert text.startswith(f"cnn-numba: {tmp_path / 'text.png'}: cannot identify image file")
+    assert blank == f"cnn-numba: {bad[0]}: there is no digit in the picture: it is blank"
+    assert text == f"cnn-numba: {bad[1]}: not a picture in a format that is read: {', '.join(digits.FORMATS)}"
+
+
+def test_predict_names_once_what_cannot_be_opened(run, tmp_path, monkeypatch):
+    path = tmp_path / "one.png"
+    Image.new("L", (40, 40), 200).save(path)
+
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Image, "open", refuse)
+    code, _, err = run("predict", path, "--checkpoint", MNIST_CNN)
+    assert (code, err) == (1, f"cnn-numba: {path}: Permission denied\n")
 
 
 def test_predict_says_when_it_is_not_sure(run, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import anywidget
 import numpy as np
 import traitlets
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, UnidentifiedImageError
 
 from cnn_course.engine import plots
 from cnn_numba.data.digits import prepare_digit
@@ -85,9 +85,10 @@ class DigitPad(anywidget.AnyWidget):
             try:
                 digit, chances = self._answer(picture)
             except (ValueError, OSError) as error:
+                why = "the file is no picture" if isinstance(error, UnidentifiedImageError) else error
                 drawn = isinstance(picture, np.ndarray)
                 self.seen, self.chances = b"", []
-                self.message = _EMPTY if drawn else f"No digit could be read: {error}"
+                self.message = _EMPTY if drawn else f"No digit could be read: {why}"
                 return
             self.seen, self.chances = digit.tobytes(), chances.tolist()
             answer = chances.argmax()

@@ -306,7 +306,7 @@ def test_a_picture_file_is_read_as_often_as_it_is_opened(pad):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"no picture", "cannot identify"), (png(np.zeros((9, 9), np.uint8)), "blank")],
+    [(b"no picture", ": the file is no picture"), (png(np.zeros((9, 9), np.uint8)), "blank")],
     ids=["text", "blank"],
 )
 def test_a_file_without_a_digit_is_told(pad, content, words):
