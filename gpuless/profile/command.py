@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuless.profile.devices import DEVICES, device
 from gpuless.profile.files import write_whole
+from gpuless.profile.metrics import telling
 from gpuless.running import inherit, program_of
 from gpuless.wrapping import aligned
 
@@ -30,6 +31,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--gpu", type=_devices, help=f"one or several of {', '.join(DEVICES)}")
     found.add_argument("--kernel", metavar="NAME", help="print the report of one launch of this kernel")
     found.add_argument("--launch", metavar="N", type=_positive, help="which of its launches, 1 unless given")
+    found.add_argument(
+        "--all", action="store_true", help="with all of Nsight Compute's metrics that are modelled"
+    )
     found.add_argument(
         "--json",
         metavar="FILE.json",
@@ -64,14 +68,8 @@ def main(arguments: list[str]) -> None:
     parse = parser()
     options = parse.parse_args(_with_file(arguments))
     program = program_of(options)
-    if options.gpu is None:
-        parse.error("name the GPU, before the program: --gpu T4, or --gpu T4,H100")
-    if program is None:
-        parse.error("name the program to run: script.py, -m module, -c code or -")
-    if options.launch and not options.kernel:
-        parse.error("--launch is one of a kernel's launches: it needs --kernel")
-    if options.trace and len(options.gpu) > 1:
-        parse.error("--trace is of one GPU")
+    if problem := _problem(options, program):
+        parse.error(problem)
     try:
         inherit("emulator")
     except (RuntimeError, ValueError) as error:
@@ -88,6 +86,21 @@ def main(arguments: list[str]) -> None:
         ended = ended or SystemExit(1)
     if ended is not None:
         raise ended
+
+
+def _problem(options, program):
+    """Return what is wrong with the options, "" if nothing is."""
+    if options.gpu is None:
+        return "name the GPU, before the program: --gpu T4, or --gpu T4,H100"
+    if program is None:
+        return "name the program to run: script.py, -m module, -c code or -"
+    if options.launch and not options.kernel:
+        return "--launch is one of a kernel's launches: it needs --kernel"
+    if options.all and not options.kernel:
+        return "--all prints all metrics of a kernel: it needs --kernel"
+    if options.trace and len(options.gpu) > 1:
+        return "--trace is of one GPU"
+    return ""
 
 
 def _with_file(arguments):
@@ -152,7 +165,7 @@ def _write(timelines, options):
         launches = [_launches(timeline, options.kernel) for timeline in timelines]
         if number >= len(launches[0]):
             raise ValueError(f"{options.kernel} is launched {_times(len(launches[0]))}, not {number + 1}")
-        text = _text_of_kernel(launches, number)
+        text = _text_of_kernel(launches, number, options.all)
         found: Any = {"kernel": options.kernel, "launches": len(launches[0]), "launch": number + 1}
         found["reports"] = [each[number].to_dict() for each in launches]
     else:
@@ -182,14 +195,18 @@ def _launches(timeline, kernel):
     return found
 
 
-def _text_of_kernel(launches, number):
+def _text_of_kernel(launches, number, with_all):
     """Return the reports of a launch as ``ncu`` prints them: in words, then by metrics."""
     kernel, count = launches[0][number].kernel, len(launches[0])
     text = [f"{kernel}: launch {number + 1} of {count}" if count > 1 else f"{kernel}: its only launch"]
     for each in launches:
         report = each[number]
-        metrics = [(name, f"{value:,.6g}") for name, value in report.metrics.items()]
-        text += ["", str(report), "", *aligned([("Nsight Compute's metrics, modelled", ""), *metrics])]
+        shown, title = report.metrics, "Nsight Compute's metrics, modelled"
+        if not with_all:
+            shown = telling(report.metrics, report.bound)
+            title += f"; --all prints all {len(report.metrics)}"
+        metrics = [(name, f"{value:,.6g}") for name, value in shown.items()]
+        text += ["", str(report), "", title, *aligned(metrics)]
     return "\n".join(text)
 
 

@@ -19,6 +19,54 @@ from gpuless.profile.units import COLUMN_OF_WIDTH, UNITS
 _PIPES = {"alu": "alu", "float64": "fp64", "special": "xu"}
 _OPS = {"load": "ld", "store": "st"}
 
+_ALWAYS = (
+    "gpu__time_duration.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+)
+_STALLED = "_issue_stalled_"
+_OF_INSTRUCTIONS = "smsp__inst_executed.sum", "smsp__thread_inst_executed_per_inst_executed.ratio"
+_OF_L2 = "lts__t_sectors_srcunit_tex_op_", "lts__t_sector_op_read_hit_rate.pct"
+# How the names begin of what bears out a verdict, by what bounds a launch.
+_TELLING = {
+    "latency": (
+        "launch__registers_per_thread",
+        "launch__waves_per_multiprocessor",
+        "sm__maximum_warps_per_active_cycle_pct",
+        "smsp__average_warp_latency_per_inst_issued.ratio",
+    ),
+    "issue": ("sm__inst_executed.avg", *_OF_INSTRUCTIONS),
+    "fma": ("sm__inst_executed_pipe_fma", *_OF_INSTRUCTIONS),
+    "multiply": ("sm__inst_executed_pipe_fma", *_OF_INSTRUCTIONS),
+    "alu": ("sm__inst_executed_pipe_alu", *_OF_INSTRUCTIONS),
+    "float64": ("sm__inst_executed_pipe_fp64", *_OF_INSTRUCTIONS),
+    "special": ("sm__inst_executed_pipe_xu", *_OF_INSTRUCTIONS),
+    "L1": ("l1tex__",),
+    "fill": ("l1tex__t_sector_pipe_lsu_mem_global_op_ld_hit_rate.pct", *_OF_L2),
+    "L2": _OF_L2,
+    "atomics": _OF_L2,
+    "DRAM": ("lts__t_sector_op_read_hit_rate.pct", "dram__"),
+}
+
+
+def telling(metrics: dict, bound: str) -> dict:
+    """Return the metrics that bear out a verdict, and the largest stall reason.
+
+    Parameters
+    ----------
+    metrics : dict
+        All of a launch.
+    bound : str
+        What bounds it: the name of a unit, or "latency".
+    """
+    stalls = [
+        name for name in metrics if _STALLED in name and not name.endswith("_selected_per_issue_active.ratio")
+    ]
+    largest = max(stalls, key=metrics.__getitem__, default="")
+    begin = (*_ALWAYS, *_TELLING[bound])
+    return {name: value for name, value in metrics.items() if name.startswith(begin) or name == largest}
+
 
 def metrics_of(device: Any, taken: Any, compiled: Any, modelled: Any, stalls: Stalls) -> dict:
     """Return the metrics of a launch by their names, in an order that stays."""

@@ -71,12 +71,11 @@ class Report:
 
     def __str__(self) -> str:
         launch = describe_launch(self.kernel, self.grid, self.block)
-        between = f"between {time(self.low)} and {time(self.high)} four times out of five"
-        text = [f"{launch} on {self.device.name}: {time(self.microseconds)} modelled; {between}", ""]
-        rows = []
+        text = [*wrapped(f"{launch} on {self.device.name}: {time(self.microseconds)} modelled"), ""]
+        rows = [("range", f"{time(self.low)} to {time(self.high)}, four times out of five")]
         if self.measured:
             gpu, microseconds = self.measured
-            rows = [("measured", f"{time(microseconds)} on {gpu}")]
+            rows += [("measured", f"{time(microseconds)} on {gpu}")]
         rows += [("limited by", self.limiter), ("occupancy", self._occupancy()), ("busy", self._busy())]
         rows += [("memory", self._memory()), ("warps", self._stalls())]
         rows += [("lines" if i == 0 else "", text_) for i, text_ in enumerate(self._lines())]
@@ -90,6 +89,11 @@ class Report:
     def lines(self) -> dict:
         """How much of the time each line of the source takes, by (file, line)."""
         return {place: sum(shares.values()) for place, shares in self.line_stalls.items()}
+
+    @property
+    def bound(self) -> str:
+        """What bounds the launch: the name of the busiest unit, "latency" if none is busy."""
+        return _bound(self.busy)
 
     def plot(self) -> Any:
         """Draw how busy the units are, a roofline, and the time by source line.
@@ -176,7 +180,7 @@ class Comparison(tuple):
         if first.measured:
             gpu, microseconds = first.measured
             launch += f": {time(microseconds)} measured on {gpu}"
-        return "\n".join([launch, "", *aligned(rows), "", "limited by", *limits])
+        return "\n".join([*wrapped(launch), "", *aligned(rows), "", "limited by", *limits])
 
 
 def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: Any) -> Report:
@@ -231,11 +235,16 @@ def _unsure(device, taken, modelled):
     return tuple(found)
 
 
+def _bound(busy):
+    unit = max(busy, key=busy.get)
+    return unit if busy[unit] >= _BUSY else "latency"
+
+
 def _limiter(device, modelled):
     """Return what bounds a launch, and the line that asks most of that."""
     prediction, counts = modelled.prediction, modelled.counts
-    unit = max(prediction.busy, key=prediction.busy.get)
-    if prediction.busy[unit] < _BUSY:
+    unit = _bound(prediction.busy)
+    if unit == "latency":
         place = _most(counts.steps, prediction.chain)
         have = modelled.occupancy.warps
         return f"latency: {have} warps of an SM wait most of the time, longest at {place}"

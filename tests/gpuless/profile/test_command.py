@@ -71,6 +71,22 @@ def test_one_launch_on_two_gpus(program):
     assert call_warm(*PROFILE, *arguments, cwd=program)[1] == printed
 
 
+def test_the_metrics_of_a_kernel_are_those_of_its_verdict_or_all(program):
+    def printed(*options):
+        text = call_warm(*PROFILE, "T4", "--kernel", "double", *options, "program.py", cwd=program)[1]
+        *_, report, metrics = text.split("\n\n")
+        assert "limited by  DRAM: " in report
+        return [line.split()[0] for line in metrics.splitlines()[1:]], metrics.splitlines()[0]
+
+    (few, title), (many, _) = printed(), printed("--all")
+    assert title == f"Nsight Compute's metrics, modelled; --all prints all {len(many)}"
+    assert [name for name in many if name in few] == few
+    assert 5 < len(few) <= 12 < 40 < len(many)
+    assert {"gpu__time_duration.sum", "dram__bytes.sum"} < set(few)
+    assert "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio" in few
+    assert "launch__occupancy_limit_blocks" not in few
+
+
 def test_json_for_machines(program):
     status, printed, error = call_warm(*PROFILE, "T4,L4", "--json", "program.py", cwd=program)
     assert status == 0
@@ -100,6 +116,7 @@ def test_json_for_machines(program):
         (["--gpu", "T4", "-m"], "name the program to run: script.py, -m module, -c code or -"),
         (["--gpu", "T4", "--launch", "0", "a.py"], "argument --launch: must be a number from 1, got '0'"),
         (["--gpu", "T4", "--launch", "2", "a.py"], "it needs --kernel"),
+        (["--gpu", "T4", "--all", "a.py"], "it needs --kernel"),
         (["--gpu", "T4,L4", "--trace", "t.json", "a.py"], "--trace is of one GPU"),
     ],
 )

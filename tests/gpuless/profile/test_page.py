@@ -63,7 +63,7 @@ def test_the_sample_is_what_a_report_says(scope):
         [line[:12].strip() for line in text.splitlines()[2:]] for text in (sample, str(scope["report"]))
     )
     assert list(filter(None, labels)) == list(filter(None, printed))
-    time = re.match(r"product\[\(64, 64\), \(16, 16\)\] on RTX 3080: (\d+) us modelled;", sample)[1]
+    time = re.match(r"product\[\(64, 64\), \(16, 16\)\] on RTX 3080: (\d+) us modelled", sample)[1]
     assert float(time) == pytest.approx(scope["report"].microseconds, rel=0.1)  # or renew it
 
 

@@ -14,7 +14,9 @@ from numba import cuda, float32, int32
 from products import zeros
 from test_running import PLAIN, call
 
+from gpuless.profile.metrics import telling
 from gpuless.profile.stalls import REASONS
+from gpuless.profile.units import SHARED_UNITS, UNITS
 
 if not gpuless.select().emulated:
     pytest.skip("runs kernels on the emulated GPU", allow_module_level=True)
@@ -137,6 +139,18 @@ def test_metrics_are_those_of_nsight_compute():
     assert [name for name in metrics if not form.fullmatch(name)] == []
     assert all(math.isfinite(value) and value >= 0 for value in metrics.values())
     assert all(value <= 100.000001 for name, value in metrics.items() if "pct" in name)
+
+
+def test_metrics_that_bear_out_each_verdict():
+    metrics = copied().metrics
+    for bound in (*UNITS, *SHARED_UNITS, "latency"):
+        found = telling(metrics, bound)
+        assert found.items() <= metrics.items()
+        assert 5 < len(found) <= 12, bound
+    assert copied().bound == "DRAM"
+    assert gpuless.profile(chased[4, 32], "T4")(*[zeros(128, dtype=np.int32)] * 2, 500).bound == "latency"
+    assert "launch__waves_per_multiprocessor" in telling(metrics, "latency")
+    assert "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum" in telling(metrics, "L1")
 
 
 def test_floating_point_operations_by_hand():
