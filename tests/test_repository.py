@@ -117,7 +117,7 @@ def test_the_devcontainer_and_binder_fit_the_rest():
 def test_the_version_is_the_same_everywhere():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
-    wheels = re.findall(r"(?:gpuless|cnn_numba)-(.*?)-py3", (ROOT / "README.md").read_text())
+    wheels = re.findall(r"(?:gpuless|cnn_numba)-(.*?)-py3", (ROOT / "docs" / "installing.md").read_text())
     assert wheels == [PROJECT["version"]] * 2
     versions = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[:2] == ["Unreleased", PROJECT["version"]]

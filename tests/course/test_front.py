@@ -1,14 +1,17 @@
-"""The moving picture of the README: what it shows is so, and what is stored is what its script makes."""
+"""The README: what its moving picture shows is so, its links lead somewhere and its commands run."""
 
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 
+from cnn_numba.cli import app, main
 from cnn_numba.ops.conv.reference import conv_cpu
 
 ROOT = Path(__file__).parents[2]
@@ -97,9 +100,36 @@ def test_the_pages_tell_what_the_film_shows_and_have_a_still_one(page):
     assert "docs/images/front.png" in text
 
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_what_the_readme_links_to_is_there():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r'(?:\]\(|src="|srcset=")([^)"#]+)', text)
+    links = re.findall(r'(?:\]\(|src="|srcset=")([^)"#]+)', README)
     local = [link for link in links if not link.startswith("https://")]
-    assert len(local) > 40
+    assert len(local) > 20
     assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_is_a_front_page():
+    assert len(README.encode()) <= 9000, "what is not for newcomers has a page in docs/"
+
+
+def test_the_readmes_commands_run_as_they_stand(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    commands = [
+        shlex.split(line, comments=True)[1:] for line in re.findall("^cnn-numba .*", README, re.MULTILINE)
+    ]
+    program = typer.main.get_command(app)
+    for name, *options in commands:
+        program.commands[name].make_context(name, options)  # raises if one is wrong
+    (predict,) = (command for command in commands if command[0] == "predict")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(predict)
+    assert capsys.readouterr().out.startswith("docs/images/seven.jpg: 7 (")
+
+
+def test_the_readmes_figures_are_those_of_the_page():
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d+\.\d+ ?(?:s|%)", README[README.index("## Figures") :])
+    assert len(figures) >= 5
+    assert [figure for figure in figures if figure not in page] == []
