@@ -22,6 +22,10 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ["CNN_NUMBA_WORKBOOK"] = f"{tempfile.gettempdir()}/workbook-{os.getpid()}"
 os.environ["CNN_NUMBA_TRUST_WORKBOOK"] = tempfile.gettempdir()
 
+import simulator_by_name
+
+os.environ.update(simulator_by_name.environment(sys.argv[1:]))
+
 # Before anything imports numba.cuda: this selects what kernels run on.
 import cnn_numba  # noqa: F401
 

@@ -1,20 +1,24 @@
 """All that these tests need of pytest: nothing of the project around them, so that gpuless can leave it."""
 
+import os
+import sys
 from importlib.machinery import PathFinder
 
 import numpy as np
 import pytest
+import simulator_by_name
 from exhaustive import mark_repetitions
 from warm_compiler import cold_compiler, warm_compiler  # noqa: F401  fixtures
 
 import gpuless
 
+os.environ.update(simulator_by_name.environment(sys.argv[1:]))
 SELECTION = gpuless.select()  # before a test imports numba.cuda
 
 EMULATED = "gpuless.counts.count", "gpuless.counts.counting"
 
 # Where kernels run on something else, `test_simulator` gives these a process with the simulator.
-collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else ["test_simulator_*.py"])]
+collect_ignore_glob = ["programs/*", *([] if SELECTION.simulated else [simulator_by_name.FILES])]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's, which chooses by marks
@@ -22,6 +26,9 @@ def pytest_collection_modifyitems(items):
     """Mark what repeats; leave out the examples of what needs the emulated GPU, where there is none."""
     mark_repetitions(items)
     for item in items:
+        if item.path.match(simulator_by_name.FILES) and not SELECTION.simulated:
+            wrong = f"{item.path.name} tests the simulator, and {SELECTION}"
+            raise pytest.UsageError(f"{wrong}: set GPULESS=simulator, or name no other tests beside it")
         for mark in item.iter_markers("needs"):
             # Not `find_spec`: the simulator stands in for Numba.
             if PathFinder.find_spec(mark.args[0]) is None:

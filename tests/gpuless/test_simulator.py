@@ -52,3 +52,20 @@ def test_in_a_process_with_the_simulator(file, request):
 def test_what_is_exhaustive_in_a_process_with_the_simulator(request):
     lines, printed = verdicts(request.config.rootpath, tuple(FILES), "exhaustive")
     assert {verdict for verdict, _ in lines} == {"PASSED"}, printed[-8000:]
+
+
+def collected(*arguments):
+    """Return how pytest ends that collects what is so named, where nothing says what kernels run on."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "GPULESS"}
+    done = subprocess.run(command, env=environment, cwd=HERE, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(gpuless.select().simulated, reason="then they run in it anyway")
+def test_they_run_in_the_simulator_when_they_are_named():
+    assert collected("test_simulator_scheduler.py", "-k", "order")[0] == 0
+    code, said = collected("test_simulator_scheduler.py", "test_words.py")
+    assert code == 4
+    assert "test_simulator_scheduler.py tests the simulator, and kernels run on " in said
+    assert ": set GPULESS=simulator, or name no other tests beside it" in said
