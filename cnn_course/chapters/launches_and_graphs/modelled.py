@@ -176,7 +176,7 @@ def _draw(ax, bars, title, pale=False):
             bar = {"color": colour, "alpha": 0.3 if pale else 1, "edgecolor": plots.PAPER}
             ax.barh(place, duration, 0.7, begin, **bar)
             middle = begin + duration / 2
-            ink = plots.INK if pale else "white"
+            ink = "white" if colour == plots.BLUE and not pale else plots.INK
             ax.text(middle, place, str(number), ha="center", va="center", color=ink, fontsize=9)
     ax.set(yticks=range(len(_ROWS)), yticklabels=[name for name, _ in _ROWS.values()], ylim=(1.5, -0.5))
     ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
@@ -204,9 +204,11 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
     chosen = sorted(ladder.rungs, key=lambda rung: -rung.value("operations"))[:most]
     fig, ax = plots.figure(size=(7.2, 3.6))
     x = np.geomspace(0.5, 400, 200)
-    for name, bandwidth, line in (("L2", A100_L2, "--"), ("HBM", A100_HBM, "-")):
+    # The name of each slant stands on the side of it where no other is.
+    slants = ("L2", A100_L2, "--", (1.5, 12.3), "right"), ("HBM", A100_HBM, "-", (1.9, 1.9), "left")
+    for name, bandwidth, line, place, side in slants:
         ax.loglog(x, np.minimum(A100_PEAK, x * bandwidth) / 1e12, line, color=plots.INK, linewidth=1.8)
-        ax.text(1.9, 1.2 * bandwidth / 1e12, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9)
+        ax.text(*place, f"{name}: {bandwidth / 1e9:,.0f} GB/s", fontsize=9, ha=side)
     ax.text(25, 1.2 * A100_PEAK / 1e12, f"float32: {A100_PEAK / 1e12:g} TFLOP/s", fontsize=9)
     said = []
     for rung, colour in zip(chosen, plots.COLOURS, strict=False):
@@ -214,7 +216,7 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         asked, least = (operations / rung.value(column) for column in ("bytes moved", "least bytes"))
         speed = operations / microseconds[rung.name] / 1e6
         ax.plot([asked, least], [speed, speed], color=colour, linewidth=1.5)
-        ax.plot(asked, speed, "o", color=colour, markersize=8, fillstyle="none")
+        ax.plot(asked, speed, "o", color=colour, markersize=8, markerfacecolor=plots.PAPER)
         ax.plot(least, speed, "o", color=colour, markersize=8)
         ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
         said.append(f"{name}: {asked:.3g} to {least:.3g} operations a byte, {speed:.2g} TFLOP/s")

@@ -182,9 +182,10 @@ def _draw_timeline(ax, rows, title):
     """Draw what the host, the bus and the GPU do with batches: for each a list of (begin, duration)."""
     for place, bars in zip((2, 1, 0), rows, strict=True):
         for k, (begin, duration) in enumerate(bars):
-            _bars(ax, place, [(begin, duration)], (plots.BLUE, plots.ORANGE)[k % 2])
+            colour, ink = ((plots.BLUE, "white"), (plots.ORANGE, plots.INK))[k % 2]
+            _bars(ax, place, [(begin, duration)], colour)
             middle = begin + duration / 2
-            ax.text(middle, place, str(k), ha="center", va="center", color="white", fontsize=9)
+            ax.text(middle, place, str(k), ha="center", va="center", color=ink, fontsize=9)
     ax.set(yticks=[2, 1, 0], yticklabels=["host fills", "bus copies", "GPU computes"], ylim=(-0.5, 2.5))
     ax.set_title(title, fontsize=10, color=plots.INK, loc="left")
 

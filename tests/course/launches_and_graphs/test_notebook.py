@@ -441,6 +441,20 @@ def test_what_the_text_says_of_short_launches_is_what_was_counted():
     assert 0.5 < millions["conv2d_pool_kernel"] / sum(millions.values()) < 0.6
 
 
+def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
+    shown = OUTPUTS["roofs"][0].data["text/plain"]
+    marks = re.findall(r"(\w+): [\d.]+ to ([\d.]+) operations a byte, ([\d.]+) TFLOP/s", shown)
+    least = {name: float(intensity) for name, intensity, _ in marks}
+    slanted = [name for name in least if least[name] * modelled.A100_HBM < modelled.A100_PEAK]
+    assert (len(least), slanted) == (4, ["conv2d_pool_backward_weight_sparse"])
+    for name, _, speed in marks:
+        roof = min(modelled.A100_PEAK, least[name] * modelled.A100_HBM)
+        assert float(speed) * 1e12 < (0.5 if name in slanted else 0.8) * roof
+    text = text_of("roofs-after")
+    assert text.startswith("Three have the flat roof above their full mark")
+    assert f"Above that of `{slanted[0]}` is the slant of the HBM, far away." in text
+
+
 def test_what_the_host_takes_for_a_launch_has_its_source():
     text = text_of("model-after")
     assert "6.6 µs for a launch without arguments, 14.1 with two arrays" in text
