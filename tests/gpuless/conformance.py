@@ -103,6 +103,8 @@ MLIR = Suite(
         "tests/mlir": "its builders of MLIR",
         "tests/runtime": "complex functions",
         "tests/doc_examples": "the examples of the manual",
+        "tests/numba_cuda_tests/cudapy": "kernels, in the tests taken from numba-cuda",
+        "tests/numba_cuda_tests/cudadrv": "driver, arrays, streams, linking, in those likewise",
     },
 )
 

@@ -50,8 +50,11 @@ class DeviceArray:
         workers().arena.free(self.address)
 
 
-def run(text, arrays, grid=(1, 1, 1), block=(32, 1, 1), shared=0, kernel="f", numbers=()):
-    """Run a kernel whose parameters are addresses of arrays, then numbers of 64 bits; return the arrays."""
+def run(text, arrays, grid=(1, 1, 1), block=(32, 1, 1), shared=0, kernel="f", numbers=(), together=False):
+    """Run a kernel whose parameters are addresses of arrays, then numbers of 64 bits; return the arrays.
+
+    `together`: whether the launch is cooperative.
+    """
     module = ptx.parse(text if text.startswith(".version") else HEAD + text)
     variables = _load_variables(module)
     compiled = launch.Kernel(module, kernel, variables)
@@ -59,7 +62,7 @@ def run(text, arrays, grid=(1, 1, 1), block=(32, 1, 1), shared=0, kernel="f", nu
     arguments = b"".join(array.address.to_bytes(8, "little") for array in held)
     arguments += b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
     try:
-        workers().launch(compiled, grid, block, arguments, shared)
+        workers().launch(compiled, grid, block, arguments, shared, together)
         return [array.read() for array in held]
     finally:
         if variables:

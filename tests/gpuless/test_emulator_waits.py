@@ -9,7 +9,7 @@ from waiting_programs import Program
 import gpuless
 from gpuless.emulator import ptx
 from gpuless.emulator.analysis import flow, uniformity
-from gpuless.emulator.run import cache, launch, machine
+from gpuless.emulator.run import cache, faults, launch, machine
 from gpuless.limits import RUNNING
 
 if not gpuless.select().emulated:
@@ -382,6 +382,72 @@ def test_a_barrier_of_the_grid_made_by_hand(blocks):
     x = np.zeros((5, n), np.int64)
     kernel[blocks, 64](np.zeros(1, np.int32), x, n, 4)
     assert (x == np.arange(5)[:, None]).all()
+
+
+# What cooperative_groups::grid_group::sync() is compiled to: block 0 adds what the others leave to the highest bit.
+GRID_GROUP = """
+.func (.reg .b64 %counter) workspace() {
+    .reg .b32 %r<3>; .reg .b64 %rd<3>;
+    mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; cvt.u64.u32 %rd1, %r1; cvt.u64.u32 %rd2, %r2;
+    shl.b64 %rd1, %rd1, 32; or.b64 %counter, %rd1, %rd2; ret; }
+.func sync() {
+    .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<3>;
+    barrier.sync 0; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra END;
+    call (%rd1), workspace; add.s64 %rd1, %rd1, 4;
+    mov.u32 %r2, %nctaid.x; sub.u32 %r3, 0x80000001, %r2; mov.u32 %r4, %ctaid.x;
+    setp.ne.u32 %p2, %r4, 0; selp.b32 %r5, 1, %r3, %p2; atom.add.release.gpu.u32 %r6, [%rd1], %r5;
+    WAIT: ld.acquire.gpu.u32 %r7, [%rd1]; xor.b32 %r8, %r6, %r7;
+    setp.ge.s32 %p3, %r8, 0; @%p3 bra WAIT;
+    END: barrier.sync 0; ret; }
+.entry f(.param .u64 array) {
+    .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [array]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mov.u32 %r3, %ntid.x;
+    mov.u32 %r8, %tid.x; mad.lo.u32 %r3, %r1, %r3, %r8; mul.wide.u32 %rd2, %r3, 4; add.s64 %rd2, %rd1, %rd2;
+    BODY
+    ret; }
+"""
+NEIGHBOURS = """mov.u32 %r4, 0;
+    ROUND: call sync;
+    add.u32 %r5, %r1, 1; rem.u32 %r5, %r5, %r2; mov.u32 %r6, %ntid.x; mad.lo.u32 %r5, %r5, %r6, %r8;
+    mul.wide.u32 %rd3, %r5, 4; add.s64 %rd3, %rd1, %rd3; ld.global.u32 %r6, [%rd3];
+    call sync;
+    st.global.u32 [%rd2], %r6; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra ROUND;"""
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 20])
+def test_the_barrier_of_the_grid_in_cuda_cpp(blocks):
+    """Each block takes its neighbour's numbers, three times; each launch begins with a counter of 0."""
+    array = np.arange(64 * blocks, dtype=np.uint32)
+    for _ in range(2):
+        (found,) = run(
+            GRID_GROUP.replace("BODY", NEIGHBOURS), [array], (blocks, 1, 1), (64, 1, 1), together=True
+        )
+        np.testing.assert_array_equal(found, np.roll(array, -64 * 3))
+
+
+def test_what_fails_behind_the_barrier_of_the_grid_is_named():
+    """The block is run again alone to see which thread it was."""
+    body = """call sync; call sync; call sync; setp.eq.u32 %p1, %r3, 163;
+        @%p1 add.s64 %rd2, %rd2, 1048576; st.global.u32 [%rd2], %r3;"""
+    with pytest.raises(faults.Fault, match=r"array of 1024 bytes.*block \(2, 0, 0\), thread \(35, 0, 0\)"):
+        run(
+            GRID_GROUP.replace("BODY", body),
+            [np.zeros(256, np.uint32)],
+            (4, 1, 1),
+            (64, 1, 1),
+            together=True,
+        )
+
+
+def test_only_a_cooperative_launch_has_a_workspace():
+    """Without one this_grid().is_valid() is false; with one its first word is its size."""
+    body = """call (%rd4), workspace; cvt.u32.u64 %r4, %rd4; setp.eq.u64 %p1, %rd4, 0; @%p1 bra DONE;
+        ld.global.u32 %r4, [%rd4]; DONE: st.global.u32 [%rd2], %r4;"""
+    for together, expected in ((False, 0), (True, 8), (False, 0)):
+        (found,) = run(GRID_GROUP.replace("BODY", body), [np.ones(32, np.uint32)], together=together)
+        assert (found == expected).all()
+    with pytest.raises(ptx.PtxError, match="does not know the register %envreg3"):
+        run(GRID_GROUP.replace("BODY", "mov.u32 %r1, %envreg3;"), [np.ones(32, np.uint32)])
 
 
 @pytest.mark.parametrize("blocks", [3, 40])

@@ -32,6 +32,7 @@ _FIELDS = (
     *((f"{name}.{axis}", 4) for name in ("ctaid", "nctaid") for axis in "xyz"),
     ("dynamic_smem_size", 4),
     ("smid", 4),
+    ("workspace", 8),
     ("stack.area", 8),  # where the stacks of the warps are
     ("scheduler", 8),  # the stack pointer of the thread that runs the warps
     ("host", 8),  # a function of the host's, for what cannot be done here
@@ -64,6 +65,7 @@ _LAUNCH_FIELDS = (
     ("blocks", 8),
     ("chunk", 8),  # blocks that a worker takes at once
     ("next", 8),  # the first that nobody has taken
+    ("workspace", 8),  # where blocks of a cooperative launch count who has come to a barrier; 0 in others
     ("stop", 4),
 )
 

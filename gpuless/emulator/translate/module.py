@@ -324,6 +324,9 @@ class ModuleTranslator:
             return Value(UNIFORM, name)
         if name in ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
             return self._clock(t, name)
+        if name in ("%envreg1", "%envreg2"):  # by which CUDA C++ finds it: the upper half and the lower
+            half = t.new(f"lshr i64 %workspace, {32 if name == '%envreg1' else 0}")
+            return Value(UNIFORM, t.new(f"trunc i64 {half} to i32"))
         plain = {"%warpid": "%warp", "%nwarpid": str(self.warps), "%nsmid": "128", "%gridid": "0"}
         plain |= {"%cluster_ctarank": "0", "%cluster_nctarank": "1", "%is_explicit_cluster": "false"}
         for axis in "xyz":  # each block is a cluster by itself
@@ -355,6 +358,7 @@ class ModuleTranslator:
 
 
 _FIELDS = {"params": "ptr", "arena": "ptr", "shared": "ptr", "local": "i64", "globals": "i64"}
+_FIELDS |= {"workspace": "i64"}
 _FIELDS |= {f"{name}.{axis}": "i32" for name in ("ctaid", "nctaid") for axis in "xyz"}
 _FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64", "shared.room": "i64"}
 

@@ -28,7 +28,7 @@ def text(warps, barriers, shared, passed=""):
 
 
 #: What a block's record has of its launch's.
-_COPIED = {"params": "i64", "globals": "i64"}
+_COPIED = {"params": "i64", "globals": "i64", "workspace": "i64"}
 _COPIED |= dict.fromkeys(("nctaid.x", "nctaid.y", "nctaid.z", "dynamic_smem_size"), "i32")
 
 
