@@ -73,6 +73,7 @@ def _memory_around(address, array):
 
 def _link_to_ptx(linker):
     """Finish a link with PTX, where there would be the machine code of a GPU."""
+    from cuda.bindings.nvjitlink import nvJitLinkError
     from cuda.core import Linker, ObjectCode
 
     from gpuless.emulator.driver.linking import join
@@ -85,11 +86,18 @@ def _link_to_ptx(linker):
     rest = [code for code in codes if code.code_type != "ptx"]
     linker._info_log = linker._error_log = ""
     if rest:
+        # A file of machine code may hold LTO-IR as well.
+        others = sorted({f"{code.name} ({code.code_type})" for code in rest if code.code_type != "ltoir"})
+        refused = f"the emulated GPU runs PTX and links no machine code: {', '.join(others)}"
         if not linker._has_ltoir:
-            kinds = ", ".join(sorted({f"{code.name} ({code.code_type})" for code in rest}))
-            raise _error_of(linker)(f"the emulated GPU runs PTX and links no machine code: {kinds}")
-        linker.linker = Linker(*rest, options=linker._get_linker_options(ptx=True))
-        pieces.insert(0, linker.linker.link("ptx").code.decode())
+            raise _error_of(linker)(refused)
+        try:
+            linker.linker = Linker(*rest, options=linker._get_linker_options(ptx=True))
+            pieces.insert(0, linker.linker.link("ptx").code.decode())
+        except nvJitLinkError:
+            if others:
+                raise _error_of(linker)(refused) from None
+            raise
         linker.close()
     else:
         linker.linker = codes

@@ -698,6 +698,24 @@ def test_a_function_that_is_nowhere_is_named_in_the_words_of_ptxas(compiler):
         kernel[1, 1](np.zeros(1, np.int32))
 
 
+@pytest.mark.parametrize("lto", [False, True])
+def test_machine_code_is_not_linked(compiler, lto, tmp_path):
+    from cuda.core import Program, ProgramOptions
+
+    code = 'extern "C" __device__ int twice(int *found, int x) { *found = 2 * x; return 0; }'
+    options = ProgramOptions(arch="sm_80", relocatable_device_code=True)
+    (tmp_path / "twice.cubin").write_bytes(Program(code, "c++", options).compile("cubin").code)
+    twice = compiler.cuda.declare_device("twice", "int32(int32)")
+
+    @compiler.cuda.jit(link=[str(tmp_path / "twice.cubin")], lto=lto)
+    def kernel(out):
+        out[0] = twice(21)
+
+    refused = r"the emulated GPU runs PTX and links no machine code: [<>\w.-]+ \(cubin\)"
+    with pytest.raises(Exception, match=refused):
+        kernel[1, 1](np.zeros(1, np.int32))
+
+
 # --- What is numba-cuda-mlir's own: docs/numba-cuda-mlir.md names it ---------------------------------------
 
 
