@@ -44,6 +44,8 @@ class Suite:
         The folders of tests, below the root, and what each is about.
     imported_as : str
         The package that the modules are imported from; with "" pytest imports them by their files.
+    first : str
+        A module that is imported before the tests: where all run in one process, some test has done so.
     clone : Path, optional
         Of the repository that has the tests; without it the package has them.
     """
@@ -52,6 +54,7 @@ class Suite:
     compiler: str
     packages: dict
     imported_as: str = ""
+    first: str = ""
     clone: Path | None = None
 
     @property
@@ -91,6 +94,7 @@ NUMBA_CUDA = Suite(
         "nrt": "memory counted by references",
     },
     imported_as="numba.cuda.tests",
+    first="numba.cuda",
 )
 MLIR = Suite(
     "conformance-mlir",
@@ -106,6 +110,7 @@ MLIR = Suite(
         "tests/numba_cuda_tests/cudapy": "kernels, in the tests taken from numba-cuda",
         "tests/numba_cuda_tests/cudadrv": "driver, arrays, streams, linking, in those likewise",
     },
+    first="numba_cuda_mlir.cuda",
 )
 
 
@@ -128,6 +133,11 @@ class _Module(pytest.Module):
         folder, file = self.path.parts[-2:]
         package = os.environ["CONFORMANCE_PACKAGE"]
         return importlib.import_module(f"{package}.{folder}.{file.removesuffix('.py')}")
+
+
+def pytest_sessionstart():
+    """Import what modules expect that others have imported."""
+    importlib.import_module(os.environ["CONFORMANCE_FIRST"])
 
 
 def pytest_pycollect_makemodule(module_path, parent):
@@ -222,6 +232,7 @@ def run(suite, module, folder, limit=_LIMIT):
     environment = os.environ | {
         "CONFORMANCE_NOTES": str(notes),
         "CONFORMANCE_PACKAGE": suite.imported_as,
+        "CONFORMANCE_FIRST": suite.first,
         "GPULESS": "emulator",
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
     }
