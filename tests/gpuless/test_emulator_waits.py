@@ -384,7 +384,7 @@ def test_a_barrier_of_the_grid_made_by_hand(blocks):
     assert (x == np.arange(5)[:, None]).all()
 
 
-# What cooperative_groups::grid_group::sync() is compiled to: block 0 adds what the others leave to the highest bit.
+# What grid_group::sync() of CUDA C++ is compiled to: block 0 adds what others leave to the highest bit.
 GRID_GROUP = """
 .func (.reg .b64 %counter) workspace() {
     .reg .b32 %r<3>; .reg .b64 %rd<3>;

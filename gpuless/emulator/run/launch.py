@@ -17,19 +17,17 @@ from gpuless.emulator.run import cache, counting, explanations, faults, host, ma
 from gpuless.emulator.run.memory import PAGE, OutOfMemory
 from gpuless.emulator.run.threads import Pool, all_done
 from gpuless.emulator.run.usual import Usual
+from gpuless.emulator.run.workspace import Workspace, done_alone
 from gpuless.emulator.translate import layout, processor
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.limits import RUNNING, SHARED_LIMIT
 
-_WIDE = ("params", "globals", "blocks", "chunk", "next", "workspace")  # fields of a launch that have 64 bits
+_WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch that have 64 bits
 # Before machine code on disk: bytes of a lane's local memory, and whether it spins.
 _KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
 _RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
 _PERIOD = 0.25  # seconds between two looks at whether a launch goes on
-# What the barrier of a grid in CUDA C++ has in its workspace: bytes, and a counter whose highest bit changes
-# when all blocks have come.
-_WORKSPACE, _ALL_CAME = struct.Struct("<II"), 1 << 31
 _FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 
 
@@ -103,8 +101,7 @@ class Workers:
         self._pool, self._more = Pool(self.count), Pool(1 << 16)
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
-        self._together = threading.Lock()
-        self._workspace = None  # of the cooperative launch that runs, once a kernel has asked for one
+        self._together, self._workspace = threading.Lock(), Workspace(arena)
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
         """Run a kernel to its end.
@@ -133,8 +130,8 @@ class Workers:
             _put(launch, layout.LAUNCH[name], value, name in _WIDE)
         parameters = ctypes.addressof(buffer)
         with self._one_at_a_time(together), host.heard(parameters) as asserted:
-            if together and "%envreg" in kernel.source.text:
-                _put(launch, layout.LAUNCH["workspace"], self._new_workspace(), True)
+            if together:
+                self._workspace.begin(launch, kernel)
             more = partial(self._more.submit, work, compiled, launch) if compiled.spins else None
             with self._threads(together, parameters, blocks) as pool:
                 start = partial(pool.submit, work, compiled, launch)
@@ -222,12 +219,9 @@ class Workers:
             seconds = _STOPPED if failed.outcome == faults.STOP else _FAILED
 
             def wait(workers):
-                step = seconds if failed.outcome == faults.STOP else _PERIOD
-                for _ in range(int(seconds / step)):
-                    if all_done(workers, step):
-                        return
-                    _pass_barrier(again)
-                self._stop(again, workers)
+                done = all_done if failed.outcome == faults.STOP else partial(done_alone, again)
+                if not done(workers, seconds):
+                    self._stop(again, workers)
 
             with self._one_at_a_time(together), self._threads(together, _parameters(again), 1) as pool:
                 start = partial(pool.submit, self._work, traced.compiled, again, traced)
@@ -235,13 +229,6 @@ class Workers:
             found = worker.result()[1]
             return found if found and found.outcome == failed.outcome else failed
         return failed
-
-    def _new_workspace(self):
-        """Return where a cooperative launch has its workspace, as at its beginning."""
-        if self._workspace is None:
-            self._workspace = self.arena.allocate(_WORKSPACE.size)
-        ctypes.memmove(self._workspace, _WORKSPACE.pack(_WORKSPACE.size, 0), _WORKSPACE.size)
-        return self._workspace
 
     def _one_at_a_time(self, together):
         """Return what lets launches wait whose blocks run together: they would need more than can be."""
@@ -404,13 +391,6 @@ def _order(failed):
 def _put(buffer, offset, value, wide):
     kind = ctypes.c_uint64 if wide else ctypes.c_uint32
     kind.from_buffer(buffer, offset).value = value
-
-
-def _pass_barrier(launch):
-    """Let a block that is run again alone, and waits for the others at the barrier of the grid, go on."""
-    workspace = ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["workspace"]).value
-    if workspace:
-        ctypes.c_uint32.from_address(workspace + 4).value ^= _ALL_CAME
 
 
 def _parameters(launch):
