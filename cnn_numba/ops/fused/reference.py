@@ -176,10 +176,10 @@ def linear_cross_entropy_sums(
     --------
     >>> import numpy as np
     >>> logits, labels, totals = np.array([[1.0, 3.0]]), np.array([1], np.int32), np.zeros(2)
-    >>> arrays = np.array([[0.5, -0.5]]), np.array([[2.0, 0.0]]), logits, labels, np.array([0.1])
+    >>> arrays = np.array([[0.5, -0.5]]), np.array([[2.0, 4.0]]), logits, labels, np.array([0.1])
     >>> for result in linear_cross_entropy_sums(*arrays, totals):
     ...     print(result.tolist())
-    [[1.0, 0.0], [-1.0, -0.0]]
+    [[1.0, 2.0], [-1.0, -2.0]]
     [0.5, -0.5]
     [0.1, 1.0]
     """
