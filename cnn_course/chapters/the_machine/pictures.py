@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from cnn_course.chapters.the_machine.gpus import GPUS, H100, KB, MB, SOURCES, T4, placed  # noqa: F401
+from cnn_course.chapters.the_machine.gpus import GPUS, H100, KB, MB, SOURCES, T4, placed  # noqa: F401 (for the notebook)
 from cnn_course.engine import plots
 
 SCHEDULERS = 4

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from numba import cuda
 
 # For one kernel. Counted, not timed: the advice is the same on every machine and in a page.
-_TRIES = 24
+TRIES = 24
 
 
 class Repair(NamedTuple):
@@ -181,9 +181,10 @@ class Repairs:
     def _is_repaired(self, change, *arguments):
         """Return whether the kernel is right with its syntax changed; False after too many tries."""
         self._tries += 1
-        return self._tries <= _TRIES and self._is_right(change, *arguments)
+        return self._tries <= TRIES and self._is_right(change, *arguments)
 
     def _is_right(self, change, *arguments):
+        """Return whether it is: of a repair that has been found, however many tries that took."""
         tree = copy.deepcopy(self._tree)
         try:
             change(tree, *arguments)

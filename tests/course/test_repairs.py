@@ -1,0 +1,54 @@
+"""The search for a repair of a kernel ends after so many tries, however fast the machine is."""
+
+import time
+
+import pytest
+
+# isort: split
+import cnn_numba  # noqa: F401  (before numba.cuda: this selects what kernels run on)
+
+# isort: split
+from numba import cuda
+
+from cnn_course.engine.checks.repairs import TRIES, Repairs
+
+
+@cuda.jit
+def shifted(x, y):
+    i = cuda.grid(1)
+    y[i] = x[i, 0]
+    y[i] += x[i + 1, i]
+
+
+def searches(is_right):
+    """Return what is found before which lines a barrier is missing, search after search, and the tries."""
+    tried = []
+
+    def passes(kernel):
+        tried.append(kernel)
+        return is_right(len(tried))
+
+    repairs = Repairs(shifted, passes)
+    return [repairs.barriers([5], "x") for _ in range(TRIES)], len(tried)
+
+
+def test_all_searches_for_a_kernel_end_after_so_many_tries():
+    found, tried = searches(lambda count: False)
+    assert not any(found)
+    assert tried == TRIES
+
+
+def test_a_repair_is_found_however_slow_the_machine_is(monkeypatch):
+    clock = iter(range(0, 10**6, 1000))
+    monkeypatch.setattr(time, "process_time", lambda: next(clock))
+    found, _ = searches(lambda count: count == 3)
+    assert len(found[0]) == 1
+
+
+@pytest.mark.parametrize("spent", [0, TRIES - 1])
+def test_what_was_found_is_cut_down_to_what_is_needed(spent):
+    """With the last try too: a guard has no condition that the kernel does without."""
+    repairs = Repairs(shifted, lambda kernel: True)
+    repairs._tries = spent
+    (guard,) = repairs.guard([5], "x")
+    assert guard.new == "if i < x.shape[1]:"
