@@ -15,7 +15,7 @@ from numba import cuda
 from numba.core.errors import TypingError
 
 from gpuless.emulator.run import cache
-from gpuless.frontends.numba_cuda import overloads
+from gpuless.frontends.numba_cuda import fingerprints, overloads
 
 pytestmark = pytest.mark.usefixtures("no_kernels")
 
@@ -109,7 +109,7 @@ def test_another_name_follows_from_a_change(change):
     old, new, *_ = CHANGES[change]
     names = [program(source) for source in (SOURCE, SOURCE.replace(old, new), SOURCE)]
     looked_at = "_replaced" if change == "an overload" else "kernel"
-    made_of = [overloads.fingerprint(each[looked_at]) for each in names]
+    made_of = [fingerprints.fingerprint(each[looked_at]) for each in names]
     assert made_of[0] == made_of[2]
     assert made_of[0] != made_of[1]
 
@@ -128,6 +128,39 @@ def test_types_and_options_count(found):
     for options, dtype in [("", "f4"), ("", "f8"), ("(fastmath=True)", "f4"), ("(max_registers=32)", "f4")]:
         result(program(source.format(options))["kernel"], dtype)
     assert found == [False] * 4
+
+
+UNRELATED = """
+import operator
+from numba import extending, types
+def unrelated(x): pass
+@extending.overload(unrelated)
+def _unrelated(x): return lambda x: x
+class Own(types.Type): pass
+@extending.register_model(Own)
+class OwnModel(extending.models.OpaqueModel): pass
+@extending.overload(operator.getitem, target="cpu")
+def _item(array, index): return (lambda array, index: 0) if isinstance(array, Own) else None
+"""
+CALLS_IT = """
+from numba import cuda
+@cuda.jit
+def kernel(x): x[0] = unrelated(x[0])
+"""
+
+
+def test_what_is_told_of_other_functions_types_and_processors_does_not_count(found):
+    result(program(SOURCE)["kernel"])
+    program(UNRELATED)
+    result(program(SOURCE)["kernel"])
+    for number in (1, 2):
+        assert (
+            result(
+                program(f"{UNRELATED.replace('lambda x: x', f'lambda x: x + {number}')}{CALLS_IT}")["kernel"]
+            )
+            == 10 + number
+        )
+    assert found == [False, True, False, False]
 
 
 def test_how_an_overload_is_given_counts():
@@ -151,8 +184,8 @@ def test_how_an_overload_is_given_counts():
 )
 def test_what_cannot_be_told_has_no_name(value):
     names = program(f"import numpy as np\nfrom numba import cuda\nown = {value}\n@cuda.jit\ndef f(x): own\n")
-    with pytest.raises(overloads.Unknown):
-        overloads.fingerprint(names["f"])
+    with pytest.raises(fingerprints.Unknown):
+        fingerprints.fingerprint(names["f"])
 
 
 def test_functions_that_call_each_other_end():
@@ -163,7 +196,9 @@ def test_functions_that_call_each_other_end():
     @cuda.jit(device=True)
     def other(n): return one(n - 1) if n > 0 else 1
     """
-    assert overloads.fingerprint(program(source)["one"]) == overloads.fingerprint(program(source)["one"])
+    assert fingerprints.fingerprint(program(source)["one"]) == fingerprints.fingerprint(
+        program(source)["one"]
+    )
 
 
 def test_a_kernel_with_arrays_of_the_gpu_is_not_kept(found):

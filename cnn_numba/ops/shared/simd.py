@@ -215,13 +215,13 @@ def _set(typing_context, array, index, value):
     return types.void(array, index, value), generate
 
 
-@overload(operator.getitem)
+@overload(operator.getitem, target="cpu")
 def _getitem(array, index):
     if isinstance(array, _Vectors):
         return lambda array, index: _get(array, index)
 
 
-@overload(operator.setitem)
+@overload(operator.setitem, target="cpu")
 def _setitem(array, index, value):
     if isinstance(array, _Vectors):
         return lambda array, index, value: _set(array, index, value)

@@ -27,7 +27,7 @@ from numba.cuda.serialize import dumps
 
 from gpuless.emulator.run import cache
 from gpuless.frontends.numba_cuda import registrations
-from gpuless.frontends.numba_cuda.fingerprints import Fingerprint, Unknown, fingerprint
+from gpuless.frontends.numba_cuda.fingerprints import Fingerprint, Unknown
 
 #: What functions and classes were made of when a kernel that needs them was first asked for. Numba compiles
 #: them once in a process, and keeps the values that their globals had.
@@ -86,11 +86,12 @@ class Overloads(NullCache):
 
     def _made_of(self, types):
         """Return all that a kernel follows from."""
-        kernel, given = Fingerprint(self._dispatcher), registrations.fingerprints()
+        kernel, types = Fingerprint(self._dispatcher), Fingerprint(types)
+        given = registrations.fingerprints([*kernel.parts, *types.parts])
         for each in (kernel, *itertools.chain(*given)):
             each.parts.pop(self._dispatcher.py_func, None)  # which is compiled anew for these types
             _insist_on_first(each.parts)
-        return fingerprint(types), kernel.text, [[each.text for each in entries] for entries in given]
+        return types.text, kernel.text, [[each.text for each in entries] for entries in given]
 
 
 def _places(code):
