@@ -23,6 +23,7 @@ def test_slow():
 """
 
 
+@pytest.mark.exhaustive_unless(lambda options: "-n" in options, "where the tests run in other processes")
 @pytest.mark.parametrize(
     "options", [["-p", "no:xdist"], ["-n", "1", "--dist", "loadgroup"]], ids=["alone", "xdist"]
 )

@@ -19,6 +19,7 @@ from cnn_numba.ops.fused.checks import Convolution
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive("the tests below: what is counted of each stage, and how it is timed")
 def test_each_step_and_stage_is_timed(capsys):
     before = numba.get_num_threads()
     record = layers.bench_layers(batch_size=2, repeats=2)

@@ -19,6 +19,10 @@ def zeros(size, type_=np.float32):
     return cuda.to_device(np.zeros(size, type_))
 
 
+@pytest.mark.exhaustive_unless(
+    lambda kernel: kernel in (tiles.product_vector, matrices.product_square),
+    "a product of each file; those beside them have other tiles, loads and buffers",
+)
 @pytest.mark.parametrize(
     ("kernel", "rows", "columns", "threads"),
     [

@@ -201,6 +201,7 @@ def listening(first):
     return found - {None}
 
 
+@pytest.mark.exhaustive("the first test here: workers under torchrun; this line differs in where they meet")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs /proc")
 def test_the_line_for_a_machine_that_others_reach_opens_no_port_to_them(environment, tmp_path):

@@ -24,6 +24,7 @@ step(reversed_kernel)[1, 40](x, cuda.device_array(36, np.float32))
 """
 
 
+@pytest.mark.exhaustive("test_lab_browser.py: a widget in JupyterLab; test_stepper.py: what a step shows")
 @pytest.mark.slow
 def test_arrow_keys_step_and_each_step_is_announced(tmp_path):
     output = f"{cell(0)} .jp-OutputArea-output"

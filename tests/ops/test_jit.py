@@ -113,6 +113,7 @@ for arrays in (attention_forward(q, k, v), layer_norm_backward(g, x, one, one[:1
 """
 
 
+@pytest.mark.exhaustive("test_start.py: the loss of a step, compiled and loaded")
 @pytest.mark.slow
 def test_functions_give_the_same_bits_compiled_and_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))

@@ -58,6 +58,9 @@ def check_against_torch(ops, batch, heads, queries, keys, head_dim, causal):
         assert_close(received, wanted)
 
 
+@pytest.mark.exhaustive_unless(
+    lambda shape: shape in SHAPES[2::3], "rows and keys with a tail, and whole tiles, causal"
+)
 @backends("attention", gpu=True)
 @each_shape
 def test_against_torch(ops, shape):

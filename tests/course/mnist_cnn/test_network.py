@@ -111,6 +111,9 @@ def mixture(solutions):
 CHOICES = {"all": lambda own: own, "none": lambda own: {}, "a mixture": mixture}
 
 
+@pytest.mark.exhaustive_unless(
+    lambda choose: choose is mixture, "a network of the reader's kernels beside the package's"
+)
 @pytest.mark.parametrize("choose", CHOICES.values(), ids=CHOICES)
 def test_a_network_of_right_kernels_trains_like_the_package(choose, solutions, digits, few):
     network = OwnNetwork(16, choose(solutions))
