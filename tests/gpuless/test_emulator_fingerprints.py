@@ -87,6 +87,17 @@ CASES = {
         """,
         [("float32(float32)", 2.5), ("int32(float32)", 2), ("float32(int32)", 2.5)],
     ),
+    "what is read of a module": (
+        """
+        import types as python
+        own = python.ModuleType("own")
+        own.unknown, own.FACTOR = object(), {}
+        own.helper = cuda.jit(device=True)(lambda x: x * own.FACTOR)
+        @cuda.jit
+        def kernel(x): x[0] = own.helper(x[0]) + own.FACTOR
+        """,
+        [(2, 22), (3, 33)],
+    ),
     "the order of an array": (
         """
         T = np.array([[1, 2], [3, 4]], np.float32, order="{}")
@@ -456,7 +467,7 @@ def test_the_whole_emulator_and_its_frontends_count(monkeypatch, tmp_path):
         before = changed
 
 
-def test_the_names_of_globals_are_those_that_dis_finds():
+def test_what_is_read_of_globals_is_what_dis_finds():
     functions = [
         value
         for module in (np, np.linalg, dis, textwrap, types, itertools, pytest, fingerprints, overloads)
@@ -466,7 +477,12 @@ def test_the_names_of_globals_are_those_that_dis_finds():
     assert len(functions) > 100
     assert max(len(function.__code__.co_names) for function in functions) > 20
     for function in functions:
-        names = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+        steps = [step for step in dis.get_instructions(function) if step.opname != "EXTENDED_ARG"]
+        reads = {
+            (step.argval, after.argval if after.opname in ("LOAD_ATTR", "LOAD_METHOD") else None)
+            for step, after in itertools.pairwise(steps)
+            if step.opname == "LOAD_GLOBAL"
+        }
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fingerprints, "_IMPORT", -1)
             plain = function.__code__.replace(
@@ -474,4 +490,4 @@ def test_the_names_of_globals_are_those_that_dis_finds():
                     None if isinstance(each, types.CodeType) else each for each in function.__code__.co_consts
                 )
             )
-            assert fingerprints._globals_of(plain) == names, function
+            assert fingerprints._reads_of(plain) == reads, function

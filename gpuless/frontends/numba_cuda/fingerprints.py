@@ -149,7 +149,7 @@ class Fingerprint:
         return self._mentions[value]
 
     def _function(self, function):
-        code, names = _code(function)
+        code, reads = _code(function)
         given = [(name, getattr(function, name)) for name in ("__code__", "__defaults__", "__kwdefaults__")]
         try:
             cells = [(cell, cell.cell_contents) for cell in function.__closure__ or ()]
@@ -158,8 +158,17 @@ class Fingerprint:
         self._reads += [(function.__getattribute__, *each) for each in given]
         self._reads += [(cell.__getattribute__, "cell_contents", value) for cell, value in cells]
         values = [value for _, value in (*given[1:], *cells)]
-        read = {name: self._global(function, name) for name in names}
+        read = {".".join(filter(None, one)): self._read(function, *one) for one in reads}
         return function.__module__, function.__qualname__, code, [*map(self._of, values)], self._named(read)
+
+    def _read(self, function, name, attribute):
+        """Return a global value, or what is read of a module of the program: that may have anything in it."""
+        value = self._global(function, name)
+        if not attribute or type(value) is not types.ModuleType or _library_name(value):
+            return value
+        found = vars(value).get(attribute, value)
+        self._reads.append((vars(value).get, attribute, found))
+        return found
 
     def _global(self, function, name):
         found = function.__globals__.get(name)
@@ -248,14 +257,14 @@ _codes = weakref.WeakKeyDictionary()
 
 
 def _code(function):
-    """Return a digest of the bytecode of a function, and the sorted names of the globals that it reads."""
-    code, digest, names = _codes.get(function, (None,) * 3)
+    """Return a digest of the bytecode of a function, and what it reads of globals, sorted."""
+    code, digest, reads = _codes.get(function, (None,) * 3)
     if code is not function.__code__:
         code = function.__code__
         digest = hashlib.sha256(repr(_bytecode(code)).encode()).hexdigest()
-        names = sorted(_globals_of(code))
-        _codes[function] = code, digest, names
-    return digest, names
+        reads = sorted(_reads_of(code), key=str)
+        _codes[function] = code, digest, reads
+    return digest, reads
 
 
 def _bytecode(code):
@@ -276,21 +285,33 @@ def _constant(value):
 
 
 _GLOBAL, _IMPORT, _EXTENDED = (dis.opmap[name] for name in ("LOAD_GLOBAL", "IMPORT_NAME", "EXTENDED_ARG"))
-_NAMES = {dis.opmap[name] for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
+_NAMES, _ATTRIBUTES = (
+    {dis.opmap[name] for name in names if name in dis.opmap}
+    for names in (("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), ("LOAD_ATTR", "LOAD_METHOD"))
+)
+_CACHE = 0  # room for the interpreter, behind an instruction
+_OF_ATTRIBUTES = 1 if sys.version_info >= (3, 12) else 0  # bits beside the number of a name
 
 
-def _globals_of(code):
-    """Return the names of the global values that code reads, much faster than `dis` does."""
-    names, number, steps = set(), 0, iter(code.co_code)
+def _reads_of(code):
+    """Return the global values that code reads, much faster than `dis` does.
+
+    Each is a name and the attribute of it that is read at once, None where the value itself is taken.
+    """
+    reads, last, number, steps = set(), None, 0, iter(code.co_code)
     for operation, argument in zip(steps, steps, strict=True):
         number = number << 8 | argument
+        if operation == _EXTENDED:
+            continue
+        if last and operation != _CACHE:
+            reads.add((last, code.co_names[number >> _OF_ATTRIBUTES] if operation in _ATTRIBUTES else None))
+            last = None
         if operation == _GLOBAL:
-            names.add(code.co_names[number >> 1])
+            last = code.co_names[number >> 1]
         elif operation in _NAMES:
-            names.add(code.co_names[number])
+            last = code.co_names[number]
         elif operation == _IMPORT and code.co_names[number].split(".")[0] not in _LIBRARIES:
             raise Unknown(code.co_names[number])
-        if operation != _EXTENDED:
-            number = 0
+        number = 0
     inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return names.union(*map(_globals_of, inner))
+    return reads.union(*map(_reads_of, inner))
