@@ -1,5 +1,5 @@
 """What the package is measured with, beside PyTorch: the code, and the records that it writes.
 
 A benchmark is a function ``bench_NAME`` that returns `records.new_record`; its command is in
-`cnn_numba.cli.bench`, whose ``--json`` writes the record, its tests are in ``tests/benchmarks``.
+`benchmarks.commands`, whose ``--json`` writes the record, its tests are in ``tests/benchmarks``.
 """

@@ -24,8 +24,8 @@ def commands(command, name, parent=None):
     """Yield a command's context, and those of the commands below it."""
     context = command.context_class(command, info_name=name, parent=parent)
     yield context
-    for below, each in getattr(command, "commands", {}).items():
-        yield from commands(each, below, context)
+    for below in getattr(command, "list_commands", lambda _: [])(context):
+        yield from commands(command.get_command(context, below), below, context)
 
 
 def page():
