@@ -7,7 +7,7 @@ _INPUTS = f"{_QUERIES}, v[N H T_k D]"
 _GRADIENTS = "grad_q[N H T_q D], grad_k[N H T_k D], grad_v[N H T_k D]"
 
 
-class _Attention(Spec):
+class Attention(Spec):
     """A declaration that begins with queries and keys."""
 
     def __init__(self, text):
@@ -25,14 +25,10 @@ class _Attention(Spec):
         return checked
 
 
-attention_forward = _Attention(f"{_INPUTS} -> out[N H T_q D], log_sum_exp[N H T_q]")
-attention_backward = _Attention(
+attention_forward = Attention(f"{_INPUTS} -> out[N H T_q D], log_sum_exp[N H T_q]")
+attention_backward = Attention(
     f"{_INPUTS}, out[N H T_q D], log_sum_exp[N H T_q], grad_output[N H T_q D] -> {_GRADIENTS}"
 )
-attention_forward_naive = _Attention(f"{_INPUTS} -> out[N H T_q D], weights[N H T_q T_k]")
-attention_backward_naive = _Attention(
-    f"{_INPUTS}, weights[N H T_q T_k], grad_output[N H T_q D] -> {_GRADIENTS}, grad_scores[N H T_q T_k]"
-)
-attention_weights = _Attention(f"{_QUERIES} -> out[N H T_q T_k]")
+attention_weights = Attention(f"{_QUERIES} -> out[N H T_q T_k]")
 split_heads = Spec("x[N T P H D] -> out[P N H T D]", filled="N T P H D")
 merge_heads = Spec("x[P N H T D] -> out[N T P H D]", filled="P N H T D")

@@ -1,8 +1,4 @@
-"""Attention on the GPU: naive, with the whole table of weights in memory, and tiled, without it.
-
-The naive rung is in `gpu_naive`, the tiled one, which never stores more of the table than a thread has
-registers for, in `gpu_tiled`. Both are plain functions; `attention_forward` is the tiled one.
-"""
+"""Attention on the GPU: the kernels of `gpu_tiled`, which never store the table of weights."""
 
 from typing import NamedTuple
 
@@ -10,21 +6,9 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.attention.gpu_naive import attention_backward_naive, attention_forward_naive, heads_of
 from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE
-
-__all__ = [
-    "AttentionScratch",
-    "attention_backward",
-    "attention_backward_naive",
-    "attention_forward",
-    "attention_forward_naive",
-    "attention_scratch",
-    "merge_heads",
-    "split_heads",
-]
 
 THREADS = 256
 _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
@@ -68,7 +52,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
-    launch_forward(*map(heads_of, (q, k, v)), causal, heads_of(out), heads_of(log_sum_exp))
+    launch_forward(*map(_heads, (q, k, v)), causal, _heads(out), _heads(log_sum_exp))
     return out, log_sum_exp
 
 
@@ -94,9 +78,14 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
-    inputs = map(heads_of, (grad_output, q, k, v, out, log_sum_exp))
-    launch_backward(*inputs, causal, averages, *map(heads_of, (grad_q, grad_k, grad_v)))
+    inputs = map(_heads, (grad_output, q, k, v, out, log_sum_exp))
+    launch_backward(*inputs, causal, averages, *map(_heads, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v
+
+
+def _heads(x):
+    """View an array (N, H, ...) as (N * H, ...)."""
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 # --- Heads together, places together ------------------------------------------------------------------------

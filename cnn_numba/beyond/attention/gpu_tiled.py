@@ -298,9 +298,7 @@ def _kernels_for(head_dim):
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]
-    raise ValueError(
-        f"head_dim must be at most {HEAD_DIMS[-1]} here, got {head_dim}: use more heads, or the naive rung"
-    )
+    raise ValueError(f"head_dim must be at most {HEAD_DIMS[-1]} here, got {head_dim}: use more heads")
 
 
 def _scale(q):

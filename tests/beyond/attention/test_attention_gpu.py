@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from helpers import assert_close, kernels_in, poisoned
+from helpers import kernels_in
 from launches import only_launches, sanitized
-from test_attention import SHAPES, inputs, torchs
+from test_attention import inputs, torchs
 
 from cnn_numba import device
-from cnn_numba.beyond.attention import gpu, gpu_tiled, reference
+from cnn_numba.beyond.attention import gpu, gpu_tiled
 from gpuless import counting
 
 
@@ -15,26 +15,6 @@ def on_device(*arrays):
 
 def to_host(arrays):
     return [device.to_host(array) for array in arrays]
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_naive_against_reference(shape):
-    q, k, v, grad_output = inputs(*shape[:5])
-    causal, table = shape[5], (*q.shape[:3], k.shape[2])
-    there, outputs = on_device(q, k, v), on_device(poisoned(q.shape), poisoned(table))
-    received = gpu.attention_forward_naive(*there, causal, *outputs)
-    assert all(result is output for result, output in zip(received, outputs, strict=True))
-    out, weights = to_host(outputs)
-    expected, log_sum_exp = reference.attention_forward(q, k, v, causal)
-    assert_close(out, expected)
-    assert_close(weights, reference.attention_weights(q, k, causal))
-
-    gradients = on_device(*(poisoned(array.shape) for array in (q, k, v)), poisoned(table))
-    received = gpu.attention_backward_naive(*on_device(grad_output), *there, outputs[1], *gradients)
-    assert all(result is output for result, output in zip(received, gradients, strict=True))
-    expected = reference.attention_backward(grad_output, q, k, v, expected, log_sum_exp, causal)
-    for result, wanted in zip(to_host(gradients), expected, strict=False):
-        assert_close(result, wanted)
 
 
 def test_launches_and_nothing_else():
@@ -55,7 +35,6 @@ def test_rows_too_long_for_the_threads_are_refused():
     with pytest.raises(ValueError, match="head_dim must be at most 64 here, got 65"), only_launches() as ran:
         gpu.attention_forward(q, q, q, False, out, rows)
     assert not ran
-    gpu.attention_forward_naive(q, q, q)
 
 
 def test_scratch_that_is_none_is_refused():
@@ -75,10 +54,8 @@ def test_the_sanitizer_finds_nothing(shape):
     with sanitized() as reports:
         out, log_sum_exp = gpu.attention_forward(q, k, v, causal)
         gpu.attention_backward(grad_output, q, k, v, out, log_sum_exp, causal)
-        _, weights = gpu.attention_forward_naive(q, k, v, causal)
-        gpu.attention_backward_naive(grad_output, q, k, v, weights)
         gpu.split_heads(gpu.merge_heads(q.reshape(1, *q.shape)))
-    assert len(reports) == 3 + 3 + 5 + 2
+    assert len(reports) == 3 + 2
     for report in reports:
         assert report.ok, str(report)
         assert not report.notes, str(report)
@@ -107,23 +84,13 @@ def test_large_attention_against_torch(shape):
 
 
 @pytest.mark.skipif(not device.SELECTION.emulated, reason="counts what the emulated GPU does")
-def test_what_the_two_rungs_move_as_the_rows_grow_longer():
-    """The table makes the naive one's memory grow with the square; the tiled one needs none for it."""
-    moved = {}
+def test_memory_moves_no_table():
     for length in (64, 128, 256):
         q, k, v = (device.zeros((1, 1, length, 32)) for _ in range(3))
-        for rung in (gpu.attention_forward_naive, gpu.attention_forward):
-            with counting() as counts:
-                rung(q, k, v)
-            moved[rung, length] = sum(each.least_bytes for each in counts)
-    naive, tiled = (
-        [moved[rung, length] for length in (64, 128, 256)]
-        for rung in (gpu.attention_forward_naive, gpu.attention_forward)
-    )
-    # Queries, keys and values read, results and log-sum-exps written, once each
-    assert tiled == [4 * length * (4 * 32 + 1) for length in (64, 128, 256)]
-    # The table is written as scores, read and written as weights, and read to average the values.
-    assert naive == [4 * (length * 4 * 32 + 4 * length**2) for length in (64, 128, 256)]
+        with counting() as counts:
+            gpu.attention_forward(q, k, v)
+        # Queries, keys and values read, results and log-sum-exps written, once each
+        assert sum(each.least_bytes for each in counts) == 4 * length * (4 * 32 + 1)
 
 
 def test_there_is_a_kernel_for_each_head_dim():

@@ -1,7 +1,7 @@
 import numpy as np
 
+from cnn_course.chapters.attention.naive import attention_scores_kernel
 from cnn_course.engine.checks.kernels import launch, normal, output
-from cnn_numba.beyond.attention.gpu_naive import attention_scores_kernel
 
 
 def heads(rng):
