@@ -7,7 +7,7 @@ import pytest
 
 import cnn_course
 import cnn_numba.course
-from cnn_numba.course import new_place
+from cnn_course import old_names
 
 OLD = {
     "checks": "cnn_course.engine.checks",
@@ -38,8 +38,8 @@ def test_an_old_name_is_the_module_of_the_new_place_and_says_so(old, monkeypatch
 
 
 def test_every_old_name_has_a_new_place():
-    for name in cnn_numba.course._OTHERS:
-        assert importlib.util.find_spec(new_place(name)), name
+    for name in old_names._OTHERS:
+        assert importlib.util.find_spec(old_names.new_place(name)), name
 
 
 def test_names_of_the_course_itself():
