@@ -17,8 +17,7 @@ _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 class AttentionScratch(NamedTuple):
     """Working space of attention on the GPU."""
 
-    averages: object
-    """(size,) float32: for each query the sum over d of grad_output * out."""
+    averages: object  # (size,) float32: for each query the sum over d of grad_output * out
 
 
 def attention_scratch(q_shape, k_shape):
@@ -96,12 +95,7 @@ def _place_of(i, heads, length, features):
     """Return the place (p * n, h, t, d) of number `i` of an array of this shape."""
     row = i // features
     rest = row // length
-    return (
-        rest // heads,
-        rest % heads,
-        row - rest * length,
-        uint32(i - row * features),
-    )
+    return rest // heads, rest % heads, row - rest * length, uint32(i - row * features)
 
 
 @cuda.jit

@@ -78,37 +78,13 @@ def embedding_backward(grad_output, tokens, grad_weight):
     return grad_weight
 
 
-@cuda.jit(device=True)
-def _gather_character(text, index, windows, stride, t, x, y, i):
-    """Copy character `t` of a window and the one after it; -1 if there is no such window."""
-    if index < 0 or index >= windows:
-        x[i] = -1
-        y[i] = -1
-    else:
-        start = index * stride + int64(t)
-        x[i] = text[start]
-        y[i] = text[start + 1]
-
-
-@cuda.jit
-@device.signature("void(uint8[::1], int64[::1], int64, int64, uint32, int32[::1], int32[::1])")
-def gather_windows_kernel(text, indices, windows, stride, length, x, y):
-    """Gather one character a thread; launched over all of them."""
-    i = uint32(cuda.grid(1))
-    if i < x.size:
-        sample = i // length
-        _gather_character(text, indices[sample], windows, stride, uint32(i - sample * length), x, y, i)
-
-
 def gather_windows(text, indices, stride, x, y):
     """Pick windows of a text, and what follows their characters; see `reference.gather_windows`.
 
     An index of a window that is outside gives -1, which no embedding and no loss takes for a character.
     """
-    windows = checks.gather_windows(DEVICE, text, indices, stride, x, y)
-    arguments = text, indices, windows, int(stride), np.uint32(x.shape[1]), x.ravel(), y
-    device.launch_for_each(gather_windows_kernel, x.size, THREADS, *arguments)
-    return x, y
+    checks.gather_windows(DEVICE, text, indices, stride, x, y)
+    return gather_windows_at(text, indices, device.zeros(1, np.int32), stride, x, y)
 
 
 @cuda.jit
@@ -125,7 +101,13 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
         index = int64(-1)
         if position >= 0 and position < order.size:
             index = order[position]
-        _gather_character(text, index, windows, stride, uint32(i - sample * length), x, y, i)
+        if index < 0 or index >= windows:
+            x[i] = -1
+            y[i] = -1
+        else:
+            start = index * stride + int64(uint32(i - sample * length))
+            x[i] = text[start]
+            y[i] = text[start + 1]
 
 
 def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):

@@ -14,7 +14,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
-from cnn_numba.ops.dense.cpu import linear_backward_bias
+from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
 from cnn_numba.ops.shapes import HOST, check_array
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import (
@@ -32,18 +32,13 @@ DEPTH = 128
 
 
 class LstmScratch(NamedTuple):
-    """Working space of an LSTM."""
+    """Working space of an LSTM, float32."""
 
-    panels: np.ndarray
-    """(size,) float32: the weights in panels, of their columns or of their rows."""
-    tile: np.ndarray
-    """(threads, TILE_ROWS * TILE_COLUMNS) float32: the products with TILE_ROWS rows."""
-    joined: np.ndarray
-    """(N, T, I + H) float32: what each step takes, its input and the hidden state before it."""
-    grad_joined: np.ndarray
-    """(4H, I + H) float32: the gradients of both weights."""
-    panel: np.ndarray
-    """(threads, (DEPTH + 1) * TILE_COLUMNS) float32: some rows of `joined`, for those gradients."""
+    panels: np.ndarray  # (size,): the weights in panels, of their columns or of their rows
+    tile: np.ndarray  # (threads, TILE_ROWS * TILE_COLUMNS): the products with TILE_ROWS rows
+    joined: np.ndarray  # (N, T, I + H): what each step takes, its input and the hidden state before it
+    grad_joined: np.ndarray  # (4H, I + H): the gradients of both weights
+    panel: np.ndarray  # (threads, (DEPTH + 1) * TILE_COLUMNS): some rows of `joined`, for those gradients
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
@@ -58,7 +53,7 @@ def lstm_scratch(batch_size, steps, input_size, hidden_size):
 def _scratch_shapes(batch_size, steps, input_size, hidden_size):
     gates, joined, threads = 4 * hidden_size, input_size + hidden_size, numba.get_num_threads()
     forward = round_up(gates, TILE_COLUMNS) * (joined + 1)
-    backward = round_up(max(input_size, hidden_size), TILE_COLUMNS) * (gates + 1)
+    backward = round_up(hidden_size, TILE_COLUMNS) * (gates + 1)
     return {
         "panels": (max(forward, backward),),
         "tile": (threads, TILE_ROWS * TILE_COLUMNS),
@@ -77,10 +72,8 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
         return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
     if not isinstance(scratch, LstmScratch):
         raise TypeError(f"scratch must come from lstm_scratch, got {type(scratch).__name__}")
-    samples, input_size = (
-        max(batch_size, len(scratch.joined)),
-        input_size or scratch.joined.shape[-1] - hidden_size,
-    )
+    samples, joined = max(batch_size, len(scratch.joined)), scratch.joined.shape[-1]
+    input_size = input_size or joined - hidden_size
     shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
     for name in ("tile", "panel"):
         shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads: each takes its share
@@ -323,25 +316,11 @@ def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
         grad_c[j] = dc * f
 
 
-def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None):
+def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
-    scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    _backward_input(_rows(grad_gates), weight_ih, scratch.panels, scratch.tile, _rows(grad_input))
+    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input))
     return grad_input
-
-
-@parallel_jit
-def _backward_input(grad_gates, weight_ih, panels, tiles, grad_input):
-    """Multiply the gradients of all steps by the weights; a step is one more sample."""
-    (rows, size), inputs = grad_gates.shape, grad_input.shape[1]
-    threads, left, products = tiles.shape[0], grad_gates.reshape(-1), grad_input.reshape(rows, 1, inputs)
-    nothing = left[:0]
-    _pack_bias(nothing, nothing, size + 1, panels)
-    _pack(weight_ih, 1, size + 1, panels)
-    for thread in prange(threads):
-        share = thread * rows // threads, (thread + 1) * rows // threads
-        _multiply(left, 0, size, size, panels, tiles[thread], products, 0, share)
 
 
 def lstm_backward_weight(

@@ -30,14 +30,11 @@ _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::
 
 
 class LstmScratch(NamedTuple):
-    """Working space of an LSTM on the GPU."""
+    """Working space of an LSTM on the GPU, float32."""
 
-    step: object
-    """(N, 4H) float32: what the hidden state adds to the gates in one step, or their gradient in one."""
-    before: object
-    """(N, T, H) float32: the hidden state that each step began with."""
-    linear: LinearScratch
-    """That of the products."""
+    step: object  # (N, 4H): what the hidden state adds to the gates in one step, or their gradient in one
+    before: object  # (N, T, H): the hidden state that each step began with
+    linear: LinearScratch  # that of the products
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):

@@ -224,9 +224,6 @@ def scratch_calls(arrays, saved, grad_gates, scratch):
         "lstm_backward": lambda: cpu.lstm_backward(
             saved[0], arrays["weight_hh"], saved[3], saved[4], scratch=scratch
         ),
-        "lstm_backward_input": lambda: cpu.lstm_backward_input(
-            grad_gates, arrays["weight_ih"], scratch=scratch
-        ),
         "lstm_backward_weight": lambda: cpu.lstm_backward_weight(
             grad_gates, arrays["x"], saved[0], scratch=scratch
         ),
