@@ -35,17 +35,6 @@ _ABOUT = "about.json"
 class Dataset:
     """A labelled set of images in memory, as `load` returns it.
 
-    Attributes
-    ----------
-    name : str
-    train_images, test_images : ndarray, shape (N, C, H, W), uint8
-        Of a text `beyond.text.data.Windows`, which are their own labels.
-    train_labels, test_labels : ndarray, shape (N,), int32
-    mean, std : float or tuple of C floats
-        What `ops.gather` normalises with: ``(image / 255 - mean) / std``.
-    classes : tuple of str
-        The name of each label.
-
     Examples
     --------
     >>> blank, zero = np.zeros((4, 1, 2, 3), np.uint8), np.zeros(4, np.int32)
@@ -55,13 +44,13 @@ class Dataset:
     """
 
     name: str
-    train_images: np.ndarray
-    train_labels: np.ndarray
+    train_images: np.ndarray  #: (N, C, H, W), uint8; of a text its `Windows`, which are their own labels
+    train_labels: np.ndarray  #: (N,), int32
     test_images: np.ndarray
     test_labels: np.ndarray
-    mean: float | tuple = 0.0
-    std: float | tuple = 1.0
-    classes: tuple = ()
+    mean: float | tuple = 0.0  #: Or one for each channel; `ops.gather` subtracts it from ``image / 255``
+    std: float | tuple = 1.0  #: And divides by this
+    classes: tuple = ()  #: The name of each label
 
     @property
     def image_shape(self) -> tuple[int, ...]:

@@ -26,24 +26,13 @@ class GradientError(AssertionError):
 
 @dataclass(frozen=True)
 class GradientReport:
-    """How a gradient compares with the one expected, element by element.
+    """How a gradient compares with the one expected, element by element, in float64."""
 
-    Attributes
-    ----------
-    name : str
-        What the gradient is called.
-    received, expected : ndarray, float64
-    error : ndarray, float64
-        ``|received - expected|``; NaN where one of the two is not finite.
-    tolerance : ndarray, float64
-        The error allowed for each element: ``atol + rtol * |expected|``.
-    """
-
-    name: str
+    name: str  #: What the gradient is called
     received: np.ndarray
     expected: np.ndarray
-    error: np.ndarray
-    tolerance: np.ndarray
+    error: np.ndarray  #: ``|received - expected|``; NaN where one of the two is not finite
+    tolerance: np.ndarray  #: The error allowed for each element: ``atol + rtol * |expected|``
 
     @property
     def wrong(self) -> np.ndarray:

@@ -33,38 +33,24 @@ class UnsupportedPrecision(ValueError):
 
 
 class Layer:
-    """What every layer has; a subclass says what it computes.
-
-    Attributes
-    ----------
-    name : str
-        Unique in its model: the kind and a count, such as ``conv2``.
-    weight, bias : ndarray or None
-        Views into the model's parameter arena.
-    grad_weight, grad_bias : ndarray or None
-        Views into the model's gradient arena.
-    output : ndarray, shape (n, ...)
-        What the last `forward` returned. The next one overwrites it.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What the operands of its products are rounded to; the model sets it.
-    precisions : tuple of str
-        Those that it can compute in.
-    """
+    """What every layer has; a subclass says what it computes."""
 
     kind = "layer"
+    name: str  #: Unique in its model: the kind and a count, such as ``conv2``
     operation: str | None = None  # the one that it calls, as a backend's `ops` names it
     ops: Any  # its functions in the backend
-    precision = "float32"
-    precisions: tuple[str, ...] = PRECISIONS
+    precision = "float32"  #: What the operands of its products are rounded to; the model sets it
+    precisions: tuple[str, ...] = PRECISIONS  #: Those that it can compute in
     input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
     layers: Sequence["Layer"] = ()  # those that a layer is made of
     # None until a model gives them, or there is an input or an output.
     x = grad_output = None  # type: Any
+    #: As all parameters a view into the model's arena, and its gradient one into the arena of those.
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
-    output: Any = Saved()
+    output: Any = Saved()  #: What the last `forward` returned; the next one overwrites it
     # Refers to what has computed the layer's output with those of others, if it did not itself.
     chain: Any = None
 

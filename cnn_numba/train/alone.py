@@ -18,22 +18,12 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Alone:
-    """The workers of a training in a single process: there is only this one.
+    """The workers of a training in a single process: there is only this one."""
 
-    Attributes
-    ----------
-    rank, size : int
-        Which worker this is, and how many there are.
-    run : str
-        The same for all workers and all restarts of one start; empty where nothing restarts them.
-    restarted : bool
-        Whether they were started again after a failure.
-    asked_to_end : bool
-        Whether the training should end after the next step.
-    """
-
-    rank, size = 0, 1
-    run, restarted, asked_to_end = "", False, False
+    rank, size = 0, 1  #: Which worker this is, and how many there are
+    run = ""  #: The same for all workers and all restarts of one start; empty where nothing restarts them
+    restarted = False  #: Whether they were started again after a failure
+    asked_to_end = False  #: Whether the training should end after the next step
 
     @property
     def first(self) -> bool:
@@ -97,18 +87,11 @@ def check_workers(workers: object) -> None:
 
 
 class Part:
-    """A worker's part of each batch, and what is done for it within a step; alone, the part is the whole.
+    """A worker's part of each batch, and what is done for it within a step; alone, the part is the whole."""
 
-    Attributes
-    ----------
-    cuts : collection of str
-        The phases of a step after which the host has something to do: there a CUDA graph has to end.
-    no_graphs : str
-        Why kernels have to be launched one by one; empty if they need not be.
-    """
-
+    #: The phases of a step after which the host has something to do: there a CUDA graph has to end.
     cuts: Collection[str] = ()
-    no_graphs = ""
+    no_graphs = ""  #: Why kernels have to be launched one by one; empty if they need not be
 
     def __init__(
         self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: Alone = ALONE

@@ -34,25 +34,16 @@ _MOST_ARRAYS = 20
 class Checkpoint:
     """What a checkpoint file holds.
 
-    Attributes
-    ----------
-    model : str
-        Name of the network.
-    parameters, buffers : ndarray
-        The model's arenas.
-    optimizer, scaler : dict of str to ndarray
-        Their states; empty where the file was only meant for predicting, or there was no scaler.
-    progress : dict
-        Where the training stands: recipe, epoch, step, generator state, history. JSON-like; what is there
-        has been checked, but all of it may be missing.
+    `progress` says where the training stands: recipe, epoch, step, generator state, history. It is JSON-like;
+    what is there has been checked, but all of it may be missing.
     """
 
-    model: str
+    model: str  #: Name of the network
     parameters: np.ndarray
     buffers: np.ndarray
-    optimizer: dict = field(default_factory=dict)
+    optimizer: dict = field(default_factory=dict)  #: Its arrays; none in a file that was only to predict with
     progress: dict = field(default_factory=dict)
-    scaler: dict = field(default_factory=dict)
+    scaler: dict = field(default_factory=dict)  #: Its arrays; none where there was no scaler
 
 
 def save_checkpoint(

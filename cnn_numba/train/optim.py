@@ -15,16 +15,11 @@ from cnn_numba.nn.models import Sequential
 
 
 class Optimizer:
-    """What both optimisers share: the model's arenas, and named arrays of state for checkpoints.
-
-    Attributes
-    ----------
-    state : dict of str to ndarray
-        What the next step depends on, beside parameters and gradients.
-    """
+    """What both optimisers share: the model's arenas, and named arrays of state for checkpoints."""
 
     kind = "no"  # what the functions of its updates begin with
     moments: tuple[str, ...] = ()  # the arrays of its state that have an element for each parameter
+    state: dict[str, Any]  #: What the next step depends on, beside parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
         (self.lr,) = settings(lr=lr)
@@ -36,9 +31,7 @@ class Optimizer:
         except AttributeError:
             raise TypeError(f"model must have parameters and gradients, got {shown(model)}") from None
         self.ops = self.backend.ops.update
-        self.state: dict[str, Any] = {
-            name: self.backend.zeros(self.parameters.shape) for name in self.moments
-        }
+        self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
 
     def _arrays(self):
         """Return what an update takes first, and changes."""

@@ -26,29 +26,7 @@ from cnn_numba.train.step import steps_of
 
 
 class Run:
-    """One training; its arguments are those of `fit`.
-
-    Attributes
-    ----------
-    epoch, step : int
-        How many epochs are finished, and how many steps of the next one.
-    entry : dict
-        The line of the epoch that is being measured.
-    remarks : list of str
-        What callbacks add to the text about that epoch.
-    seconds : float
-        How long the steps of this epoch have taken.
-    order_state : dict
-        Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
-    resumed : bool
-        Whether the checkpoint in the folder is of this run.
-    saved : tuple (epoch, step) or None
-        Of this run's checkpoint, as far as this worker knows that it is there.
-    stop_asked, stop : bool
-        Whether this worker asks to stop after the next step, and whether all stop here.
-    exits : ExitStack
-        What must be undone when the training ends, for whatever reason.
-    """
+    """One training; its arguments are those of `fit`."""
 
     def __init__(
         self,
@@ -83,16 +61,20 @@ class Run:
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / self.batch_size)
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([plan.seed, 1])
+        #: Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
         self.order_state = self.generator.bit_generator.state
-        self.epoch, self.step, self.seconds = 0, 0, 0.0
+        self.epoch, self.step = 0, 0  #: How many epochs are finished, and how many steps of the next one
+        self.seconds = 0.0  #: How long the steps of this epoch have taken
         self.history: list[dict] = []
-        self.entry: dict[str, Any] = {}
-        self.remarks: list[str] = []
+        self.entry: dict[str, Any] = {}  #: The line of the epoch that is being measured
+        self.remarks: list[str] = []  #: What callbacks add to the text about that epoch
         self.first_loss: float | None = None
-        self.resumed = False
+        self.resumed = False  #: Whether the checkpoint in the folder is of this run
+        #: Epoch and step of this run's checkpoint, as far as this worker knows that it is there.
         self.saved: tuple[int, int] | None = None
-        self.stop_asked, self.stop = False, False
-        self.exits = ExitStack()
+        self.stop_asked = False  #: Whether this worker asks to stop after the next step
+        self.stop = False  #: Whether all stop here
+        self.exits = ExitStack()  #: What must be undone when the training ends, for whatever reason
         self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
 
     @property

@@ -15,20 +15,10 @@ from cnn_numba.train.optim import Optimizer
 
 
 class Scaler:
-    """Leaves the gradients as they are: the optimiser takes each step.
+    """Leaves the gradients as they are: the optimiser takes each step. `LossScaler` overrides all of this."""
 
-    `LossScaler` overrides all of this.
-
-    Attributes
-    ----------
-    settings : dict or None
-        What the recipe of a training says of it.
-    state : dict of str to ndarray
-        What the next step depends on, for checkpoints.
-    """
-
-    settings: dict[str, float] | None = None
-    state: Mapping[str, Array] = MappingProxyType({})
+    settings: dict[str, float] | None = None  #: What the recipe of a training says of it
+    state: Mapping[str, Array] = MappingProxyType({})  #: What the next step depends on, for checkpoints
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`."""

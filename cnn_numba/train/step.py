@@ -176,27 +176,17 @@ class _Steps:
         self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
         data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
         self.batches = batches_of(model, *data, augmentation=augmentation)
-        self.stop = False
+        self.stop = False  #: Whether a worker asked in the last step to stop after it
 
 
 class HostSteps(_Steps):
-    """The steps of a training on the CPU; its arguments are those of `steps_of`.
+    """The steps of a training on the CPU; its arguments are those of `steps_of`."""
 
-    Attributes
-    ----------
-    totals : ndarray, shape (2,), float64
-        Sum of the losses and number of right answers so far, of all workers.
-    cheap_totals : bool
-        Whether to look at them costs nothing.
-    stop : bool
-        Whether a worker asked in the last step to stop after it.
-    """
-
-    cheap_totals = True
+    cheap_totals = True  #: Whether to look at the totals costs nothing
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        self.totals = np.zeros(2)
+        self.totals = np.zeros(2)  #: Sum of the losses and number of right answers so far, of all workers
         # Of one step: losses, right answers, and how many workers ask to stop.
         self.sums = np.zeros(3)
         self.step_totals = self.sums[:2]

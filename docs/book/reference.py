@@ -89,8 +89,9 @@ def _page(package, members):
             lines += [module.name, "-" * len(module.name), ""]
         lines += [f".. py:module:: {module.name}", "", *_docstring(module.tree), ""]
         lines += [*_constants(module), *_declarations(module)]
+        attributes = _analysed(module.path, module.name).find_attr_docs()
         for node in _definitions(module.tree):
-            lines += _described(node)
+            lines += _described(node, attributes=attributes)
     return "\n".join(lines) + "\n"
 
 
@@ -109,10 +110,13 @@ def _declarations(module):
                 yield from (f".. py:data:: {name}", "", f"   ``{text}``", "")
 
 
-def _described(node, kind=None):
-    """Return the lines about a function or class, with those of its methods below it."""
+def _described(node, kind=None, attributes=()):
+    """Return the lines about a function or class, with those of its attributes and methods below it."""
     if isinstance(node, ast.ClassDef):
         lines = [f".. py:class:: {node.name}{_constructor(node)}", "", *_docstring(node, "   "), ""]
+        for (owner, name), about in dict(attributes).items():
+            if owner == node.name:
+                lines += [f"   .. py:attribute:: {name}", "", indent(" ".join(about), "      "), ""]
         for inner in _definitions(node):
             lines += [indent(line, "   ") for line in _described(inner, _kind(inner))]
         return lines
@@ -198,5 +202,8 @@ def source_of(name):
     path = next((module.path for module in modules() if module.name == name), None)
     if path is None:
         return None
-    source = path.read_text(encoding="utf-8")
-    return source, ModuleAnalyzer.for_string(source, name).find_tags()
+    return path.read_text(encoding="utf-8"), _analysed(path, name).find_tags()
+
+
+def _analysed(path, name):
+    return ModuleAnalyzer.for_string(path.read_text(encoding="utf-8"), name)

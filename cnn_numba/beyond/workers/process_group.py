@@ -34,12 +34,7 @@ ARRIVAL = 60.0
 class WorkersError(RuntimeError):
     """Why the workers cannot begin, or cannot go on: a line for the user.
 
-    Attributes
-    ----------
-    reason : str
-        What the other workers read.
-    saved : bool
-        Whether there is a checkpoint of this training to go on from.
+    The other workers read its `reason`. With `saved` there is a checkpoint of this training to go on from.
     """
 
     def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:

@@ -14,11 +14,7 @@ class Watch:
     """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
 
     Only this thread uses the store, whose keeper may have ended or been stopped: then only the thread waits.
-
-    Attributes
-    ----------
-    left : dict of int to str
-        What workers that have ended said of why.
+    `left` has what workers that have ended said of why.
     """
 
     def __init__(self, connect, rank, size):

@@ -67,18 +67,10 @@ class Callbacks:
 
 
 class Untimed(Callback):
-    """Notes no times. `beyond.workers.timeline.Timeline` notes them.
+    """Notes no times. `beyond.workers.timeline.Timeline` notes them."""
 
-    Attributes
-    ----------
-    path : path or None
-        Where they are written.
-    recording : bool
-        Whether the phases of this step are noted; on the GPU each is waited for then.
-    """
-
-    path = None
-    recording = False
+    path = None  #: Where they are written
+    recording = False  #: Whether the phases of this step are noted; on the GPU each is waited for then
 
     def note(self, what: str) -> None:
         """Note that a phase of a step, begun when the one before it ended, is over."""
