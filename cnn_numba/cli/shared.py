@@ -59,29 +59,21 @@ def complain(message):
         print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def positive(value):
-    """Refuse a number that float32 cannot hold, or that is not positive."""
-    if value is not None and not 0 < value <= LARGEST:
-        raise typer.BadParameter(f"{value} is not a positive number{_too_large(value)}.")
-    return value
+def _number(what, fits):
+    """Return what refuses a number that is not `what`, as `fits` knows, or that float32 cannot hold."""
+
+    def checked(value):
+        if not fits(value) or value > LARGEST:
+            most = f" and at most {LARGEST:g}" if fits(value) and value < math.inf else ""
+            raise typer.BadParameter(f"{value} is not {what}{most}.")
+        return value
+
+    return checked
 
 
-def not_negative(value):
-    """Refuse a number that float32 cannot hold, or below 0."""
-    if not 0 <= value <= LARGEST:
-        raise typer.BadParameter(f"{value} is not a number of at least 0{_too_large(value)}.")
-    return value
-
-
-def below_1(value):
-    """Refuse a number that is not at least 0 and below 1."""
-    if not 0 <= value < 1:
-        raise typer.BadParameter(f"{value} is not a number of at least 0 and below 1.")
-    return value
-
-
-def _too_large(value):
-    return f" and at most {LARGEST:g}" if LARGEST < value < math.inf else ""
+positive = _number("a positive number", lambda value: value > 0)
+not_negative = _number("a number of at least 0", lambda value: value >= 0)
+below_1 = _number("a number of at least 0 and below 1", lambda value: 0 <= value < 1)
 
 
 def countable(value):

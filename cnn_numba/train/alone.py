@@ -36,8 +36,10 @@ class Alone:
         return self.size > 1
 
     def share(self, count: int) -> slice:
-        """Return which of `count` items belong to this worker."""
-        return slice(0, count)
+        """Return which of `count` items are this worker's; the first ones take one more if need be."""
+        each, more = divmod(count, self.size)
+        first = self.rank * each + min(self.rank, more)
+        return slice(first, first + each + (self.rank < more))
 
     def count(self, count: int) -> int:
         """Return how many of `count` items belong to this worker."""
@@ -59,6 +61,9 @@ class Alone:
     def exchange(self, value: Any) -> list:
         """Return what each worker passes here, by rank."""
         return [value]
+
+    def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
+        """Raise an error that names the worker and what differs, unless all say the same."""
 
     def from_first(self, function: Callable[[], Any]) -> Any:
         """Return what a function returns on the first worker; only that one calls it."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_callbacks import ENTRY, a_run, after_steps
 from test_training import small_net
-from test_workers import Workers, together, toy_norm
+from test_workers import together, toy_norm
 
 from cnn_numba import LossScaler
 from cnn_numba.beyond.precision.scale_watch import ScaleWatch
@@ -15,6 +15,7 @@ from cnn_numba.beyond.workers.agreement import Agreement, what_is_saved
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.beyond.workers.shared_part import ShareScaler
 from cnn_numba.beyond.workers.timeline import Timeline
+from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.callbacks.divergence import TrainingDiverged
 from cnn_numba.train.extensions import EXTENSIONS
@@ -162,7 +163,7 @@ def test_a_part_knows_its_share_and_why_there_are_no_graphs():
     assert (first, second) == (np.float32(2 / 3), np.float32(1 / 3))
     assert cuts == ["backward batch_norm1"]  # small enough for one bucket
     assert why.startswith("Batch normalisation of several workers")
-    assert not Workers().part(small_net(), Scaler(), Untimed()).no_graphs
+    assert not Alone().part(small_net(), Scaler(), Untimed()).no_graphs
 
 
 def test_models_that_are_no_fair_share_are_refused():
@@ -173,4 +174,4 @@ def test_models_that_are_no_fair_share_are_refused():
         WorkersError, match=r"built for workers\.count\(batch_size\), got batches of \[4, 6\]"
     ):
         together(2, sizes)
-    assert Workers().batch_size(small_net()) == 32
+    assert Alone().batch_size(small_net()) == 32

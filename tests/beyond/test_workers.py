@@ -32,6 +32,7 @@ from cnn_numba.data import Dataset
 from cnn_numba.extras import MissingPackage
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
+from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 from cnn_numba.train.checkpoint import save_checkpoint
 from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
@@ -154,7 +155,7 @@ def training(
     data, workers=None, backend="cpu", optimizer=SGD, network=toy_cnn, epochs=STEPS // 10, **options
 ):
     """Train as one of the workers; return losses, parameters, optimiser's state and history."""
-    workers = workers or Workers()
+    workers = workers or Alone()
     # Other weights on every worker: they have to begin with the first one's.
     model = network(workers.count(BATCH), backend, seed=3 + workers.rank)
     settings = {"momentum": 0.9} if optimizer is SGD else {}
@@ -227,7 +228,7 @@ def test_evaluation_counts_every_image_once(data, count):
         part = data.test_images[:count], data.test_labels[:count], data.mean, data.std
         return evaluate(toy_cnn(2, "reference"), *part, workers=workers)
 
-    expected = measure(Workers())
+    expected = measure(Alone())
     for measured in together(5, measure):
         assert measured == pytest.approx(expected, abs=1e-12)
 
@@ -251,7 +252,6 @@ def test_buckets_are_whole_layers_from_the_last_one_on_and_leave_nothing_out():
     assert [bucket["bytes"] for bucket in cut.about()] == [832 * 4, 160]
     assert Buckets(model, Workers(0, 2), Untimed(), most=4).layers == [["linear2"], ["linear1"], ["conv1"]]
     assert list(cut.after()) == ["backward linear1", "backward conv1"]
-    assert not Buckets(model, Workers(), Untimed()).after()
 
 
 def test_a_bucket_is_on_its_way_while_earlier_layers_go_back(data):
@@ -577,7 +577,7 @@ def test_a_training_goes_on_with_another_number_of_workers(data, tmp_path):
                 data, workers, "reference", optimizer=Adam, schedule="constant", out=folder, **options
             )
 
-        results = together(size, trained) if size > 1 else [trained(Workers())]
+        results = together(size, trained) if size > 1 else [trained(Alone())]
         assert not [path for path in tmp_path.iterdir() if path.name != "worker0"]
     for mine in results:
         np.testing.assert_allclose(mine[1][0], whole[1][0], rtol=0, atol=1e-10)
@@ -815,7 +815,7 @@ def test_unequal_versions_are_named(monkeypatch):
 
 def test_started_again_a_training_goes_on_from_its_own_checkpoint_alone(data, tmp_path):
     def trained(run, restarted, epochs=2):
-        workers, lines = Workers(), []
+        workers, lines = Alone(), []
         workers.run, workers.restarted = run, restarted
         training(data, workers, epochs=epochs, schedule="constant", out=tmp_path, log=lines.append)
         return " ".join(lines)
@@ -837,7 +837,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     def trained(workers):
         return training(data, workers, backend, epochs=3, timeline=file)
 
-    together(size, trained) if size > 1 else trained(Workers())
+    together(size, trained) if size > 1 else trained(Alone())
     record = json.loads(file.read_text())
     assert (record["workers"], record["device"], record["model"]) == (size, backend, "toy_cnn")
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])

@@ -159,15 +159,9 @@ def _channel_sums(grad_output, x, mean, c):
 @parallel_jit
 def _layer_norm_forward(x, weight, bias, eps, out, mean, inv_std):
     samples, features = x.shape
+    channels = x.reshape(1, samples, features)
     for n in prange(samples):
-        total = 0.0
-        for i in range(features):
-            total += x[n, i]
-        centre = total / features
-        squares = 0.0
-        for i in range(features):
-            distance = x[n, i] - centre
-            squares += distance * distance
+        centre, squares = _channel_statistics(channels, n)
         mean[n] = centre
         inv_std[n] = 1.0 / math.sqrt(squares / features + eps)
         shift, scale = mean[n], inv_std[n]

@@ -21,7 +21,7 @@ class Buckets:
 
     def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
         self.model, self.workers, self.timeline = model, workers, timeline
-        self.layers, self.slices = _cut(model, most or BUCKET_BYTES) if workers.many else ([], [])
+        self.layers, self.slices = _cut(model, most or BUCKET_BYTES)
         self.waiting = []
 
     def after(self) -> dict[str, Callable[[], None]]:

@@ -12,13 +12,14 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.workers.process_group import ProcessGroup, WorkersError
 from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.extras import need
+from cnn_numba.train.alone import Alone
 
 #: Seconds without a sign of life after which a worker is given up.
 TIMEOUT = 30.0
 
 
 @contextmanager
-def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
+def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     """Join the workers that torchrun's environment names.
 
     Parameters
@@ -29,8 +30,8 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
 
     Yields
     ------
-    Workers
-        Without such an environment a single worker, which needs no torch.
+    Alone
+        Without such an environment; it needs no torch. Else `Workers`.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Workers]:
 
 def _alone(place):
     """Return a single worker, which torchrun may have started nevertheless."""
-    workers = Workers()
+    workers = Alone()
     if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
         # Its parent is torchrun, which outlives the restarts.
         workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"

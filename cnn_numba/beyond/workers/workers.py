@@ -22,14 +22,14 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Workers(Alone):
-    """The workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
+    """Several workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
 
     Parameters
     ----------
     rank, size : int
         Which it is, and how many there are.
     group : ProcessGroup, optional
-        Carries numbers and words between several: its methods `start`, `broadcast` and `exchange`.
+        Carries numbers and words between them: its methods `start`, `broadcast` and `exchange`.
 
     Examples
     --------
@@ -37,19 +37,11 @@ class Workers(Alone):
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, group: Any = None) -> None:
+    def __init__(self, rank: int, size: int, group: Any = None) -> None:
         self.rank, self.size, self.group = rank, size, group
-
-    def share(self, count: int) -> slice:
-        """Return which of `count` things are this worker's; the first ones take one more if need be."""
-        each, more = divmod(count, self.size)
-        first = self.rank * each + min(self.rank, more)
-        return slice(first, first + each + (self.rank < more))
 
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
         """Start to sum an array over all workers, in place; return a function that waits for the sum."""
-        if not self.many:
-            return super().start(array, done)
         if not device.is_device_array(array):
             return self.group.start(array, done)
         if device.hardware():
@@ -66,15 +58,12 @@ class Workers(Alone):
 
     def broadcast(self, array: Array) -> None:
         """Give all workers the values of the first one's array."""
-        if self.many:
-            here = device.to_host(array)
-            self.group.broadcast(here)
-            device.copy(array, here)
+        here = device.to_host(array)
+        self.group.broadcast(here)
+        device.copy(array, here)
 
     def exchange(self, value: Any) -> list:
         """Return what each worker passes here, by rank, as JSON carries it."""
-        if not self.many:
-            return [value]
         return [json.loads(text) for text in self.group.exchange(json.dumps(value))]
 
     def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
@@ -102,10 +91,8 @@ class Workers(Alone):
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
         """Return this worker's part of a batch, for the steps of a training."""
-        if not self.many:
-            return super().part(model, scaler, timeline)
         return SharedPart(model, self, scaler, timeline)
 
     def callbacks(self) -> list[Callback]:
         """Return what the workers do around the steps of a training."""
-        return [Agreement(self)] if self.many else []
+        return [Agreement(self)]
