@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FACES = (
     *("cnn_numba", "cnn_numba.data", "cnn_numba.data.digits", "cnn_numba.device", "cnn_numba.extras"),
-    *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
+    *("cnn_numba.nn.gradcheck", "cnn_numba.nn.layer", "cnn_numba.nn.layers", "cnn_numba.nn.models"),
     *("cnn_numba.train.checkpoint", "cnn_numba.train.graphs", "cnn_numba.train.loop"),
     *("cnn_numba.train.optim", "cnn_numba.train.records", "cnn_numba.beyond.precision.scaling"),
     *("cnn_numba.train.step", "cnn_numba.train.batches", "cnn_numba.beyond.text.batches"),

@@ -21,7 +21,7 @@ from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
 from cnn_numba.beyond.recurrent.layers import LSTM, Rows
 from cnn_numba.device import to_host
 from cnn_numba.nn import layers
-from cnn_numba.nn.layers import Layer
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather import constants
 

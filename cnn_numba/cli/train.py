@@ -290,7 +290,7 @@ def _errors_in_a_line(out, files, workers):
 
 def _network(name, batch_size, backend, seed, precision="float32"):
     """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
-    from cnn_numba.nn.layers import UnsupportedPrecision
+    from cnn_numba.nn.layer import UnsupportedPrecision
 
     try:
         return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)

@@ -15,12 +15,12 @@ from cnn_numba.beyond.recurrent.layers import LSTM
 from cnn_numba.beyond.transformer import Chain, Residual, TransformerBlock
 from cnn_numba.device import to_host
 from cnn_numba.nn.gradcheck import gradcheck
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import (
     AvgPool2d,
     Conv2d,
     CrossEntropyLoss,
     Flatten,
-    Layer,
     Linear,
     MaxPool2d,
     ReLU,

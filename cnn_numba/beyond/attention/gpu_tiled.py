@@ -28,33 +28,24 @@ MINUS_INFINITY = float32(-math.inf)
 _HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 
 
-class _Kernels(NamedTuple):
-    """What is launched for one head_dim, filled up; `lanes` threads share a row."""
+class _Rows(NamedTuple):
+    """The device functions by which a thread takes its part of a row, and how many threads share one."""
 
     lanes: int
-    forward: object
-    backward_q: object
-    backward_kv: object
+    features: int  # of each thread
+    place: object  # (): the head, and the row that the thread has a part of
+    copy_tile: object  # (array, head, first, tile): the block copies TILE rows, zeros past the last
+    load_row: object  # (array, head, row, part): the thread loads its part of a row, zeros past the last
+    store_row: (
+        object  # (part, factor, array, head, row): it stores its part of a row there is, times a factor
+    )
+    dot: object  # (part, tile, j): the product of the thread's row with row j of a tile
+    row_sum: object  # (value): the sum over the threads that share a row
+    add: object  # (weight, tile, j, part): add the thread's part of row j, times a weight, to its sums
 
 
 def _rows_of(head_dim):
-    """Make the device functions that a thread takes its part of a row with; of `lanes` threads a row.
-
-    Returns
-    -------
-    lanes, features : int
-        Threads that share a row, and how many features each of them has.
-    copy_tile : device function
-        ``(array, head, first, tile)``: the block copies TILE rows, from `first` on, zeros past the last.
-    load_row : device function
-        ``(array, head, row, part)``: the thread loads its part of a row, zeros past the last.
-    store_row : device function
-        ``(part, factor, array, head, row)``: the thread stores its part, times a factor, of a row there is.
-    dot : device function
-        ``(part, tile, j)``: the product of the row that the thread has a part of with row `j` of a tile.
-    add : device function
-        ``(weight, tile, j, part)``: add the thread's part of row `j`, times a weight, to its sums.
-    """
+    """Make the functions for rows of up to `head_dim` features."""
     lanes = max(1, head_dim // MOST_FEATURES)
     features = head_dim // lanes
     threads = ROWS * lanes
@@ -119,7 +110,12 @@ def _rows_of(head_dim):
             part[i + 2] += weight * c
             part[i + 3] += weight * d
 
-    return lanes, features, copy_tile, load_row, store_row, dot, add, row_sum
+    @cuda.jit(device=True)
+    def place():
+        row = uint32(cuda.blockIdx.x) * uint32(ROWS) + uint32(cuda.threadIdx.x) // uint32(lanes)
+        return uint32(cuda.blockIdx.y), uint32(row)
+
+    return _Rows(lanes, features, place, copy_tile, load_row, store_row, dot, row_sum, add)
 
 
 @cuda.jit(device=True)
@@ -128,21 +124,21 @@ def _is_seen(query, key, keys, causal):
     return key < keys and (key <= query or not causal)
 
 
-def _make_kernels(head_dim):
-    """Make the three kernels for rows of up to `head_dim` features."""
-    lanes, features, copy_tile, load_row, store_row, dot, add, row_sum = _rows_of(head_dim)
+@cuda.jit(device=True)
+def _keys_to_see(keys, causal):
+    """Return how many keys any query of the block sees."""
+    return min(keys, uint32((cuda.blockIdx.x + 1) * ROWS)) if causal else keys
+
+
+@cuda.jit(device=True)
+def _weight_of(score, log_sum_exp, seen):
+    """Compute a weight anew."""
+    return math.exp(score - log_sum_exp) if seen else float32(0)
+
+
+def _forward(head_dim, rows):
+    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
     tile_size = TILE * head_dim
-
-    @cuda.jit(device=True)
-    def place():
-        """Return the head, and the row that the thread has a part of."""
-        row = uint32(cuda.blockIdx.x) * uint32(ROWS) + uint32(cuda.threadIdx.x) // uint32(lanes)
-        return uint32(cuda.blockIdx.y), uint32(row)
-
-    @cuda.jit(device=True)
-    def keys_to_see(keys, causal):
-        """Return how many keys any query of the block sees."""
-        return min(keys, uint32((cuda.blockIdx.x + 1) * ROWS)) if causal else keys
 
     @cuda.jit(device=True)
     def score_chunk(q_part, k_tile, first, start, query, keys, causal, scores):
@@ -181,7 +177,7 @@ def _make_kernels(head_dim):
             average[i] = float32(0)
         largest, total = MINUS_INFINITY, float32(0)
         keys = uint32(k.shape[1])
-        for start in range(uint32(0), keys_to_see(keys, causal), uint32(TILE)):
+        for start in range(uint32(0), _keys_to_see(keys, causal), uint32(TILE)):
             copy_tile(k, head, start, k_tile)
             copy_tile(v, head, start, v_tile)
             cuda.syncthreads()  # the tiles are complete
@@ -199,10 +195,12 @@ def _make_kernels(head_dim):
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
             log_sum_exp[head, query] = largest + math.log(total)
 
-    @cuda.jit(device=True)
-    def weight_of(score, log_sum_exp, seen):
-        """Compute a weight anew."""
-        return math.exp(score - log_sum_exp) if seen else float32(0)
+    return forward
+
+
+def _backward_q(head_dim, rows):
+    lanes, features, place, copy_tile, load_row, store_row, dot, row_sum, add = rows
+    tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
     @device.signature(
@@ -233,17 +231,24 @@ def _make_kernels(head_dim):
             if uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
                 averages[head, query] = average
         keys = uint32(k.shape[1])
-        for start in range(uint32(0), keys_to_see(keys, causal), uint32(TILE)):
+        for start in range(uint32(0), _keys_to_see(keys, causal), uint32(TILE)):
             copy_tile(k, head, start, k_tile)
             copy_tile(v, head, start, v_tile)
             cuda.syncthreads()
             for j in range(uint32(0), uint32(TILE)):
                 seen = inside and _is_seen(query, uint32(start + j), keys, causal)
-                weight = weight_of(dot(q_part, k_tile, j), logarithm, seen)
+                weight = _weight_of(dot(q_part, k_tile, j), logarithm, seen)
                 grad_score = weight * (dot(gradient, v_tile, j) - average)
                 add(grad_score, k_tile, j, sums)
             cuda.syncthreads()
         store_row(sums, scale, grad_q, head, query)
+
+    return backward_q
+
+
+def _backward_kv(head_dim, rows):
+    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
+    tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
     @device.signature(
@@ -275,7 +280,7 @@ def _make_kernels(head_dim):
             for i in range(uint32(0), min(uint32(TILE), uint32(queries - start))):
                 query = uint32(start + i)
                 seen = _is_seen(query, key, keys, causal)
-                weight = weight_of(dot(k_part, q_tile, i), log_sum_exp[head, query], seen)
+                weight = _weight_of(dot(k_part, q_tile, i), log_sum_exp[head, query], seen)
                 grad_score = weight * (dot(v_part, gradient_tile, i) - averages[head, query])
                 add(weight, gradient_tile, i, v_sums)
                 add(grad_score, q_tile, i, k_sums)
@@ -283,7 +288,13 @@ def _make_kernels(head_dim):
         store_row(k_sums, scale, grad_k, head, key)
         store_row(v_sums, float32(1), grad_v, head, key)
 
-    return _Kernels(lanes, forward, backward_q, backward_kv)
+    return backward_kv
+
+
+def _make_kernels(head_dim):
+    """Return the threads of a block, and the three kernels, for rows of up to `head_dim` features."""
+    rows = _rows_of(head_dim)
+    return ROWS * rows.lanes, *(make(head_dim, rows) for make in (_forward, _backward_q, _backward_kv))
 
 
 _KERNELS = {head_dim: _make_kernels(head_dim) for head_dim in HEAD_DIMS}
@@ -294,7 +305,7 @@ _, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backwa
 
 
 def _kernels_for(head_dim):
-    """Return the kernels for rows of so many features."""
+    """Return what `_make_kernels` has made for rows of so many features."""
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]
@@ -307,18 +318,17 @@ def _scale(q):
 
 def launch_forward(q, k, v, causal, out, log_sum_exp):
     """Launch the forward pass on arrays (heads, T, D) that are already checked."""
-    kernels = _kernels_for(q.shape[2])
-    grid, block = (device.blocks(q.shape[1], ROWS), q.shape[0]), ROWS * kernels.lanes
-    device.launch(kernels.forward, grid, block, q, k, v, _scale(q), causal, out, log_sum_exp)
+    block, forward, _, _ = _kernels_for(q.shape[2])
+    grid = device.blocks(q.shape[1], ROWS), q.shape[0]
+    device.launch(forward, grid, block, q, k, v, _scale(q), causal, out, log_sum_exp)
 
 
 def launch_backward(grad_output, q, k, v, out, log_sum_exp, causal, averages, grad_q, grad_k, grad_v):
     """Launch the backward pass on arrays (heads, T, D) that are already checked."""
-    kernels = _kernels_for(q.shape[2])
-    block, options = ROWS * kernels.lanes, (_scale(q), causal)
-    grid = device.blocks(q.shape[1], ROWS), q.shape[0]
+    block, _, backward_q, backward_kv = _kernels_for(q.shape[2])
+    grid, options = (device.blocks(q.shape[1], ROWS), q.shape[0]), (_scale(q), causal)
     arguments = grad_output, q, k, v, out, log_sum_exp, *options, averages, grad_q
-    device.launch(kernels.backward_q, grid, block, *arguments)
+    device.launch(backward_q, grid, block, *arguments)
     grid = device.blocks(k.shape[1], ROWS), k.shape[0]
     arguments = grad_output, q, k, v, log_sum_exp, averages, *options, grad_k, grad_v
-    device.launch(kernels.backward_kv, grid, block, *arguments)
+    device.launch(backward_kv, grid, block, *arguments)

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, head
+from cnn_numba.nn.layer import Layer, head
 from cnn_numba.ops.backends import BackendLike
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer, settings, sizes
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, head
+from cnn_numba.nn.layer import Layer, head
 
 
 class _Norm(Layer):

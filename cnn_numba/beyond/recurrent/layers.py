@@ -6,7 +6,8 @@ import numpy as np
 
 from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layers import Layer, View
+from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layers import View
 from cnn_numba.ops.backends import with_scratch
 
 

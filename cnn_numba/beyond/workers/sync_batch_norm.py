@@ -10,7 +10,7 @@ import numpy as np
 
 from cnn_numba.beyond.norm.layers import BatchNorm2d
 from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layers import head
+from cnn_numba.nn.layer import head
 
 
 class SyncBatchNorm:
