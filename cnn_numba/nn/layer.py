@@ -88,12 +88,7 @@ class Layer:
     ) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
-        Parameters
-        ----------
-        input_shape : tuple (N, ...)
-        device : {"cpu", "gpu", "reference"}
-        needs_grad_input : bool
-            Whether `backward` is to return a gradient. The first layer of a model need not.
+        With `needs_grad_input` its `backward` returns a gradient. The first layer of a model need not.
         """
         self.backend = backend(device)
         self.ops = getattr(self.backend.ops, self.operation) if self.operation else None

@@ -112,23 +112,25 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     plan = Plan(epochs, schedule, seed, augment, label_smoothing, graph, out, resume)
     times = Untimed() if timeline is None else extension("timeline")(timeline)
     run = Run(model, dataset, optimizer, plan, workers, scaler, times, log)
-    callbacks = Callbacks(
-        run,
+    callbacks = [
         # In this order: divergence is found before anything is saved, and workers share what was saved.
-        [
-            Divergence(),
-            *run.scaler.callbacks(),
-            Saving(),
-            *workers.callbacks(),
-            times,
-            Log(),
-            Progress(progress),
-            OnStep(on_step),
-            Interrupts(),
-        ],
-    )
+        Divergence(),
+        *run.scaler.callbacks(),
+        Saving(),
+        *workers.callbacks(),
+        times,
+        Log(),
+        Progress(progress),
+        OnStep(on_step),
+        Interrupts(),
+    ]
     test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std
-    evaluation = Evaluation(model, *test, workers=workers, graph=graph)
+    _train(run, Callbacks(run, callbacks), Evaluation(model, *test, workers=workers, graph=graph))
+    return run.history
+
+
+def _train(run, callbacks, evaluation):
+    """Go through the epochs, and in each through the steps; call the callbacks at each moment."""
     with run.exits:
         callbacks("prepare")
         callbacks("begin")
@@ -150,7 +152,6 @@ def fit(  # noqa: PLR0913 (its options are the training's)
             run.finish_epoch()
             callbacks("epoch_end")
         callbacks("end")
-    return run.history
 
 
 def _check_types(model, dataset, optimizer, workers, functions):
