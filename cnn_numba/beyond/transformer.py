@@ -10,7 +10,7 @@ from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention, token_rows
 from cnn_numba.beyond.norm.layers import LayerNorm
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head, layer_list
+from cnn_numba.nn.layer import Layer, Shape, head, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
 from cnn_numba.ops.backends import BackendLike
 
@@ -26,7 +26,7 @@ class TokenLinear(Linear):
 
     _rows = staticmethod(token_rows)
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, out_features)."""
         if len(input_shape) != 3 or input_shape[2] != self.in_features:
             raise self._refusal(f"inputs of shape (N, T, {self.in_features})", input_shape)
@@ -44,7 +44,7 @@ class FlattenTokens(View):
 
     kind = "flatten_tokens"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N * T, C)."""
         if len(input_shape) != 3:
             raise self._refusal("inputs of shape (N, T, C)", input_shape)
@@ -69,15 +69,13 @@ class Chain(Layer):
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the last layer's output."""
         for layer in self.layers:
             input_shape = layer.output_shape(input_shape)
         return input_shape
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
+    def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Let each layer allocate what it needs."""
         self.input_shape, self.needs_grad_input = tuple(input_shape), needs_grad_input
         for index, layer in enumerate(self.layers):
@@ -114,16 +112,14 @@ class Residual(Chain):
     kind = "residual"
     operation = "activation"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input, which must be that of the last layer's output."""
         shape = super().output_shape(input_shape)
         if shape != tuple(input_shape):
             raise ValueError(f"{self!r} must keep the shape {shown(input_shape)}, its layers make it {shape}")
         return shape
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
+    def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate the two sums, and let each layer allocate what it needs."""
         Layer.build(self, input_shape, device, needs_grad_input)
         super().build(input_shape, device, needs_grad_input)

@@ -13,10 +13,10 @@ from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import shown
 from cnn_numba.device import Array
-from cnn_numba.nn.saved import Saved
 from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import PRECISIONS
 
+Shape = tuple[int, ...]
 _Either = TypeVar("_Either", bound=Array)
 
 
@@ -24,6 +24,30 @@ def head(array: _Either, n: int) -> _Either:
     """Return the first n samples of a buffer, the buffer itself if those are all."""
     part: Any = array if array.shape[0] == n else array[:n]
     return part
+
+
+class Saved:
+    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for.
+
+    A layer keeps no chain alive, so that a model's memory is free as soon as the model is gone: from then on
+    it is None.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, layer: Any, owner: type) -> Any:
+        if layer is None:
+            return self
+        if layer.chain is not None:
+            if (chain := layer.chain()) is None:
+                return None
+            chain.unfold()
+        return vars(layer).get(self.name)
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        layer.chain = None
+        vars(layer)[self.name] = value
 
 
 class UnsupportedPrecision(ValueError):
@@ -62,7 +86,7 @@ class Layer:
         """Return all layers that it is made of, at any depth, and then itself."""
         return [*(inner for layer in self.layers for inner in layer.unfolded()), self]
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shape of each parameter by name, in the order the arena holds them."""
         return {}
 
@@ -72,20 +96,18 @@ class Layer:
         shapes = [shape for layer in self.unfolded() for shape in layer.parameter_shapes().values()]
         return sum(map(math.prod, shapes))
 
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+    def buffer_shapes(self) -> dict[str, Shape]:
         """Return the shape of each array that is kept with the parameters but not trained."""
         return {}
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape (N, ...) of the output for an input of shape (N, ...)."""
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
         """Fill the parameters, drawing from `generator`."""
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
+    def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
         With `needs_grad_input` its `backward` returns a gradient. The first layer of a model need not.

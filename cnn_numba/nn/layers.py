@@ -7,8 +7,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer, pair, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
-from cnn_numba.nn.saved import Saved
+from cnn_numba.nn.layer import Layer, Saved, Shape, head
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
@@ -19,10 +18,10 @@ Size2d = int | tuple[int, int]
 class _Weighted(Layer):
     """A layer with a weight, the axis of the outputs first, and a bias for each output."""
 
-    weight_shape: tuple[int, ...]
+    weight_shape: Shape
     relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of weight and bias."""
         return {"weight": self.weight_shape, "bias": self.weight_shape[:1]}
 
@@ -70,7 +69,7 @@ class Conv2d(_Weighted):
             f"stride={self.stride}, padding={self.padding})"
         )
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, out_channels, H_out, W_out)."""
         window = conv2d_window(input_shape, self.weight_shape, self.stride, self.padding)
         return (input_shape[0], self.out_channels, window.out_h, window.out_w)
@@ -120,7 +119,7 @@ class _Pool2d(Layer):
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(f'{name}={size}' for name, size in self._window.items())})"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, C, H_out, W_out)."""
         window = pool2d_window(input_shape, self.kernel_size, self.stride, self.padding)
         return (*input_shape[:2], window.out_h, window.out_w)
@@ -185,9 +184,7 @@ class AvgPool2d(_Pool2d):
 class View(Layer):
     """A batch in another shape, that of `output_shape`; nothing moves."""
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
+    def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Note the shape; there is nothing to allocate."""
         self.input_shape = tuple(input_shape)
 
@@ -216,7 +213,7 @@ class Flatten(View):
 
     kind = "flatten"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, C * H * W)."""
         return (input_shape[0], math.prod(input_shape[1:]))
 
@@ -242,7 +239,7 @@ class Linear(_Weighted):
     def __repr__(self):
         return f"{type(self).__name__}({self.in_features}, {self.out_features})"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, out_features)."""
         if len(input_shape) != 2 or input_shape[1] != self.in_features:
             raise self._refusal(f"inputs of shape (N, {self.in_features})", input_shape)

@@ -1,6 +1,7 @@
 """Measuring a model on labelled images."""
 
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
@@ -38,36 +39,27 @@ def evaluate(
     TypeError, ValueError
         If an argument is not as above, or there are no images.
     """
-    return Evaluation(model, images, labels, mean, std, workers)()
+    return Evaluation(model, images, labels, mean, std, workers=workers)()
 
 
 class Evaluation:
-    """Measures a model on the same images, as often as it is called; the arguments are those of `evaluate`.
+    """Measures a model on the same images, as often as it is called; `data` are those of `evaluate`.
 
     On the GPU the images stay there, and with `graph` a batch is one CUDA graph, recorded once for each size.
     """
 
-    def __init__(
-        self,
-        model: Sequential,
-        images: np.ndarray,
-        labels: np.ndarray,
-        mean: float | tuple[float, ...] = 0.0,
-        std: float | tuple[float, ...] = 1.0,
-        workers: Alone = ALONE,
-        graph: bool = False,
-    ) -> None:
+    def __init__(self, model: Sequential, *data: Any, workers: Alone = ALONE, graph: bool = False) -> None:
         instance(model, "model", Sequential)
         check_workers(workers)
-        check_counts(images, labels)
-        self.model, self.workers, self.count = model, workers, len(images)
-        self.mine = np.arange(len(images), dtype=np.int64)[workers.share(len(images))]
+        check_counts(*data[:2])
+        self.model, self.workers, self.count = model, workers, len(data[0])
+        self.mine = np.arange(self.count, dtype=np.int64)[workers.share(self.count)]
         # A graph cannot be recorded on the stream that is there anyway.
         self.stream = device.stream() if model.backend.on_device else None
         with self._in_stream():
             batch_size, classes = model.shapes[-1]
             self.loss = CrossEntropyLoss(batch_size, classes, model.backend)
-            self.batches = batches_of(model, images, labels, mean, std)
+            self.batches = batches_of(model, *data)
             self.totals = model.backend.zeros(2, np.float64)
         # Where there are no graphs, the training has said so.
         self.batch = Replay(

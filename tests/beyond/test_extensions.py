@@ -10,7 +10,7 @@ from test_training import small_net
 from test_workers import together, toy_norm
 
 from cnn_numba import LossScaler
-from cnn_numba.beyond.precision.scale_watch import ScaleWatch
+from cnn_numba.beyond.precision.scaling import ScaleWatch
 from cnn_numba.beyond.workers.agreement import Agreement, what_is_saved
 from cnn_numba.beyond.workers.process_group import WorkersError
 from cnn_numba.beyond.workers.shared_part import ShareScaler

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.nn.layer import Layer, Shape, head
 from cnn_numba.ops.backends import with_scratch
 
 
@@ -47,7 +47,7 @@ class MultiHeadAttention(Layer):
     def __repr__(self):
         return f"MultiHeadAttention({self.features}, heads={self.heads}, causal={self.causal})"
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of the projection to queries, keys and values, and of the output projection."""
         size = self.features
         return {
@@ -57,7 +57,7 @@ class MultiHeadAttention(Layer):
             "out_bias": (size,),
         }
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
         if len(input_shape) != 3 or input_shape[2] != self.features:
             raise self._refusal(f"inputs of shape (N, T, {self.features})", input_shape)

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.nn.layer import Layer, Shape, head
 from cnn_numba.ops.backends import BackendLike
 
 
@@ -42,11 +42,11 @@ class Embedding(Layer):
     def __repr__(self):
         return f"Embedding({self.kinds}, {self.features}, length={self.length})"
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of the tokens' vectors and of the places'."""
         return {"weight": (self.kinds, self.features), "positions": (self.length, self.features)}
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, features)."""
         if len(input_shape) != 2 or input_shape[1] != self.length:
             raise self._refusal(f"inputs of shape (N, {self.length})", input_shape)
@@ -57,9 +57,7 @@ class Embedding(Layer):
         for array in (self.weight, self.positions):
             array[...] = generator.normal(0, 1 / math.sqrt(self.features), array.shape)
 
-    def build(
-        self, input_shape: tuple[int, ...], device: BackendLike = "cpu", needs_grad_input: bool = True
-    ) -> None:
+    def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate the outputs; tokens are integers and have no gradient."""
         super().build(input_shape, device, needs_grad_input=False)
 

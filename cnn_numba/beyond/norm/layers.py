@@ -6,16 +6,16 @@ import numpy as np
 
 from cnn_numba.arguments import integer, settings, sizes
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.nn.layer import Layer, Shape, head
 
 
 class _Norm(Layer):
     """A layer with a scale and a shift, whose backward pass always computes the gradient of the input."""
 
     operation = "norm"
-    weight_shape: tuple[int, ...]
+    weight_shape: Shape
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of scale (weight) and shift (bias)."""
         return {"weight": self.weight_shape, "bias": self.weight_shape}
 
@@ -61,11 +61,11 @@ class BatchNorm2d(_Norm):
     def __repr__(self):
         return f"BatchNorm2d({self.num_features})"
 
-    def buffer_shapes(self) -> dict[str, tuple[int, ...]]:
+    def buffer_shapes(self) -> dict[str, Shape]:
         """Return the shapes of the running statistics."""
         return {"running_mean": (self.num_features,), "running_var": (self.num_features,)}
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
         if len(input_shape) != 4 or input_shape[1] != self.num_features:
             raise self._refusal(f"inputs of shape (N, {self.num_features}, H, W)", input_shape)
@@ -125,7 +125,7 @@ class LayerNorm(_Norm):
     def __repr__(self):
         return f"LayerNorm({self.normalized_shape})"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
         if tuple(input_shape[-len(self.normalized_shape) :]) != self.normalized_shape:
             raise self._refusal(f"inputs that end in {self.normalized_shape}", input_shape)

@@ -13,11 +13,13 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from cnn_numba.arguments import number, settings, shown
-from cnn_numba.beyond.precision.scale_watch import ScaleWatch
 from cnn_numba.device import Array, DeviceArray, copy, pinned, to_host
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.callbacks.base import Callback
+from cnn_numba.train.callbacks.divergence import TrainingDiverged
+from cnn_numba.train.checkpoint_contents import SCALING_KEYS
 from cnn_numba.train.optim import Optimizer, load_arrays
+from cnn_numba.train.run import Run
 from cnn_numba.train.scaler import Scaler
 
 
@@ -166,3 +168,31 @@ class LossScaler(Scaler):
     def _adapt(self):
         arrays = self.state["scale"], self.state["good_steps"], self.state["skipped"], self.found_inf
         self.ops.update_loss_scale(*arrays, **self.factors)
+
+
+class ScaleWatch(Callback):
+    """Notes the scale and the skipped steps of each epoch; gives up where no scale helps."""
+
+    def __init__(self, scaler: LossScaler) -> None:
+        self.scaler = scaler
+
+    def step_end(self, run: Run) -> None:
+        """Look whether the scale has collapsed, where that costs nothing."""
+        if run.steps.cheap_totals:
+            self._check(run)
+
+    def epoch_measured(self, run: Run) -> None:
+        """Look whether the scale has collapsed, and add it to the epoch's line."""
+        self._check(run)
+        skipped = self.scaler.skipped - sum(entry["skipped_steps"] for entry in run.history)
+        run.entry |= dict(zip(SCALING_KEYS, (self.scaler.scale, skipped), strict=True))
+        run.remarks.append(f"loss scale {self.scaler.scale:g}, {skipped} step{'s' * (skipped != 1)} skipped")
+
+    def _check(self, run):
+        """Give up where step after step is skipped: the gradients are not finite at any scale."""
+        if self.scaler.collapsed:
+            raise TrainingDiverged(
+                f"the loss scale collapsed to {self.scaler.scale:g} by epoch {run.epoch + 1}, step "
+                f"{run.step}: at any scale the gradients are NaN or infinite, and so every step is skipped. "
+                "Try a smaller learning rate, or bfloat16."
+            )

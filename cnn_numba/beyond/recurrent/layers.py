@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba.arguments import integer, settings
 from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer
+from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.nn.layers import View
 from cnn_numba.ops.backends import with_scratch
 
@@ -24,7 +24,7 @@ class Rows(View):
 
     kind = "rows"
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, C * H, W)."""
         if len(input_shape) != 4:
             raise self._refusal("images of shape (N, C, H, W)", input_shape)
@@ -73,7 +73,7 @@ class LSTM(Layer):
         last = "" if self.return_sequences else ", return_sequences=False"
         return f"LSTM({self.input_size}, {self.hidden_size}{last})"
 
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+    def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of both weights and both biases."""
         gates = 4 * self.hidden_size
         return {
@@ -83,7 +83,7 @@ class LSTM(Layer):
             "bias_hh": (gates,),
         }
 
-    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
         if len(input_shape) != 3 or input_shape[2] != self.input_size:
             raise self._refusal(f"sequences of shape (N, T, {self.input_size})", input_shape)
