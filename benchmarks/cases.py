@@ -7,12 +7,32 @@ array is read or written once. A kernel may do more of either; its share of the 
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from benchmarks.rungs import matmul
+from benchmarks.rungs.conv_constant import conv2d_forward_constant
+from benchmarks.rungs.conv_naive import conv2d_forward_naive
 from cnn_numba import device
 from cnn_numba.ops import backends
+from cnn_numba.ops.conv.gpu_implicit import conv2d_forward_implicit
+from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
+from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
+_CONVOLUTION_RUNGS = {
+    "naive": conv2d_forward_naive,
+    "constant": conv2d_forward_constant,
+    "tiled": conv2d_forward_tiled,
+    "implicit": conv2d_forward_implicit,
+}
+_PRODUCT_RUNGS = {
+    "naive": matmul.matmul_naive,
+    "tiled": matmul.matmul_tiled,
+    "register_tiled": matmul.matmul_register_tiled,
+    "vectorised": matmul.matmul_vectorised,
+    "split": matmul.matmul_split,
+}
+_POOLING_RUNGS = {"naive": pool.max_pool2d_forward_naive, "2x2": pool.max_pool2d_forward_2x2}
 _FLOAT32_EPSILON = 2.0**-23
 _BYTES = 4  # of a float32, and of an int32
 
@@ -39,9 +59,8 @@ class Case:
         Takes the inputs and the first output, returns what ours are called with.
     theirs : callable
         Takes the module torch and the inputs as tensors, returns PyTorch's result.
-    rungs : tuple of str
-        The ladder, the slowest first: `operation` with one of these behind it. Empty where only the function
-        that chooses by itself is measured.
+    rungs : dict of str to callable
+        The ladder, the slowest first. Empty where only the function that chooses by itself is measured.
     measure : {"GFLOP/s", "GB/s"}
         What tells how fast it is.
     libraries : tuple of str
@@ -58,17 +77,15 @@ class Case:
     terms: int
     arguments: Callable
     theirs: Callable
-    rungs: tuple = ()
+    rungs: dict = field(default_factory=dict)
     measure: str = "GFLOP/s"
     libraries: tuple = ("PyTorch", "PyTorch, TF32")
 
     @property
     def contenders(self):
         """The names of ours, as they are shown, and the functions."""
-        module = getattr(backends.backend("gpu").ops, self.folder)
-        if not self.rungs:
-            return {"ours": getattr(module, self.operation)}
-        return {rung: getattr(module, f"{self.operation}_{rung}") for rung in self.rungs}
+        ours = getattr(backends.backend("gpu").ops, self.folder)
+        return self.rungs or {"ours": getattr(ours, self.operation)}
 
     def ours(self, function, *arrays):
         """Return a call of one of ours, without arguments."""
@@ -106,7 +123,7 @@ def convolutions(size, batch, in_channels, height, width, out_channels, kernel_s
     return (
         case(
             operation="conv2d_forward",
-            rungs=("naive", "constant", "tiled", "implicit"),
+            rungs=_CONVOLUTION_RUNGS,
             inputs=(x_shape, weight_shape),
             outputs=(out_shape,),
             terms=math.prod(weight_shape[1:]),
@@ -140,7 +157,7 @@ def products(size, m, k, n):
             folder="dense",
             operation="matmul",
             text=f"({m}, {k}) by ({k}, {n})",
-            rungs=("naive", "tiled", "register_tiled", "vectorised", "split"),
+            rungs=_PRODUCT_RUNGS,
             inputs=((m, k), (k, n)),
             outputs=((m, n),),
             flops=2 * m * k * n,
@@ -163,7 +180,7 @@ def poolings(size, batch, channels, height, width, kernel_size=2):
     return (
         case(
             operation="max_pool2d_forward",
-            rungs=("naive", "2x2"),
+            rungs=_POOLING_RUNGS,
             outputs=(out_shape, out_shape),  # the positions of the maxima are one
             flops=math.prod(out_shape) * (in_window - 1),  # comparisons
             terms=0,  # whatever is compared stays exact

@@ -6,11 +6,11 @@ import time
 import numpy as np
 from numba import cuda, float32
 
+from benchmarks.rungs import matmul
 from cnn_numba.data import load
 from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu_implicit
-from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.train.loop import fit
 from cnn_numba.train.optim import Adam
 
@@ -62,11 +62,11 @@ def launches():
         "relu": (lambda: activation.relu_forward(x, y), ELEMENTS, "ns an element"),
         "sigmoid": (lambda: activation.sigmoid_forward(x, y), ELEMENTS, "ns an element"),
         "product, 64 x 64 tiles": (
-            lambda: dense.matmul_register_tiled(a, b, c),
+            lambda: matmul.matmul_register_tiled(a, b, c),
             2 * SIDE**3,
             "GFLOP/s a core",
         ),
-        "product, 128 x 128": (lambda: dense.matmul_vectorised(a, b, c), 2 * SIDE**3, "GFLOP/s a core"),
+        "product, 128 x 128": (lambda: matmul.matmul_vectorised(a, b, c), 2 * SIDE**3, "GFLOP/s a core"),
         "implicit convolution": (
             lambda: gpu_implicit.conv2d_forward_implicit(images, weight, out=out),
             work,

@@ -12,7 +12,7 @@ from cnn_numba.ops.backends import backend
 
 BACKENDS = ("reference", "cpu")
 # Where the operations are.
-PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.")
+PACKAGES = ("cnn_numba.ops.", "cnn_numba.beyond.", "benchmarks.rungs.")
 
 
 def backends(operation, gpu=False):

@@ -76,7 +76,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device import compiler
 from cnn_numba.ops.activation.gpu import relu_forward
-from cnn_numba.ops.dense.gpu import matmul_tf32
+from benchmarks.rungs.matmul_tensor import matmul_tf32
 
 print(compiler.cuda.__name__, compiler.float32 is compiler.types.float32)
 print(device.facts()["numba-cuda-mlir"] != "not installed", "numba.cuda" in sys.modules)
@@ -98,7 +98,7 @@ FILES = sorted(
     str(path.relative_to(ROOT))
     for pattern in (
         "ops/test_*_gpu.py",
-        "ops/test_dense_tensor.py",
+        "benchmarks/test_matmul_tensor.py",
         "ops/test_precision.py",
         "beyond/*/test_*_gpu.py",
         "beyond/embedding/test_*.py",

@@ -194,7 +194,7 @@ def climb(title: str, rungs: dict, columns: Sequence[str] = _PRODUCTS, timed: bo
     Examples
     --------
     >>> import numpy as np
-    >>> from cnn_numba.ops.dense.gpu import matmul_naive
+    >>> from benchmarks.rungs.matmul import matmul_naive
     >>> a = device.to_device(np.ones((32, 32), np.float32))
     >>> ladder = climb("32 x 32", {"naive": lambda: matmul_naive(a, a)}, ["bytes moved", "barriers"])
     >>> ladder.column("bytes moved") == ({"naive": 167_936} if device.SELECTION.emulated else {})

@@ -11,10 +11,10 @@ import torch
 
 from benchmarks import accuracy, epoch, epoch_gpu, ops as bench_ops, plots as bench_plots, pytorch, records
 from benchmarks.cases import CASES, Case, convolutions, poolings, products
+from benchmarks.rungs import conv_constant, conv_naive, matmul
 from cnn_numba import cli, device
 from cnn_numba.data import batches, load
 from cnn_numba.nn.models import mnist_cnn
-from cnn_numba.ops.dense.gpu_matmul import TILE
 from cnn_numba.train.recipes import PLAIN
 from gpuless import nvidia
 from gpuless.inspector import InspectionError, inspect_kernels
@@ -26,6 +26,11 @@ TINY = (
     *poolings("tiny", 1, 2, 4, 6),
 )
 ROOF = {"flops_per_second": 1e12, "bytes_per_second": 1e11}
+
+
+def chosen(*rungs):
+    """Return some rungs of the product."""
+    return {rung: TINY[3].rungs[rung] for rung in rungs}
 
 
 def of_each(cases):
@@ -60,13 +65,13 @@ def test_cases_of_the_targets_are_measured():
 
 
 @of_each([case for case in TINY if case.rungs])
-def test_a_ladder_has_every_rung_of_its_backend(case):
+def test_a_ladder_has_every_rung_of_its_operation(case):
     backend = importlib.import_module(f"cnn_numba.ops.{case.folder}.gpu")
-    functions = [(name, value) for name, value in vars(backend).items() if inspect.isfunction(value)]
-    # Those on Tensor Cores compute something else: products of rounded operands.
-    exact = [name for name, value in functions if not value.__module__.endswith("gpu_tensor")]
-    rungs = {name for name in exact if name.startswith(f"{case.operation}_")}
-    assert rungs == {f"{case.operation}_{rung}" for rung in case.rungs}
+    # Not those on Tensor Cores, which compute something else: products of rounded operands.
+    modules = backend, conv_constant, conv_naive, matmul
+    functions = [pair for module in modules for pair in inspect.getmembers(module, inspect.isfunction)]
+    rungs = {name: each for name, each in functions if name.startswith(f"{case.operation}_")}
+    assert rungs == {f"{case.operation}_{rung}": function for rung, function in case.rungs.items()}
 
 
 @of_each(TINY)
@@ -241,7 +246,7 @@ def on_host(monkeypatch):
 
 
 def test_a_case_is_recorded_with_every_sample(clock, on_host, monkeypatch, capsys):
-    case = dataclasses.replace(TINY[3], rungs=("naive", "register_tiled"))
+    case = dataclasses.replace(TINY[3], rungs=chosen("naive", "register_tiled"))
 
     def launch_for_a_millisecond(launch):
         launch.run()
@@ -324,7 +329,7 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
 
     monkeypatch.setattr(device, "seconds", seconds)
     matmuls = [*products("tiny", 20, 30, 40), *products("large", 20, 30, 40)]
-    cases = [*(dataclasses.replace(case, rungs=("naive", "tiled")) for case in matmuls), TINY[4]]
+    cases = [*(dataclasses.replace(case, rungs=chosen("naive", "tiled")) for case in matmuls), TINY[4]]
     try:
         record = bench_ops.bench_ops(cases)
     except InspectionError as error:
@@ -341,10 +346,10 @@ def test_without_a_gpu_the_compiler_is_asked_and_nothing_timed(monkeypatch, caps
         ("max_pool2d_forward", "2x2"),
     ]
     tiled = rows["matmul", "tiled"]
-    assert (tiled["kernel"], tiled["threads"]) == ("matmul_tiled_kernel", TILE**2)
-    assert tiled["shared_bytes"] == 2 * TILE * (TILE + 1) * 4
+    assert (tiled["kernel"], tiled["threads"]) == ("matmul_tiled_kernel", matmul.TILE**2)
+    assert tiled["shared_bytes"] == 2 * matmul.TILE * (matmul.TILE + 1) * 4
     assert tiled["spill_bytes"] == 0
-    assert tiled["mix"]["FMA"] >= TILE
+    assert tiled["mix"]["FMA"] >= matmul.TILE
     assert sum(tiled["mix"].values()) == tiled["instructions"]
     printed = capsys.readouterr().out
     assert printed.startswith("Nothing is timed: there is no GPU")

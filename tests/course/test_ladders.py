@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numba import cuda, float32
 
+from benchmarks.rungs.matmul import matmul_naive, matmul_tiled
 from cnn_course.engine.ladders import Ladder, Rung, climb, counted
 from cnn_numba import device
 from cnn_numba.ops.activation.gpu import relu_forward_naive, relu_forward_vectorized
-from cnn_numba.ops.dense.gpu import matmul_naive, matmul_tiled
 
 emulated = pytest.mark.skipif(not device.SELECTION.emulated, reason="counts on the emulated GPU")
 

@@ -242,64 +242,6 @@ def test_shapes_that_differ_are_refused(ops, kind, wrong):
     assert np.isnan(grad_input).all()
 
 
-# ------------------------------------------------------------------------------------------- bias and ReLU
-
-
-@backends("activation", gpu=True)
-@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (9, 130), (2, 3, 5), (3, 4, 1, 9), (4, 37, 5, 7)], ids=str)
-def test_bias_relu_against_torch(ops, shape):
-    x, _ = inputs(shape)
-    bias = random_float32(np.random.default_rng(1), shape[1])
-    per_channel = bias.reshape(-1, *[1] * (len(shape) - 2)).astype(np.float64)
-    expected = torch.relu(torch.from_numpy(x + per_channel)).numpy()
-    arrays = x.copy(), bias.copy()
-    assert_close(ops.bias_relu_forward(x, bias), expected)
-    out = poisoned(shape)
-    assert ops.bias_relu_forward(x, bias, out=out) is out
-    assert_close(out, expected)
-    for array, before in zip((x, bias), arrays, strict=True):
-        np.testing.assert_array_equal(array, before)
-    assert ops.bias_relu_forward(x, bias, out=x) is x
-    np.testing.assert_array_equal(x, out)
-
-
-@backends("activation", gpu=True)
-def test_bias_relu_by_hand(ops):
-    x = np.array([[[1, -5], [np.nan, 2]], [[-3, 0], [-1, 1]]], np.float32)
-    out = ops.bias_relu_forward(x, np.array([3, -1], np.float32))
-    np.testing.assert_array_equal(out, [[[4, 0], [np.nan, 1]], [[0, 3], [0, 0]]])
-    assert ops.bias_relu_forward(np.empty((0, 3, 2), np.float32), np.ones(3, np.float32)).shape == (0, 3, 2)
-
-
-@backends("activation", gpu=True)
-@pytest.mark.parametrize(
-    ("x_shape", "bias_shape", "out_shape", "match"),
-    [
-        ((3,), (3,), (3,), r"x must have shape \(N, C, ...\), got \(3,\)"),
-        ((2, 3), (2,), (2, 3), r"bias must have shape \(3,\), got \(2,\)"),
-        ((2, 3, 4), (3, 1), (2, 3, 4), r"bias must have shape \(3,\), got \(3, 1\)"),
-        ((2, 3, 4), (3,), (2, 4, 3), r"out must have shape \(2, 3, 4\), got \(2, 4, 3\)"),
-    ],
-)
-def test_bias_relu_refuses_shapes_that_do_not_fit(ops, x_shape, bias_shape, out_shape, match):
-    out = poisoned(out_shape)
-    with pytest.raises(ValueError, match=match):
-        ops.bias_relu_forward(np.ones(x_shape, np.float32), np.ones(bias_shape, np.float32), out=out)
-    assert np.isnan(out).all()
-
-
-def test_bias_relu_refuses_other_dtypes_and_a_bias_that_is_overwritten():
-    x, bias = np.ones((2, 3), np.float32), np.ones(3, np.float32)
-    with pytest.raises(TypeError, match="x must have dtype float32, got float64"):
-        cpu.bias_relu_forward(x.astype(float), bias)
-    with pytest.raises(TypeError, match="bias must have dtype float32, got int32"):
-        cpu.bias_relu_forward(x, bias.astype(np.int32))
-    with pytest.raises(ValueError, match="out must not share memory"):
-        cpu.bias_relu_forward(x, x[1], out=x)
-    with pytest.raises(TypeError, match="x must hold real numbers, got dtype complex64"):
-        reference.bias_relu_forward(x.astype(np.complex64), bias)
-
-
 # --------------------------------------------------------------------------------------- what is refused
 
 

@@ -1,4 +1,3 @@
-import re
 
 import numpy as np
 import pytest
@@ -117,27 +116,25 @@ def test_one_launch_in_place_and_nothing_else(rng, kind):
 
 
 def test_empty_arrays_need_no_launch():
-    empty, bias = device.empty((0, 3)), device.empty(3)
+    empty = device.empty((0, 3))
     with only_launches() as launched:
         for kind in KINDS:
             getattr(gpu, f"{kind}_forward")(empty, out=empty)
             getattr(gpu, f"{kind}_backward")(empty, empty, grad_input=empty)
         for rung in FORWARD_RUNGS:
             rung(empty, out=empty)
-        gpu.bias_relu_forward(empty, bias, out=empty)
     assert not launched
 
 
 @pytest.mark.parametrize("size", [3, 4, 131])
 def test_the_sanitizer_finds_nothing(rng, size, aligned):
-    x, grad_output, bias = on_device(*(random_float32(rng, 2, size) for _ in range(3)))
+    x, grad_output = on_device(*(random_float32(rng, 2, size) for _ in range(2)))
     with sanitized() as reports:
         out = gpu.relu_forward(x)
         gpu.relu_backward(grad_output, out, grad_input=grad_output)
         for kind in KINDS[1:]:
             getattr(gpu, f"{kind}_backward")(grad_output, getattr(gpu, f"{kind}_forward")(x))
-        gpu.bias_relu_forward(x, bias.ravel()[:size], out=x)
-    assert len(reports) == 7
+    assert len(reports) == 6
     for report in reports:
         assert report.ok, str(report)
         assert not report.notes, str(report)
@@ -167,18 +164,6 @@ def test_what_cannot_be_computed_is_refused(kind):
             assert not launched
 
 
-def test_bias_relu_refuses_what_it_cannot_compute():
-    x, bias = device.zeros((2, 3)), device.zeros(3)
-    with pytest.raises(TypeError, match=r"bias is an array on the host, shape \(3,\)"):
-        gpu.bias_relu_forward(x, np.zeros(3, np.float32))
-    with pytest.raises(ValueError, match="out must not share memory"):
-        gpu.bias_relu_forward(x, x.ravel()[:3], out=x)
-    with pytest.raises(ValueError, match=re.escape("bias must have shape (3,), got (2, 3)")):
-        gpu.bias_relu_forward(x, x)
-    with pytest.raises(TypeError, match="out must have dtype float32, got int32"):
-        gpu.bias_relu_forward(x, bias, out=device.zeros((2, 3), np.int32))
-
-
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
 
 
@@ -201,14 +186,3 @@ def test_large_arrays_against_torch(rng, monkeypatch, kind, size):
     np.testing.assert_allclose(
         device.to_host(grad_input), gradient.cpu().numpy(), rtol=close["rtol"], atol=4 * close["atol"]
     )
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(64, 128), (1001, 1003), (64, 32, 26, 26), (257, 65, 13, 11)], ids=str)
-def test_large_bias_relu_against_torch(rng, monkeypatch, shape):
-    monkeypatch.setattr(gpu, "THREADS", 256)
-    x, bias = random_float32(rng, *shape), random_float32(rng, shape[1])
-    per_channel = torch.from_numpy(bias.reshape(-1, *[1] * (len(shape) - 2)))
-    expected = torch.relu(torch.from_numpy(x) + per_channel)
-    received = gpu.bias_relu_forward(*on_device(x, bias))
-    np.testing.assert_array_equal(device.to_host(received), expected.cpu().numpy())  # one rounding in both

@@ -10,6 +10,7 @@ import re
 import pytest
 from helpers import kernels_in
 
+import benchmarks.rungs
 import cnn_numba.beyond
 import cnn_numba.ops
 from cnn_numba import device
@@ -20,13 +21,14 @@ CCS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
 def gpu_modules():
-    """Return the modules of the gpu backends: each gpu.py, and the files beside it that hold a long rung."""
+    """Return the modules of the gpu backends, each gpu.py and the files beside it, and those of the rungs."""
     names = [
         found.name
-        for package in (cnn_numba.ops, cnn_numba.beyond)
+        for package in (cnn_numba.ops, cnn_numba.beyond, benchmarks.rungs)
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
-    return [importlib.import_module(name) for name in names if name.rpartition(".")[2].startswith("gpu")]
+    ours = [name for name in names if name.startswith("bench") or name.rpartition(".")[2].startswith("gpu")]
+    return [importlib.import_module(name) for name in ours]
 
 
 MODULES = gpu_modules()

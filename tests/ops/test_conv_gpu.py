@@ -7,13 +7,12 @@ from helpers import assert_close, kernels_in, poisoned, random_float32
 from hypothesis import given, strategies as st
 from test_conv import Case, cases, thorough
 
+from benchmarks.rungs import conv_constant, conv_naive
 from cnn_numba import device
 from cnn_numba.ops.backends import with_scratch
 from cnn_numba.ops.conv import (
     gpu,
-    gpu_constant,
     gpu_implicit,
-    gpu_naive,
     gpu_tiled,
     gpu_weight,
     reference,
@@ -23,17 +22,15 @@ from gpuless.access import WRITE
 
 TILES = {"large": gpu_implicit.LARGE, "small": gpu_implicit.SMALL, "narrow": gpu_implicit.NARROW}
 FORWARD = {
-    "naive": gpu.conv2d_forward_naive,
-    "constant": gpu.conv2d_forward_constant,
+    "naive": conv_naive.conv2d_forward_naive,
+    "constant": conv_constant.conv2d_forward_constant,
     "tiled": gpu.conv2d_forward_tiled,
     **{k: functools.partial(gpu.conv2d_forward_implicit, tile=tile) for k, tile in TILES.items()},
 }
 BACKWARD_INPUT = {
-    "naive": gpu.conv2d_backward_input_naive,
     **{k: functools.partial(gpu.conv2d_backward_input_implicit, tile=tile) for k, tile in TILES.items()},
 }
 BACKWARD_WEIGHT = {
-    "naive": gpu.conv2d_backward_weight_naive,
     "implicit": gpu.conv2d_backward_weight_implicit,
 }
 
@@ -122,7 +119,6 @@ def test_backward_input(rung, case):
 @pytest.mark.parametrize(
     ("rung", "case"),
     [
-        ("naive", Case((2, 3, 7, 9), (2, 3, 2, 2))),
         ("large", Case((2, 67, 5, 13), (2, 67, 2, 2), 1, 1)),
         ("small", Case((1, 67, 6, 11), (2, 67, 2, 2), 1, 1)),
         ("narrow", Case((1, 35, 7, 6), (2, 35, 3, 3), (2, 1), 1)),
@@ -281,14 +277,14 @@ def test_an_empty_batch_launches_nothing_but_sums(launches):
     gpu.conv2d_backward_weight(out, x, weight.shape)
     gpu.conv2d_backward_bias(out)
     kernels = [kernel for kernel, _, _ in launches]
-    assert kernels == [gpu_naive.conv2d_backward_weight_naive_kernel, gpu.conv2d_backward_bias_kernel]
+    assert kernels == [gpu_weight.conv2d_backward_weight_narrow_kernel, gpu.conv2d_backward_bias_kernel]
 
 
 def test_constant_filters_are_compiled_once_for_each_content(launches):
     x = device.empty((1, 1, 4, 4))
     one, other = (np.full((2, 1, 2, 2), value, np.float32) for value in (1.5, 2.5))
     for weight in (one, one.copy(), other, one.reshape(1, 2, 2, 2)[:, :1]):
-        gpu.conv2d_forward_constant(x, device.to_device(weight))
+        conv_constant.conv2d_forward_constant(x, device.to_device(weight))
     first, again, second, third = (kernel for kernel, _, _ in launches)
     assert first is again
     assert len({first, second, third}) == 3
@@ -353,7 +349,7 @@ def test_the_sanitizer_finds_nothing(reports):
     gpu.conv2d_backward_bias(grad_output, device_poisoned(bias.shape))
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
-    modules = (gpu, gpu_constant, gpu_implicit, gpu_naive, gpu_tiled, gpu_weight)
+    modules = (gpu, conv_constant, gpu_implicit, conv_naive, gpu_tiled, gpu_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     kernels -= set(gpu_weight.WITH_ONES.values())  # test_fused_gpu.py
     exact = [kernel for kernel in kernels if not kernel.py_func.capability]  # others: test_precision.py
@@ -474,12 +470,12 @@ def test_a_bias_of_no_pixels_is_refused(launches, shape):
 
 def test_filters_larger_than_constant_memory_are_refused(launches):
     x, bias = device.zeros((1, 4, 1, 1)), device.zeros(4096)
-    gpu.conv2d_forward_constant(x, device.zeros((4096, 4, 1, 1)), bias)
+    conv_constant.conv2d_forward_constant(x, device.zeros((4096, 4, 1, 1)), bias)
     assert len(launches) == 1
     with pytest.raises(
         ValueError, match=r"\(4097, 4, 1, 1\) takes 65552 bytes, and constant memory holds 65536"
     ):
-        gpu.conv2d_forward_constant(x, device.zeros((4097, 4, 1, 1)))
+        conv_constant.conv2d_forward_constant(x, device.zeros((4097, 4, 1, 1)))
     assert len(launches) == 1
 
 
@@ -529,8 +525,8 @@ def test_large_shapes_against_torch(case):
 
     taps, positions = weight[0, 0].size, grad_output.size // weight.shape[0]
     forward = [gpu.conv2d_forward, *FORWARD.values()]
-    if 4 * weight.size > gpu_constant.CONSTANT_LIMIT:
-        forward.remove(gpu.conv2d_forward_constant)
+    if 4 * weight.size > conv_constant.CONSTANT_LIMIT:
+        forward.remove(conv_constant.conv2d_forward_constant)
     for rung in forward:
         check(rung(*there[:3], case.stride, case.padding), out, x.shape[1] * taps)
     for rung in (gpu.conv2d_backward_input, *BACKWARD_INPUT.values()):

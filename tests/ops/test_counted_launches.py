@@ -5,10 +5,11 @@ import collections
 import numpy as np
 import pytest
 
+from benchmarks.rungs import matmul
+from benchmarks.rungs.conv_naive import conv2d_forward_naive
 from cnn_numba import device
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.conv import gpu as conv
-from cnn_numba.ops.dense import gpu_matmul
 from cnn_numba.ops.pool import gpu as pool
 from gpuless import access_map, count
 
@@ -31,8 +32,8 @@ def examined(tool, operation):
 @pytest.mark.parametrize(
     "operation",
     [
-        lambda: gpu_matmul.matmul_naive(ones(40, 24), ones(24, 50)),
-        lambda: gpu_matmul.matmul_tiled(ones(40, 24), ones(24, 50)),
+        lambda: matmul.matmul_naive(ones(40, 24), ones(24, 50)),
+        lambda: matmul.matmul_tiled(ones(40, 24), ones(24, 50)),
         lambda: conv.conv2d_forward_tiled(ones(1, 2, 6, 6), ones(2, 2, 3, 3), padding=1),
         lambda: pool.max_pool2d_forward(ones(2, 3, 6, 6), 2),
         lambda: activation.tanh_forward(ones(77)),
@@ -70,7 +71,7 @@ def test_a_naive_convolution_tap_by_tap():
                     weight.add((((f * channels + c) * 3 + kh) * 3 + kw) // 8)
             found += collections.Counter(requests=2 * bool(x), lanes=lanes, x=len(x), weight=len(weight))
     x, weight = ones(images, channels, size, size), ones(filters, channels, 3, 3)
-    counts = examined(count, lambda: conv.conv2d_forward_naive(x, weight, padding=1))
+    counts = examined(count, lambda: conv2d_forward_naive(x, weight, padding=1))
     assert counts.global_loads.requests == found["requests"]
     assert counts.global_loads.bytes_asked == 2 * 4 * found["lanes"]
     assert counts.global_loads.sectors == found["x"] + found["weight"]
@@ -82,9 +83,9 @@ def test_a_naive_convolution_tap_by_tap():
 def test_the_ladder_of_products_at_a_real_size():
     side = 512
     a, b, out = ones(side, side), ones(side, side), ones(side, side)
-    naive = examined(count, lambda: gpu_matmul.matmul_naive(a, b, out))
-    tiled = examined(count, lambda: gpu_matmul.matmul_tiled(a, b, out))
-    registers = examined(count, lambda: gpu_matmul.matmul_register_tiled(a, b, out))
+    naive = examined(count, lambda: matmul.matmul_naive(a, b, out))
+    tiled = examined(count, lambda: matmul.matmul_tiled(a, b, out))
+    registers = examined(count, lambda: matmul.matmul_register_tiled(a, b, out))
     for counts in (naive, tiled, registers):
         assert counts.flops == 2 * side**3
         assert counts.global_stores.bytes_moved == 4 * side**2

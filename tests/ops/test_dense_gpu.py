@@ -6,13 +6,14 @@ from hypothesis import given, settings, strategies as st
 from launches import only_launches, sanitized
 
 from benchmarks.ops import launches_of
+from benchmarks.rungs import matmul
 from cnn_numba import device
-from cnn_numba.ops.dense import gpu, gpu_backward, gpu_matmul, gpu_vectorised, reference
+from cnn_numba.ops.dense import gpu, gpu_backward, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map
 
-SMALL_RUNGS = (gpu.matmul_naive, gpu.matmul_tiled, gpu.matmul_split)
-LARGE_RUNGS = (gpu.matmul_register_tiled, gpu.matmul_vectorised)
+SMALL_RUNGS = (matmul.matmul_naive, matmul.matmul_tiled, matmul.matmul_split)
+LARGE_RUNGS = (matmul.matmul_register_tiled, matmul.matmul_vectorised)
 RUNGS = SMALL_RUNGS + LARGE_RUNGS
 
 # rows, columns, depth: one element; tails everywhere; several blocks down, across and along k; whole vectors
@@ -86,7 +87,7 @@ def test_sums_in_parts(rng, size, transpose_a, transpose_b):
     assert depth % part_depth != 0  # the last part is shorter
     a, b, expected = matrices(rng, *size, transpose_a, transpose_b)
     a, b, out = on_device(a, b, poisoned(expected.shape))
-    assert_close(device.to_host(gpu.matmul_split(a, b, out, transpose_a, transpose_b)), expected)
+    assert_close(device.to_host(matmul.matmul_split(a, b, out, transpose_a, transpose_b)), expected)
 
 
 def test_sums_in_parts_of_large_tiles(rng, monkeypatch):
@@ -96,7 +97,7 @@ def test_sums_in_parts_of_large_tiles(rng, monkeypatch):
     size = 130, 4, 64
     assert count_parts(tile, *size) == (4, 16)
     a, b, expected = matrices(rng, *size)
-    assert_close(device.to_host(gpu.matmul_vectorised(*on_device(a, b))), expected)
+    assert_close(device.to_host(matmul.matmul_vectorised(*on_device(a, b))), expected)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -126,8 +127,8 @@ def test_vectors_where_every_row_consists_of_them(rng, sizes, kernel):
     a, b, _ = matrices(rng, *sizes)
     a, b, out = on_device(a, b, poisoned((sizes[0], sizes[1])))
     with only_launches() as launched:
-        gpu.matmul_split(a, b, out)
-        gpu.matmul_vectorised(a, b, out)
+        matmul.matmul_split(a, b, out)
+        matmul.matmul_vectorised(a, b, out)
     assert launched == [kernel.format("small"), kernel.format("large")]
 
 
@@ -148,7 +149,7 @@ def test_what_stands_in_for_a_bias_is_not_written_to(rng):
     """The sanitizer copies a real GPU's arrays one by one: of two that are one, one is never written."""
     a, b, _ = matrices(rng, 4, 4, 4)
     a, b, out = on_device(a, b, poisoned((4, 4)))
-    (launch,) = launches_of(lambda: gpu.matmul_split(a, b, out), run=False)
+    (launch,) = launches_of(lambda: matmul.matmul_split(a, b, out), run=False)
     *_, bias, sums = launch.arguments[:4]
     assert device.extent(sums) == device.extent(out)
     assert not device.overlap(device.extent(bias), device.extent(sums))
@@ -294,13 +295,14 @@ CORRECT = {
 def test_host_arrays_and_other_dtypes_are_refused(name, wrong):
     arguments = {key: np.zeros(shape, np.float32) for key, shape in CORRECT[name].items()}
     there = {key: device.to_device(array) for key, array in arguments.items()}
+    module = gpu if hasattr(gpu, name) else matmul
     for bad, error, match in (
         (arguments[wrong], TypeError, f"{wrong} is an array on the host, shape .*device.to_device"),
         (device.to_device(arguments[wrong].astype(float)), TypeError, f"{wrong} must have dtype float32"),
         (arguments[wrong].tolist(), TypeError, f"{wrong} must be an array on the device, got list"),
     ):
         with only_launches() as launched, pytest.raises(error, match=match):
-            getattr(gpu, name)(**{**there, wrong: bad})
+            getattr(module, name)(**{**there, wrong: bad})
         assert launched == []
 
 
@@ -324,7 +326,7 @@ def test_outputs_may_not_overlap_inputs():
         lambda: gpu.linear_backward_input(square, square, grad_input=square),
         lambda: gpu.linear_backward_weight(square, square, grad_weight=square),
         lambda: gpu.linear_backward_bias(square, grad_bias=square[0]),
-        lambda: gpu.matmul_tiled(square, square, square),
+        lambda: matmul.matmul_tiled(square, square, square),
     ):
         with pytest.raises(ValueError, match="must not share memory"):
             call()
@@ -366,15 +368,15 @@ def assert_nothing_found(call):
 
 # At least two tiles along k each, so that one that is overwritten too early would show.
 SANITIZED = [
-    (gpu.matmul_naive, (5, 6, 7), (True, True)),
-    (gpu.matmul_tiled, (5, 6, 34), (False, True)),
-    (gpu.matmul_tiled, (5, 6, 34), (True, False)),
-    (gpu.matmul_register_tiled, (5, 6, 10), (False, True)),
-    (gpu.matmul_register_tiled, (5, 6, 10), (True, False)),
-    (gpu.matmul_split, (5, 6, 34), (False, True)),
-    (gpu.matmul_split, (8, 4, 36), (True, False)),
-    (gpu.matmul_vectorised, (5, 6, 18), (True, False)),
-    (gpu.matmul_vectorised, (8, 4, 12), (False, True)),
+    (matmul.matmul_naive, (5, 6, 7), (True, True)),
+    (matmul.matmul_tiled, (5, 6, 34), (False, True)),
+    (matmul.matmul_tiled, (5, 6, 34), (True, False)),
+    (matmul.matmul_register_tiled, (5, 6, 10), (False, True)),
+    (matmul.matmul_register_tiled, (5, 6, 10), (True, False)),
+    (matmul.matmul_split, (5, 6, 34), (False, True)),
+    (matmul.matmul_split, (8, 4, 36), (True, False)),
+    (matmul.matmul_vectorised, (5, 6, 18), (True, False)),
+    (matmul.matmul_vectorised, (8, 4, 12), (False, True)),
 ]
 
 
@@ -404,8 +406,8 @@ def test_the_sanitizer_finds_nothing_in_the_layer(rng):
 @pytest.mark.parametrize(
     ("kernel", "block"),
     [
-        (gpu_matmul.matmul_tiled_kernel, (gpu_matmul.TILE, gpu_matmul.TILE)),
-        (gpu_matmul.matmul_register_tiled_kernel, gpu_matmul.SIDE**2),
+        (matmul.matmul_tiled_kernel, (matmul.TILE, matmul.TILE)),
+        (matmul.matmul_register_tiled_kernel, matmul.SIDE**2),
     ],
     ids=["tiled", "register_tiled"],
 )

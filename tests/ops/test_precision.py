@@ -353,7 +353,7 @@ def test_views_that_begin_off_a_vector(rng):
     assert_close(out, dense_reference.linear_forward(x, weight, precision="tf32"))
 
 
-@pytest.mark.exhaustive("test_dense_tensor.py and test_dense_gpu.py: both engines under the sanitizer")
+@pytest.mark.exhaustive("test_matmul_tensor.py and test_dense_gpu.py: both engines under the sanitizer")
 @of_each_unit
 def test_the_sanitizer_finds_nothing(rng, unit):
     """Two tiles along k, with tails."""
@@ -383,7 +383,7 @@ def listings(kernels, cc):
     return [report.listing() for report in reports]
 
 
-@pytest.mark.exhaustive("test_dense_tensor.py: the instructions of the same engine")
+@pytest.mark.exhaustive("test_matmul_tensor.py: the instructions of the same engine")
 def test_the_machine_code_multiplies_on_tensor_cores():
     kernels = [gpu_vectorised.matmul_tf32_kernel, gpu_implicit.conv2d_implicit_bfloat16_kernel]
     wanted = ["HMMA.1688.F32.TF32", "HMMA.16816.F32.BF16"]

@@ -7,7 +7,7 @@ import math
 
 from numba import cuda, float32, uint32
 
-from cnn_numba.ops.conv.gpu_naive import place
+from benchmarks.rungs.conv_naive import place
 from cnn_numba.ops.shared.warps import block_sum
 
 

@@ -2,19 +2,17 @@
 
 import warnings
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-import cnn_numba
 from cnn_course.chapters.capstone.modelling import on_device, results_of
 from cnn_course.engine.checks.evidence import Wrong, plain
 from cnn_course.engine.checks.launches import InOut, Output
+from cnn_course.engine.checks.surroundings import is_ours
 from cnn_numba import device
 from gpuless import sanitize, set_limits
 
-_PACKAGE = Path(cnn_numba.__file__).parent
 #: What a sanitized launch may need at most.
 _LIMITS = {"seconds": 10, "log_entries": 2_000_000}
 
@@ -91,7 +89,7 @@ def launches_watched(launched, refused=COPIES):
     launch = dispatcher._Kernel.launch
 
     def noted(kernel, *arguments, **keywords):
-        if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
+        if is_ours(kernel.py_func):
             name = kernel.py_func.__name__
             raise Wrong("package's kernel", f"`{name}` is a kernel of the package. Launch your own.")
         launched.append(kernel)

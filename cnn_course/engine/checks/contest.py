@@ -17,14 +17,13 @@ import statistics
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-import cnn_numba
 from cnn_course.engine.checks.evidence import Wrong, plain
 from cnn_course.engine.checks.exercise import Verdict
 from cnn_course.engine.checks.source import is_blank
+from cnn_course.engine.checks.surroundings import is_ours
 from cnn_course.engine.ladders import ModelledLadder, modelled
 from cnn_numba import device
 from gpuless import counting
@@ -32,7 +31,6 @@ from gpuless import counting
 __all__ = ["Contest", "Standing"]
 
 _RANGE = "In brackets: four of five measured times would lie in this range."
-_PACKAGE = Path(cnn_numba.__file__).parent
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,7 +232,7 @@ def _watch():
     launched, launch = [], dispatcher._Kernel.launch
 
     def noted(kernel, *args, **kwargs):
-        if _PACKAGE in Path(kernel.py_func.__code__.co_filename).parents:
+        if is_ours(kernel.py_func):
             name = kernel.py_func.__name__
             raise Wrong(
                 "package's kernel", f"`{name}` is a kernel of the package. Launch kernels of your own."

@@ -9,7 +9,6 @@ from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.cores import cores_by_size
 from cnn_numba.ops.shared.elementary import normal
-from cnn_numba.ops.shared.jit import parallel_jit
 
 # From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
 # work itself. exp and tanh are the costly ones.
@@ -63,24 +62,6 @@ def _relu_backward(grad_output, out, grad_input):
 def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     return _backward(_relu_backward, grad_output, out, grad_input)
-
-
-@parallel_jit
-def _bias_relu_forward(x, bias, out):
-    batch_size, channels, pixels = x.shape
-    for plane in prange(batch_size * channels):
-        n, c = plane // channels, plane % channels
-        for i in range(pixels):
-            value = x[n, c, i] + bias[c]
-            out[n, c, i] = np.float32(0.0) if value <= np.float32(0.0) else value
-
-
-def bias_relu_forward(x, bias, out=None):
-    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
-    *_, out = checks.bias_relu_forward(HOST, x, bias, out)
-    planes = (*x.shape[:2], math.prod(x.shape[2:]))
-    _bias_relu_forward(x.reshape(planes), bias, out.reshape(planes))
-    return out
 
 
 @_elementwise(COSTLY_PARALLEL_FROM)

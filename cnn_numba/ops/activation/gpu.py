@@ -154,23 +154,6 @@ def relu_backward(grad_output, out, grad_input=None):
     return grad_input
 
 
-@cuda.jit
-@device.signature(f"void({_ROW}, {_ROW}, int64, {_ROW})")
-def bias_relu_forward_kernel(x, bias, pixels, out):
-    """Compute one element a thread, `pixels` neighbours having the same bias; launched over all elements."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(x.size):
-        channel = (i // uint32(pixels)) % uint32(bias.size)
-        out[i] = _relu(x[i] + bias[channel])
-
-
-def bias_relu_forward(x, bias, out=None):
-    """Add each channel's bias and apply ReLU, in one pass; see `reference.bias_relu_forward`."""
-    *_, out = checks.bias_relu_forward(DEVICE, x, bias, out)
-    _launch(bias_relu_forward_kernel, x.size, x, bias, math.prod(x.shape[2:]), out)
-    return out
-
-
 # --- Sigmoid ------------------------------------------------------------------------------------------------
 
 

@@ -63,34 +63,6 @@ def relu_backward(grad_output, out, grad_input=None):
     return put(grad_input, np.where(out <= 0.0, 0.0, grad_output))
 
 
-def bias_relu_forward(x, bias, out=None):
-    """Add each channel's bias, and keep what is positive.
-
-    ``out[n, c, ...] = max(x[n, c, ...] + bias[c], 0)``; a NaN stays NaN.
-
-    Parameters
-    ----------
-    x : ndarray, shape (N, C, ...), float
-        The values that enter: images (N, C, H, W), or rows of features (N, C).
-    bias : ndarray, shape (C,), float
-        What is added to each channel.
-    out : ndarray, shape of `x`, float, optional
-        May be `x` itself.
-
-    Notes
-    -----
-    `relu_backward` gives the gradient with respect to x; summed over all axes but C, it is that of the bias.
-
-    Examples
-    --------
-    >>> bias_relu_forward(np.array([[1.0, 5.0]]), bias=np.array([-2.0, 2.0]))
-    array([[0., 7.]])
-    """
-    x, bias, out = checks.bias_relu_forward(ANYTHING, x, bias, out)
-    bias = bias.reshape(-1, *[1] * (x.ndim - 2))
-    return put(out, np.maximum(x + bias, 0.0))
-
-
 def sigmoid_forward(x, out=None):
     """Squash any number into the range from 0 to 1.
 

@@ -1,7 +1,5 @@
 """Convolution on the GPU: the best kernel for the shape, and by name the rungs that lead to it.
 
-- `gpu_naive`: one thread for each element, straight from the formula; forward and backward.
-- `gpu_constant`: forward, the filters in constant memory.
 - `gpu_tiled`: forward, each pixel loaded once into shared memory for all the windows it is in.
 - `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
 - `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
@@ -13,13 +11,7 @@ from cnn_numba import device
 from cnn_numba.arguments import pair
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gpu_constant import conv2d_forward_constant
 from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
-from cnn_numba.ops.conv.gpu_naive import (
-    conv2d_backward_input_naive,
-    conv2d_backward_weight_naive,
-    conv2d_forward_naive,
-)
 from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
 from cnn_numba.ops.conv.gpu_weight import (
     Conv2dScratch,
@@ -36,14 +28,10 @@ __all__ = [
     "conv2d_backward_bias",
     "conv2d_backward_input",
     "conv2d_backward_input_implicit",
-    "conv2d_backward_input_naive",
     "conv2d_backward_weight",
     "conv2d_backward_weight_implicit",
-    "conv2d_backward_weight_naive",
     "conv2d_forward",
-    "conv2d_forward_constant",
     "conv2d_forward_implicit",
-    "conv2d_forward_naive",
     "conv2d_forward_tiled",
     "conv2d_scratch",
 ]

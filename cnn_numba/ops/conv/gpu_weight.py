@@ -13,7 +13,6 @@ from cnn_numba import device
 from cnn_numba.arguments import sizes
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gpu_naive import conv2d_backward_weight_naive
 from cnn_numba.ops.shapes import DEVICE, conv2d_window
 from cnn_numba.ops.shared.products import (
     Operand,
@@ -398,12 +397,10 @@ def conv2d_backward_weight_implicit(
     )
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
     depth = len(x) * window.out_h * window.out_w
-    if depth == 0:
-        return conv2d_backward_weight_naive(grad_output, x, weight_shape, stride, padding, grad_weight)
     tile, tiles = _tile(weight_shape, precision)
-    # As many equal shares as there are parts, each a whole number of steps.
-    share = tile.depth * device.blocks(device.blocks(depth, scratch.parts.shape[0]), tile.depth)
-    shares = device.blocks(depth, share)
+    # As many equal shares as there are parts, each a whole number of steps; a sum of nothing is one share.
+    share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
+    shares = device.blocks(max(depth, 1), share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]
     shape = correlation(x, weight_shape, window, (window.out_h, window.out_w), depth, share)
     sums = total if shares == 1 else parts.reshape(-1)

@@ -1,8 +1,7 @@
 """Dense layers on the GPU: three matrix products and a sum.
 
-The products are those of `gpu_matmul` (naive, tiled, register-tiled), `gpu_vectorised` (the fastest of
-float32, for large and for small matrices) and `gpu_tensor` (of rounded numbers, on Tensor Cores). They can be
-called one by one, but for the last with matrices as they are or transposed.
+The products are those of `gpu_vectorised`, for large and for small matrices, and on Tensor Cores for rounded
+numbers. The rungs that lead there are in `benchmarks.rungs.matmul`.
 """
 
 from typing import NamedTuple
@@ -11,28 +10,8 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import checks, gpu_backward
 from cnn_numba.ops.dense.gpu_backward import SUM_ROWS
-from cnn_numba.ops.dense.gpu_matmul import matmul_naive, matmul_register_tiled, matmul_tiled
-from cnn_numba.ops.dense.gpu_tensor import matmul_3xtf32, matmul_float16, matmul_tf32
-from cnn_numba.ops.dense.gpu_vectorised import matmul_split, matmul_vectorised, most_partial_sums, multiply
+from cnn_numba.ops.dense.gpu_vectorised import most_partial_sums, multiply
 from cnn_numba.ops.shapes import DEVICE
-
-__all__ = [
-    "LinearScratch",
-    "linear_backward",
-    "linear_backward_bias",
-    "linear_backward_input",
-    "linear_backward_weight",
-    "linear_forward",
-    "linear_scratch",
-    "matmul_3xtf32",
-    "matmul_float16",
-    "matmul_naive",
-    "matmul_register_tiled",
-    "matmul_split",
-    "matmul_tf32",
-    "matmul_tiled",
-    "matmul_vectorised",
-]
 
 
 class LinearScratch(NamedTuple):

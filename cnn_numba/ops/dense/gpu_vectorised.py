@@ -14,8 +14,6 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.dense import checks
-from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
@@ -370,22 +368,3 @@ def multiply(
         arguments = sums, np.uint32(parts), bias, np.uint32(columns), has_bias, relu, flat
         device.launch_for_each(matmul_sum_parts_kernel, out.size, SUM_THREADS, *arguments)
     return out
-
-
-def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
-    """Multiply two matrices with vector loads and tiles of 128 x 128; arguments as for `matmul_naive`.
-
-    Rows whose length is no multiple of four, or that do not begin at a multiple of 16 bytes, are read and
-    written one element at a time. Where there are too few tiles for all of the GPU, sums are split.
-    """
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
-    return multiply(a, b, out, transpose_a, transpose_b, tile=LARGE)
-
-
-def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
-    """Multiply two small matrices with tiles of 32 x 32; otherwise like `matmul_vectorised`.
-
-    Arguments and result are those of `matmul_naive`.
-    """
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
-    return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)

@@ -9,10 +9,6 @@ order that the instruction fixes. With ``row, k = lane // 4, lane % 4``, a produ
 
 Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twice as many k.
 
-`load_matrices` gets a warp four pieces of 8 rows of 16 bytes each from shared memory, in this very order;
-`copy4_async` and `copy8_async` bring them there from global memory, 16 bytes at a time, while the thread goes
-on. `commit_copies` ends a group of copies, and `wait_for_copies_but_newest` waits for all groups but one.
-
 Each is one line of PTX where it is called, and all of them need compute capability 8.0; the roundings
 `round_to_*` do not. The Python functions say what the instructions do: see `intrinsics`.
 """
@@ -22,8 +18,8 @@ import math
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import boolean, cuda, float32, types, uint32
-from cnn_numba.ops.shared.intrinsics import ELEMENT, ptx
+from cnn_numba.device.compiler import cuda, float32, types, uint32
+from cnn_numba.ops.shared.intrinsics import ptx
 
 #: From here on GPUs have the instructions.
 CAPABILITY = (8, 0)
@@ -85,7 +81,8 @@ def _near_bfloat16(value):
 
 
 @_Host
-def _packed_float16(low, high):
+def packed_float16(low, high):
+    """Return two numbers as float16 in one word."""
     return np.array([low, high], np.float32).astype(np.float16).view(np.uint32)[0]
 
 
@@ -95,7 +92,7 @@ def _packed_bfloat16(low, high):
 
 
 @_Host
-def _signed(word):
+def signed(word):
     """Return the same bits as an int32, which lanes can exchange."""
     return np.uint32(int(word) & 0xFFFFFFFF).view(np.int32)
 
@@ -127,7 +124,7 @@ def _to_tf32(value):
 
 
 def _pack_float16(low, high):
-    return _packed_float16(low, high)
+    return packed_float16(low, high)
 
 
 def _pack_bfloat16(low, high):
@@ -166,47 +163,8 @@ def _multiplication(word, element, depth):
 
 
 _multiply_tf32 = _multiplication(_itself, _seen, 8)
-_multiply_float16 = _multiplication(_signed, _float16_of, 16)
-_multiply_bfloat16 = _multiplication(_signed, _bfloat16_of, 16)
-
-
-def _load_matrices_tf32(array, index):
-    index, row, k = _signed(index), cuda.laneid // 4, cuda.laneid % 4
-    a, b = cuda.shfl_sync(ALL_LANES, index, row), cuda.shfl_sync(ALL_LANES, index, 8 + row)
-    c, d = cuda.shfl_sync(ALL_LANES, index, 16 + row), cuda.shfl_sync(ALL_LANES, index, 24 + row)
-    return array[a + k], array[b + k], array[c + k], array[d + k]
-
-
-def _load_matrices(array, index):
-    index, row, k = _signed(index), cuda.laneid // 4, 2 * (cuda.laneid % 4)
-    a, b = cuda.shfl_sync(ALL_LANES, index, row) + k, cuda.shfl_sync(ALL_LANES, index, 8 + row) + k
-    c, d = cuda.shfl_sync(ALL_LANES, index, 16 + row) + k, cuda.shfl_sync(ALL_LANES, index, 24 + row) + k
-    first, second = _packed_float16(array[a], array[a + 1]), _packed_float16(array[b], array[b + 1])
-    return first, second, _packed_float16(array[c], array[c + 1]), _packed_float16(array[d], array[d + 1])
-
-
-def _load_matrices_transposed(array, index):
-    index, row, k = _signed(index), cuda.laneid // 4, 2 * (cuda.laneid % 4)
-    a, a1 = cuda.shfl_sync(ALL_LANES, index, k) + row, cuda.shfl_sync(ALL_LANES, index, k + 1) + row
-    b, b1 = cuda.shfl_sync(ALL_LANES, index, k + 8) + row, cuda.shfl_sync(ALL_LANES, index, k + 9) + row
-    c, c1 = cuda.shfl_sync(ALL_LANES, index, k + 16) + row, cuda.shfl_sync(ALL_LANES, index, k + 17) + row
-    d, d1 = cuda.shfl_sync(ALL_LANES, index, k + 24) + row, cuda.shfl_sync(ALL_LANES, index, k + 25) + row
-    first, second = _packed_float16(array[a], array[a1]), _packed_float16(array[b], array[b1])
-    return first, second, _packed_float16(array[c], array[c1]), _packed_float16(array[d], array[d1])
-
-
-def _copying(count):
-    """Make the Python function of a copy of so many numbers; what is not there becomes zeros."""
-
-    def copy(target, target_index, source, source_index, there):
-        for i in range(count):
-            target[target_index + i] = source[source_index + i] if there else 0
-
-    return copy
-
-
-def _nothing():
-    pass
+_multiply_float16 = _multiplication(signed, _float16_of, 16)
+_multiply_bfloat16 = _multiplication(signed, _bfloat16_of, 16)
 
 
 # --- What kernels call -------------------------------------------------------------------------------------
@@ -221,31 +179,6 @@ def _product_of(python, shape, kind, operand):
     constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
     four, left, right = (types.UniTuple(*of) for of in ((float32, 4), (operand, 4), (operand, 2)))
     return ptx(python, line, constraints, four, left, right, four, always=True)
-
-
-def _loading(python, order, number):
-    """Make the load of four matrices of 8 x 16 bytes; a lane gets a `number` of each.
-
-    ``(array, index)``: an array with one axis in shared memory, and the element at which a row begins:
-    lane i says it for row i % 8 of matrix i // 8.
-    """
-    line = f"ldmatrix.sync.aligned.m8n8.x4{order}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
-    four = types.UniTuple(number, 4)
-    return ptx(python, line, "=r,=r,=r,=r,r,~{memory}", four, *ELEMENT, always=True)
-
-
-def _copy16(count):
-    """Make a copy of `count` numbers, 16 bytes, to shared memory while the thread goes on.
-
-    ``(target, target_index, source, source_index, there)``: zeros are written if it is not `there`.
-    """
-    line = "{.reg .b32 bytes; shl.b32 bytes, $2, 4; cp.async.cg.shared.global [$0], [$1], 16, bytes;}"
-    constraints = "r,l,r,~{memory}"
-    return ptx(_copying(count), line, constraints, types.void, *ELEMENT, *ELEMENT, boolean, always=True)
-
-
-def _statement(line):
-    return ptx(_nothing, line, "~{memory}", types.void, always=True)
 
 
 bits_of = ptx(_bits, "mov.b32 $0, $1;", "=r,f", uint32, float32)
@@ -290,9 +223,3 @@ pack_bfloat16 = ptx(_pack_bfloat16, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", u
 multiply_tf32 = _product_of(_multiply_tf32, "m16n8k8", "tf32", float32)
 multiply_float16 = _product_of(_multiply_float16, "m16n8k16", "f16", uint32)
 multiply_bfloat16 = _product_of(_multiply_bfloat16, "m16n8k16", "bf16", uint32)
-load_matrices_tf32 = _loading(_load_matrices_tf32, "", float32)
-load_matrices = _loading(_load_matrices, "", uint32)
-load_matrices_transposed = _loading(_load_matrices_transposed, ".trans", uint32)
-copy4_async, copy8_async = _copy16(4), _copy16(8)
-commit_copies = _statement("cp.async.commit_group;")
-wait_for_copies_but_newest = _statement("cp.async.wait_group 1;")

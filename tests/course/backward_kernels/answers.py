@@ -3,7 +3,7 @@
 from numba import cuda, float32, uint32
 from wrong_answers import wrong
 
-from cnn_numba.ops.conv.gpu_naive import place
+from benchmarks.rungs.conv_naive import place
 
 WRONG = {
     "cross_entropy_kernel": {

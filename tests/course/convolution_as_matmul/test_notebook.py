@@ -9,6 +9,7 @@ from numba import cuda, float32
 from solutions import solution_of
 
 from benchmarks.cases import CASES
+from benchmarks.rungs.conv_naive import conv2d_forward_naive
 from cnn_course.chapters.convolution_as_matmul import exercises as convolution_as_matmul
 from cnn_course.chapters.convolution_as_matmul.exercises import beat_conv2d_forward
 from cnn_course.chapters.convolution_as_matmul.films import one_pair, two_pairs
@@ -24,7 +25,6 @@ from cnn_course.engine.checks import contest
 from cnn_course.engine.ladders import modelled
 from cnn_numba import device
 from cnn_numba.ops.conv import cpu, gpu, reference
-from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
 from cnn_numba.train.graphs import record
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "14_convolution_as_matmul.ipynb"

@@ -4,8 +4,8 @@ import numpy as np
 from numba import cuda, float32
 from wrong_answers import wrong
 
+from benchmarks.rungs.conv_naive import conv2d_forward_naive
 from cnn_numba import device
-from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive
 
 WRONG = {
     "conv_valid_kernel": {

@@ -1,7 +1,7 @@
 import numpy as np
 
+from benchmarks.rungs.conv_naive import conv2d_forward_naive_kernel
 from cnn_course.engine.checks.kernels import launch, normal, output
-from cnn_numba.ops.conv.gpu_naive import conv2d_forward_naive_kernel
 from cnn_numba.ops.shapes import output_size
 
 

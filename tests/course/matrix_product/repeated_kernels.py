@@ -2,8 +2,8 @@ import types
 
 from numba import cuda
 
+from benchmarks.rungs.matmul import matmul_naive_kernel, matmul_tiled_kernel
 from cnn_course.engine.checks.kernels import launch, normal, output
-from cnn_numba.ops.dense.gpu_matmul import matmul_naive_kernel, matmul_tiled_kernel
 
 TILE = 8
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from solutions import solution_of
 
+from benchmarks.rungs import matmul
 from cnn_course.chapters.matrix_product import exercises as matrix_product, pictures as matmul_pictures
 from cnn_course.chapters.matrix_product.pictures import (
     product_picture,
@@ -17,7 +18,6 @@ from cnn_course.chapters.matrix_product.pictures import (
 from cnn_course.engine import notebooks
 from cnn_course.engine.ladders import modelled
 from cnn_numba import device
-from cnn_numba.ops.dense import gpu_matmul
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "13_matrix_product.ipynb"
 
@@ -123,8 +123,8 @@ def test_the_tiles_of_the_register_tiled_product_take_what_the_text_says():
     (text,) = (
         cell.source for cell in notebooks.read(NOTEBOOK).cells if "`BLOCK_DEPTH` is only" in cell.source
     )
-    kilobytes = 2 * gpu_matmul.BLOCK_LINES * gpu_matmul.BLOCK_DEPTH * 4 // 1024
-    assert f"`BLOCK_DEPTH` is only {gpu_matmul.BLOCK_DEPTH}:" in text
+    kilobytes = 2 * matmul.BLOCK_LINES * matmul.BLOCK_DEPTH * 4 // 1024
+    assert f"`BLOCK_DEPTH` is only {matmul.BLOCK_DEPTH}:" in text
     assert f"The two tiles take {kilobytes} KB of the 48 KB" in text
 
 

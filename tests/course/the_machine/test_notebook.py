@@ -12,11 +12,11 @@ from matplotlib.colors import to_hex
 from numba import cuda, float32, uint32
 
 import gpuless
+from benchmarks.rungs.conv_naive import place
 from cnn_course.chapters.the_machine import exercises as checks, films, pictures as machine
 from cnn_course.chapters.the_machine.exercises import evidence, waiting
 from cnn_course.engine import notebooks, plots
 from cnn_numba.data.files import CHECKOUT
-from cnn_numba.ops.conv.gpu_naive import place
 from gpuless.inspector import architectures
 
 NOTEBOOK = notebooks.read(CHECKOUT / "notebooks" / "10_the_machine.ipynb")

@@ -6,12 +6,14 @@ A sum of K products reads 2 K numbers. What a rung gains, it gains by reading ea
 - tiled: a block of 32 x 32 results shares what it reads: from global memory a thirty-second as often;
 - register-tiled: a thread computes 8 x 8 results: it reads from shared memory an eighth as often.
 
-The next rungs, `matmul_vectorised` and `matmul_split`, are in `gpu_vectorised`.
+The last two, `matmul_vectorised` and `matmul_split`, are what `cnn_numba.ops.dense.gpu_vectorised` chooses
+from by the shape.
 """
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense import checks
+from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, multiply
 from cnn_numba.ops.shapes import DEVICE
 
 NAIVE_BLOCK = 32, 8
@@ -193,3 +195,22 @@ def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
         grid = device.blocks(out.shape[1], BLOCK_LINES), device.blocks(out.shape[0], BLOCK_LINES)
         device.launch(matmul_register_tiled_kernel, grid, SIDE**2, a, b, out, transpose_a, transpose_b)
     return out
+
+
+def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
+    """Multiply two matrices with vector loads and tiles of 128 x 128; arguments as for `matmul_naive`.
+
+    Rows whose length is no multiple of four, or that do not begin at a multiple of 16 bytes, are read and
+    written one element at a time. Where there are too few tiles for all of the GPU, sums are split.
+    """
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    return multiply(a, b, out, transpose_a, transpose_b, tile=LARGE)
+
+
+def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
+    """Multiply two small matrices with tiles of 32 x 32; otherwise like `matmul_vectorised`.
+
+    Arguments and result are those of `matmul_naive`.
+    """
+    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)

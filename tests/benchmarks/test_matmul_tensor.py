@@ -5,18 +5,20 @@ import pytest
 from helpers import poisoned, random_float32
 from launches import only_launches, sanitized
 
+from benchmarks.rungs import matmul_tensor, tensor_copies as copies
+from benchmarks.rungs.matmul import matmul_vectorised
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops._reference import rounded
-from cnn_numba.ops.dense import gpu, gpu_tensor
+from cnn_numba.ops.dense import gpu
 from cnn_numba.ops.shared import tensor_cores
 from gpuless import counting, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels
 
 TYPES = {
-    gpu.matmul_tf32: (np.float32, "tf32"),
-    gpu.matmul_3xtf32: (np.float32, "float32"),
-    gpu.matmul_float16: (np.float16, "float16"),
+    matmul_tensor.matmul_tf32: (np.float32, "tf32"),
+    matmul_tensor.matmul_3xtf32: (np.float32, "float32"),
+    matmul_tensor.matmul_float16: (np.float16, "float16"),
 }
 of_each_rung = pytest.mark.parametrize("rung", TYPES)
 # rows, columns, depth: one element, tails, several blocks, whole copies, several stages of the pipeline
@@ -104,8 +106,8 @@ def test_three_products_are_nearly_as_exact_as_float32(rng):
     def error(rung, arrays=(a, b), **options):
         return np.abs(device.to_host(rung(*there(*arrays), **options)) - exact).max() / np.abs(exact).max()
 
-    ffma, three = error(gpu.matmul_vectorised), error(gpu.matmul_3xtf32)
-    tf32, float16 = error(gpu.matmul_tf32), error(gpu.matmul_float16, halves)
+    ffma, three = error(matmul_vectorised), error(matmul_tensor.matmul_3xtf32)
+    tf32, float16 = error(matmul_tensor.matmul_tf32), error(matmul_tensor.matmul_float16, halves)
     bfloat16 = error(gpu.linear_forward, (a, b.T.copy()), precision="bfloat16")
     assert ffma < 2e-6
     assert three < 4 * ffma
@@ -118,7 +120,7 @@ def test_the_sanitizer_finds_nothing(rng):
     if device.simulated():
         pytest.skip("run beside compiled kernels")
     # The rungs differ in their instructions only. Two tiles along k, so that a place is written to again.
-    rung, depth = gpu.matmul_tf32, 20
+    rung, depth = matmul_tensor.matmul_tf32, 20
     a, b, expected = matrices(rng, rung, 5, 8, depth)
     d_a, d_b, out = there(a, b, poisoned(expected.shape))
     with sanitized() as reports:
@@ -131,7 +133,7 @@ def test_the_sanitizer_finds_nothing(rng):
 def test_other_types_and_sizes_are_refused(rng, rung):
     a, b, _ = matrices(rng, rung, 3, 4, 5)
     a, b = there(a, b)
-    other = np.float32 if rung is gpu.matmul_float16 else np.float16
+    other = np.float32 if rung is matmul_tensor.matmul_float16 else np.float16
     with pytest.raises(TypeError, match=f"b must have dtype {a.dtype}, got {np.dtype(other)}"):
         rung(a, *there(np.ones((5, 4), other)))
     with pytest.raises(ValueError, match=r"b must have shape \(5, columns\), got \(3, 5\): a has depth = 5"):
@@ -144,7 +146,7 @@ def test_other_types_and_sizes_are_refused(rng, rung):
 def test_a_gpu_without_is_refused(rng, rung, monkeypatch):
     a, b = there(*matrices(rng, rung, 3, 4, 5)[:2])
     gpu_of_old = type("Gpu", (), {"compute_capability": (7, 5)})
-    monkeypatch.setattr(gpu_tensor.cuda, "get_current_device", lambda: gpu_of_old)
+    monkeypatch.setattr(matmul_tensor.cuda, "get_current_device", lambda: gpu_of_old)
     monkeypatch.setattr(device, "simulated", lambda: False)
     with pytest.raises(RuntimeError, match=f"{rung.__name__} needs a GPU of compute capability 8.0"):
         rung(a, b)
@@ -192,7 +194,7 @@ def fragments_kernel(left, right, halves, words, sums, loaded, turned):
             tile[row * uint32(24) + start + uint32(j)] = halves[row, start + uint32(j)]
     cuda.syncthreads()
     index = uint32(lane % 16 * 24 + lane // 16 * 8)
-    one, two = tensor_cores.load_matrices(tile, index), tensor_cores.load_matrices_transposed(tile, index)
+    one, two = copies.load_matrices(tile, index), copies.load_matrices_transposed(tile, index)
     for i in range(4):
         loaded[lane, i], turned[lane, i] = one[i], two[i]
 
@@ -236,7 +238,7 @@ def pitch_kernel(out, pitch):
     """Load 16 rows of 8 numbers that begin `pitch` apart; one warp."""
     tile = cuda.shared.array(16 * 40, float32, alignment=16)
     lane = uint32(cuda.laneid)
-    one = tensor_cores.load_matrices_tf32(tile, uint32(lane % 16 * pitch + lane // 16 * 4))
+    one = copies.load_matrices_tf32(tile, uint32(lane % 16 * pitch + lane // 16 * 4))
     out[lane] = one[0] + one[1] + one[2] + one[3]
 
 
@@ -252,7 +254,7 @@ def test_bank_conflicts_of_ldmatrix(pitch, conflicts):
 
 def test_the_machine_code_has_the_instructions():
     names = ["tensor_tf32_kernel", "tensor_3xtf32_kernel", "tensor_float16_kernel"]
-    kernels = [getattr(gpu_tensor, name) for name in names]
+    kernels = [getattr(matmul_tensor, name) for name in names]
     try:
         reports = inspect_kernels([(kernel, kernel.py_func.signature) for kernel in kernels], ["8.0"])
     except InspectionError as error:

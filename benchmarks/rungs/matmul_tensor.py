@@ -11,24 +11,21 @@ gather it in other ways: `cnn_numba.ops.shared.products`.
 
 import numpy as np
 
-from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, types, uint32
-from cnn_numba.ops.dense import checks
-from cnn_numba.ops.dense.gpu_vectorised import aligned
-from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.tensor_cores import (
-    CAPABILITY,
+from benchmarks.rungs.tensor_copies import (
     commit_copies,
     copy4_async,
     copy8_async,
     load_matrices,
     load_matrices_tf32,
     load_matrices_transposed,
-    multiply_float16,
-    multiply_tf32,
-    to_tf32,
     wait_for_copies_but_newest,
 )
+from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, types, uint32
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.dense.gpu_vectorised import aligned
+from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.tensor_cores import CAPABILITY, multiply_float16, multiply_tf32, to_tf32
 
 ROWS, COLUMNS = 128, 64  # a block's results
 WARPS_ACROSS = 2  # of 32 x 32 results each

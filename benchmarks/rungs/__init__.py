@@ -1,0 +1,1 @@
+"""Rungs below those that the package runs: `cnn-numba bench ops` times them, and the course climbs them."""
