@@ -192,16 +192,7 @@ def _cpu():
     from cnn_numba.ops.pool import cpu as pool
     from cnn_numba.ops.update import cpu as update
 
-    return dict(
-        activation=activation,
-        conv=conv,
-        dense=dense,
-        fused=fused,
-        gather=gather,
-        loss=loss,
-        pool=pool,
-        update=update,
-    )
+    return _by_operation(activation, conv, dense, fused, gather, loss, pool, update)
 
 
 def _gpu():
@@ -214,16 +205,7 @@ def _gpu():
     from cnn_numba.ops.pool import gpu as pool
     from cnn_numba.ops.update import gpu as update
 
-    return dict(
-        activation=activation,
-        conv=conv,
-        dense=dense,
-        fused=fused,
-        gather=gather,
-        loss=loss,
-        pool=pool,
-        update=update,
-    )
+    return _by_operation(activation, conv, dense, fused, gather, loss, pool, update)
 
 
 def _reference():
@@ -235,9 +217,12 @@ def _reference():
     from cnn_numba.ops.pool import reference as pool
     from cnn_numba.ops.update import reference as update
 
-    return dict(
-        activation=activation, conv=conv, dense=dense, gather=gather, loss=loss, pool=pool, update=update
-    )
+    return _by_operation(activation, conv, dense, gather, loss, pool, update)
+
+
+def _by_operation(*modules):
+    """Return modules by the name of the folder that each is in."""
+    return {module.__name__.split(".")[-2]: module for module in modules}
 
 
 _CORE = {"cpu": _cpu, "gpu": _gpu, "reference": _reference}

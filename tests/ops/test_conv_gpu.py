@@ -31,7 +31,7 @@ BACKWARD_INPUT = {
     **{k: functools.partial(gpu.conv2d_backward_input_implicit, tile=tile) for k, tile in TILES.items()},
 }
 BACKWARD_WEIGHT = {
-    "implicit": gpu.conv2d_backward_weight_implicit,
+    "implicit": gpu.conv2d_backward_weight,
 }
 
 # One element; another shape along each axis; strides beyond the kernel; padding beyond it.
@@ -148,7 +148,7 @@ def test_backward_weight(rung, case):
     ids=str,
 )
 def test_backward_weight_of_several_blocks(case):
-    check_backward_weight(gpu.conv2d_backward_weight_implicit, case)
+    check_backward_weight(gpu.conv2d_backward_weight, case)
 
 
 @thorough(8)

@@ -16,7 +16,7 @@ from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
 from cnn_numba.ops.conv.gpu_weight import (
     Conv2dScratch,
     checked_scratch,
-    conv2d_backward_weight_implicit,
+    conv2d_backward_weight,
     divide,
     reciprocal,
 )
@@ -29,7 +29,6 @@ __all__ = [
     "conv2d_backward_input",
     "conv2d_backward_input_implicit",
     "conv2d_backward_weight",
-    "conv2d_backward_weight_implicit",
     "conv2d_forward",
     "conv2d_forward_implicit",
     "conv2d_forward_tiled",
@@ -75,18 +74,6 @@ def conv2d_backward_input(
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     return conv2d_backward_input_implicit(
         grad_output, weight, input_shape, stride, padding, grad_input, precision=precision
-    )
-
-
-def conv2d_backward_weight(
-    grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
-):
-    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
-
-    `scratch` comes from `conv2d_scratch`; None allocates it.
-    """
-    return conv2d_backward_weight_implicit(
-        grad_output, x, weight_shape, stride, padding, grad_weight, precision, scratch=scratch
     )
 
 

@@ -388,10 +388,13 @@ def correlation(x, weight_shape, window, plane, depth, share):
     )
 
 
-def conv2d_backward_weight_implicit(
+def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32", *, scratch=None
 ):
-    """`conv2d_backward_weight` as a matrix product with split sums; arguments and result are the same."""
+    """Gradient of `conv2d_forward` with respect to `weight`; see `reference.conv2d_backward_weight`.
+
+    `scratch` comes from `conv2d_scratch`; None allocates it.
+    """
     *_, grad_weight, window = checks.conv2d_backward_weight(
         DEVICE, x, weight_shape, grad_output, grad_weight, window=(stride, padding), precision=precision
     )

@@ -15,6 +15,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.products import (
+    REDUCED,
     Operand,
     Tile,
     at_least,
@@ -213,40 +214,20 @@ def _make_kernel(name, tile, vectors):
     return kernel
 
 
-matmul_large_kernel = _make_kernel("matmul_large_kernel", LARGE, vectors=True)
-matmul_large_guarded_kernel = _make_kernel("matmul_large_guarded_kernel", LARGE, vectors=False)
-matmul_small_kernel = _make_kernel("matmul_small_kernel", SMALL, vectors=True)
-matmul_small_guarded_kernel = _make_kernel("matmul_small_guarded_kernel", SMALL, vectors=False)
-
+# Where operands are rounded: on Tensor Cores, and for GPUs without, whose kernels read one number at a time.
+_NAMES = {LARGE: "large", SMALL: "small"} | dict(zip(tensor_tiles(TENSOR), REDUCED, strict=True))
 _KERNELS = {
-    (LARGE, True): matmul_large_kernel,
-    (LARGE, False): matmul_large_guarded_kernel,
-    (SMALL, True): matmul_small_kernel,
-    (SMALL, False): matmul_small_guarded_kernel,
+    (tile, vectors): _make_kernel(f"matmul_{name}{'' if vectors else '_guarded'}_kernel", tile, vectors)
+    for tile, name in _NAMES.items()
+    for vectors in (True, False)
 }
-
-# Where operands are rounded: on Tensor Cores, and for GPUs without.
-_TF32, _FLOAT16, _BFLOAT16 = tensor_tiles(TENSOR)
-matmul_tf32_kernel = _make_kernel("matmul_tf32_kernel", _TF32, vectors=True)
-matmul_tf32_guarded_kernel = _make_kernel("matmul_tf32_guarded_kernel", _TF32, vectors=False)
-matmul_float16_kernel = _make_kernel("matmul_float16_kernel", _FLOAT16, vectors=True)
-matmul_float16_guarded_kernel = _make_kernel("matmul_float16_guarded_kernel", _FLOAT16, vectors=False)
-matmul_bfloat16_kernel = _make_kernel("matmul_bfloat16_kernel", _BFLOAT16, vectors=True)
-matmul_bfloat16_guarded_kernel = _make_kernel("matmul_bfloat16_guarded_kernel", _BFLOAT16, vectors=False)
-_KERNELS |= {
-    (_TF32, True): matmul_tf32_kernel,
-    (_TF32, False): matmul_tf32_guarded_kernel,
-    (_FLOAT16, True): matmul_float16_kernel,
-    (_FLOAT16, False): matmul_float16_guarded_kernel,
-    (_BFLOAT16, True): matmul_bfloat16_kernel,
-    (_BFLOAT16, False): matmul_bfloat16_guarded_kernel,
+_FFMA_KERNELS = {
+    tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, vectors=False)
+    for tile in ffma_tiles(SMALL)
 }
-matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel = (
-    _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, vectors=False) for tile in ffma_tiles(SMALL)
-)
-_FFMA_KERNELS = matmul_tf32_ffma_kernel, matmul_float16_ffma_kernel, matmul_bfloat16_ffma_kernel
-for _vectors in (True, False):
-    _KERNELS |= zip([(tile, _vectors) for tile in ffma_tiles(SMALL)], _FFMA_KERNELS, strict=True)
+# Each under its name as well, by which `cnn-numba inspect` finds it.
+globals().update({kernel.py_func.__name__: kernel for kernel in (*_KERNELS.values(), *_FFMA_KERNELS.values())})
+_KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for vectors in (True, False)}
 
 
 @cuda.jit
