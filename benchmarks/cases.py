@@ -9,14 +9,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks.rungs import matmul
+from benchmarks.rungs import matmul, max_pool
 from benchmarks.rungs.conv_constant import conv2d_forward_constant
 from benchmarks.rungs.conv_naive import conv2d_forward_naive
 from cnn_numba import device
 from cnn_numba.ops import backends
 from cnn_numba.ops.conv.gpu_implicit import conv2d_forward_implicit
 from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
-from cnn_numba.ops.pool import gpu as pool
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
 _CONVOLUTION_RUNGS = {
@@ -32,7 +31,7 @@ _PRODUCT_RUNGS = {
     "vectorised": matmul.matmul_vectorised,
     "split": matmul.matmul_split,
 }
-_POOLING_RUNGS = {"naive": pool.max_pool2d_forward_naive, "2x2": pool.max_pool2d_forward_2x2}
+_POOLING_RUNGS = {"naive": max_pool.max_pool2d_forward_naive, "2x2": max_pool.max_pool2d_forward_2x2}
 _FLOAT32_EPSILON = 2.0**-23
 _BYTES = 4  # of a float32, and of an int32
 

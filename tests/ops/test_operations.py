@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 from helpers import arguments
 
-from benchmarks.rungs import conv_constant, conv_naive, matmul, matmul_tensor
+from benchmarks.rungs import conv_constant, conv_naive, matmul, matmul_tensor, max_pool
 from cnn_numba import beyond, device, ops
 from cnn_numba.ops.backends import backend
 from cnn_numba.ops.conv import reference as conv_reference
 from cnn_numba.ops.dense import reference as dense_reference
+from cnn_numba.ops.pool import reference as pool_reference
 
 #: Rungs that the package does not run, and where the contract of each stands.
 RUNGS = {
     **dict.fromkeys((conv_constant, conv_naive), conv_reference),
     **dict.fromkeys((matmul, matmul_tensor), dense_reference),
+    max_pool: pool_reference,
 }
 
 

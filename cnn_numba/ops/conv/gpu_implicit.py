@@ -59,20 +59,20 @@ class Gather(NamedTuple):
     taps_w: int
     source_h: int
     source_w: int
-    step_h: int
-    step_w: int
     start_h: int
     start_w: int
-    sign: int
-    weight_first: int
     weight_m: int
     weight_c: int
     weight_a: int
-    weight_b: int
     target_plane: int
-    target_first: int
     target_i: int
-    target_j: int
+    step_h: int = 1
+    step_w: int = 1
+    sign: int = 1
+    weight_first: int = 0
+    weight_b: int = 1
+    target_first: int = 0
+    target_j: int = 1
 
 
 @cuda.jit(device=True)
@@ -376,16 +376,11 @@ def forward_gather(x, weight, window):
         step_w=window.stride_w,
         start_h=-window.padding_h,
         start_w=-window.padding_w,
-        sign=1,
-        weight_first=0,
         weight_m=channels * taps,
         weight_c=taps,
         weight_a=window.kernel_w,
-        weight_b=1,
         target_plane=window.out_h * window.out_w,
-        target_first=0,
         target_i=window.out_w,
-        target_j=1,
     )
 
 
@@ -440,8 +435,6 @@ def backward_gathers(weight, window, grad_input):
                 taps_w=taps_w if met else 1,
                 source_h=out_h,
                 source_w=out_w,
-                step_h=1,
-                step_w=1,
                 start_h=start_h,
                 start_w=start_w,
                 sign=-1,

@@ -368,24 +368,9 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
 
 def correlation(x, weight_shape, window, plane, depth, share):
     """Return the correlation of images with gradients whose planes have these rows and columns."""
-    plane_factor, plane_shift = reciprocal(plane[0] * plane[1])
-    row_factor, row_shift = reciprocal(plane[1])
-    _, channels, height, width = x.shape
-    return Correlation(
-        *window[:6],
-        rows=weight_shape[0],
-        channels=channels,
-        height=height,
-        width=width,
-        depth=depth,
-        share=share,
-        plane=plane[0] * plane[1],
-        plane_factor=plane_factor,
-        plane_shift=plane_shift,
-        row=plane[1],
-        row_factor=row_factor,
-        row_shift=row_shift,
-    )
+    size, row = plane[0] * plane[1], plane[1]
+    sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
+    return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
 
 
 def conv2d_backward_weight(

@@ -57,14 +57,6 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
     Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
     `scratch` comes from `linear_scratch`; None allocates it where it is needed, here and in the gradients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = device.to_device(np.array([[1, 2]], np.float32))
-    >>> weight = device.to_device(np.array([[3, 4], [5, -6]], np.float32))
-    >>> device.to_host(linear_forward(x, weight, relu=True)).tolist()
-    [[11.0, 0.0]]
     """
     *_, out = checks.linear_forward(DEVICE, x, weight, bias, out, relu=relu, precision=precision)
     partial = _checked_partial(scratch, *x.shape, weight.shape[0])

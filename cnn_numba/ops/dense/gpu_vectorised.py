@@ -45,24 +45,13 @@ def aligned(matrix, vector=4):
 
 
 def _operand(lines, depth, padding, vectors):
-    """Return a matrix as an operand: a thread copies four neighbours at once.
+    """Return a matrix as an operand, of which a thread copies four neighbours at once, and its source.
 
-    Its source is (matrix, along_k, index, line, k, k_step, lines). `along_k` tells which way the matrix lies
-    in memory; so do the four elements, and the next thread's follow on them. The first of the four is
-    ``matrix[index]`` in the tile that begins at k = 0, and `k_step` further for each k.
-
-    Parameters
-    ----------
-    lines, depth, padding : int
-        Of the tile.
-    vectors : bool
-        Whether every row of the matrix consists of whole vectors of four.
-
-    Returns
-    -------
-    Operand
-    source : device function
-        ``(matrix, along_k, first_line, lines, depth)``: the source of this thread.
+    The source of a thread is ``source(matrix, along_k, first_line, lines, depth)``, that is (matrix, along_k,
+    index, line, k, k_step, lines). `along_k` tells which way the matrix lies in memory; so do the four
+    elements, and the next thread's follow on them. The first of the four is ``matrix[index]`` in the tile
+    that begins at k = 0, and `k_step` further for each k. With `vectors` every row of the matrix consists of
+    whole vectors of four.
     """
     fours_along_k, fours_along_lines = uint32(depth // 4), uint32(lines // 4)
     pitch = uint32(lines + padding)
@@ -226,7 +215,9 @@ _FFMA_KERNELS = {
     for tile in ffma_tiles(SMALL)
 }
 # Each under its name as well, by which `cnn-numba inspect` finds it.
-globals().update({kernel.py_func.__name__: kernel for kernel in (*_KERNELS.values(), *_FFMA_KERNELS.values())})
+globals().update(
+    {kernel.py_func.__name__: kernel for kernel in (*_KERNELS.values(), *_FFMA_KERNELS.values())}
+)
 _KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for vectors in (True, False)}
 
 
@@ -293,34 +284,17 @@ def multiply(
     out,
     transpose_a,
     transpose_b,
-    *,
     tile=None,
+    *,
     bias=None,
     relu=False,
     partial=None,
     precision="float32",
 ):
-    """Launch the kernels for a product whose arguments are already checked.
+    """Write ``a @ b``, or of transposed ones, with a bias and through a ReLU on request; all is checked.
 
-    Parameters
-    ----------
-    a, b, out, transpose_a, transpose_b
-        As in `matmul_vectorised`.
-    tile : Tile, optional
-        Default what suits the shape.
-    bias : device array, shape (N,), float32, optional
-        Added to every row.
-    relu : bool
-        Set what is negative to zero.
-    partial : device array, float32, one axis, optional
-        At least `most_partial_sums` elements; allocated if None and needed.
-    precision : str
-        What both matrices are rounded to; then there is one tile, and no choice.
-
-    Returns
-    -------
-    device array
-        `out`.
+    `tile` is what suits the shape if it is None; for rounded operands there is only one. `partial` has at
+    least `most_partial_sums` elements, and is allocated if it is None and needed.
     """
     rows, columns = out.shape
     if not out.size:

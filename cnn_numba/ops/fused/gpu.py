@@ -132,21 +132,13 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         return grads, grad_input
     if fresh:
         _forward(x, convolutions, windows, device.empty(shapes[-1]), scratch)
-    gradient, stages, sums = grad_output, scratch.stages, []
-    for index in reversed(range(len(stages))):
-        before = stages[index - 1] if index else None
+    gradient, sums = grad_output, []
+    stages = zip(convolutions, windows, scratch.stages, [None, *scratch.stages[:-1]], grads, strict=True)
+    for each, window, stage, before, pair in reversed([*stages]):
         image = before.out[: len(x)] if before else x
         grad_image = before.gradient[: len(x)] if before else grad_input
-        gradient, parts = _backward(
-            gradient,
-            convolutions[index],
-            windows[index],
-            stages[index],
-            scratch.last[0],
-            image,
-            grad_image,
-        )
-        sums.append((parts, *grads[index]))
+        gradient, parts = _backward(gradient, each, window, stage, scratch.last[0], image, grad_image)
+        sums.append((parts, *pair))
     conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 

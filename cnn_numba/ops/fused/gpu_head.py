@@ -12,8 +12,8 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.activation.gpu import relu_gradient
 from cnn_numba.ops.fused import checks
+from cnn_numba.ops.loss.checks import soft_target
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
-from cnn_numba.ops.loss.target import soft_target
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, warp_sum
 

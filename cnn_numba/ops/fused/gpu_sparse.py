@@ -218,21 +218,9 @@ def planes_of(grad_output, window, grad_input):
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
     if not suits or band < 1 or channels < _FEWEST_CHANNELS:
         return None
-    return Planes(
-        channels=channels,
-        height=height,
-        width=width,
-        padding_h=window.padding_h,
-        padding_w=window.padding_w,
-        out_channels=grad_output.shape[1],
-        pooled_h=pooled_h,
-        pooled_w=pooled_w,
-        rows=2 * band,
-        pitch=pitch,
-        bands=device.blocks(rows, 2 * band),
-        band=band,
-        windows=min(band + 1, pooled_h) * pooled_w,
-    )
+    bands, windows = device.blocks(rows, 2 * band), min(band + 1, pooled_h) * pooled_w
+    images = channels, height, width, *window[4:6]
+    return Planes(*images, *grad_output.shape[1:], 2 * band, pitch, bands, band, windows)
 
 
 #: What a block may take of shared memory for its rows, and how many channels make it worth a warp's lanes.

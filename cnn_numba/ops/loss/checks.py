@@ -32,3 +32,8 @@ def check_labels(labels, classes):
     if labels.size and labels.view(np.uint32).max() >= classes:
         index = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
         raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")
+
+
+def soft_target(label_smoothing, scores):
+    """Return the target of a cross-entropy as kernels take it: what the right class gets on top, and what each class gets; `scores` has a column a class."""
+    return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])

@@ -7,9 +7,9 @@ it has not been measured on a GPU yet). A thousand classes are 32 for each lane.
 The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` is not refused here. It shows:
 the loss of its row is NaN, its gradient too, and its answer counts as wrong.
 
-Each kernel of the cross-entropy has a twin for label smoothing, with the same body. It takes the target in
-two numbers: `each` is the probability that every class should get, `right` what the right one should get on
-top. The plain kernel passes the constants 1 and 0, and the compiler leaves out what only smoothing needs.
+The target comes in two numbers: `each` is the probability that every class should get, `right` what the right
+one should get on top. The kernel that a training runs has a twin for label smoothing, with the same body; the
+plain one passes the constants 1 and 0, and the compiler leaves out what only smoothing needs.
 """
 
 import math
@@ -19,7 +19,6 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
-from cnn_numba.ops.loss.target import soft_target
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whole_warps
 
@@ -74,9 +73,10 @@ def _gradient(probability, k, label, classes, right, each, scale):
     return (probability - each) * scale
 
 
-@cuda.jit(device=True)
-def _forward(logits, labels, right, each, losses, probabilities):
-    """Compute the loss and the probabilities of this warp's row."""
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32[::1], float32[:, ::1])")
+def cross_entropy_forward_kernel(logits, labels, right, each, losses, probabilities):
+    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     if row >= uint32(logits.shape[0]):
         return  # the whole warp, so that nobody waits for its lanes
@@ -87,20 +87,6 @@ def _forward(logits, labels, right, each, losses, probabilities):
     scale = float32(1) / total
     for k in range(lane, uint32(logits.shape[1]), uint32(WARP)):
         probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32[::1], float32[:, ::1])")
-def cross_entropy_forward_kernel(logits, labels, losses, probabilities):
-    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
-    _forward(logits, labels, float32(1), float32(0), losses, probabilities)
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32[::1], float32[:, ::1])")
-def cross_entropy_forward_smoothed_kernel(logits, labels, right, each, losses, probabilities):
-    """One warp computes a row; as `cross_entropy_forward_kernel`."""
-    _forward(logits, labels, right, each, losses, probabilities)
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
@@ -118,16 +104,15 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     *_, losses, probabilities = checks.cross_entropy_forward(
         DEVICE, logits, labels, losses, probabilities, label_smoothing=label_smoothing
     )
-    kernel, target = cross_entropy_forward_kernel, ()
-    if label_smoothing:
-        kernel, target = cross_entropy_forward_smoothed_kernel, soft_target(label_smoothing, logits)
-    _launch_rows(kernel, logits, labels, *target, losses, probabilities)
+    target = checks.soft_target(label_smoothing, logits)
+    _launch_rows(cross_entropy_forward_kernel, logits, labels, *target, losses, probabilities)
     return losses, probabilities
 
 
-@cuda.jit(device=True)
-def _backward(probabilities, labels, right, each, scale, grad_logits):
-    """Compute the gradient of this thread."""
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32, float32[:, ::1])")
+def cross_entropy_backward_kernel(probabilities, labels, right, each, scale, grad_logits):
+    """One thread computes one gradient; a grid of one dimension covers them all."""
     i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
     row = uint32(i // classes)
     if row < uint32(probabilities.shape[0]):
@@ -135,30 +120,14 @@ def _backward(probabilities, labels, right, each, scale, grad_logits):
         grad_logits[row, k] = _gradient(probabilities[row, k], k, label, classes, right, each, scale)
 
 
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32[:, ::1])")
-def cross_entropy_backward_kernel(probabilities, labels, scale, grad_logits):
-    """One thread computes one gradient; a grid of one dimension covers them all."""
-    _backward(probabilities, labels, float32(1), float32(0), scale, grad_logits)
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32, float32[:, ::1])")
-def cross_entropy_backward_smoothed_kernel(probabilities, labels, right, each, scale, grad_logits):
-    """One thread computes one gradient; as `cross_entropy_backward_kernel`."""
-    _backward(probabilities, labels, right, each, scale, grad_logits)
-
-
 def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
     """Gradient of the mean cross-entropy; see `reference.cross_entropy_backward`."""
     *_, grad_logits = checks.cross_entropy_backward(
         DEVICE, probabilities, labels, grad_logits, label_smoothing=label_smoothing
     )
-    kernel, target = cross_entropy_backward_kernel, ()
-    if label_smoothing:
-        kernel, target = cross_entropy_backward_smoothed_kernel, soft_target(label_smoothing, probabilities)
+    target = checks.soft_target(label_smoothing, probabilities)
     arguments = probabilities, labels, *target, np.float32(1 / labels.size), grad_logits
-    device.launch_for_each(kernel, grad_logits.size, THREADS, *arguments)
+    device.launch_for_each(cross_entropy_backward_kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
 
 
@@ -211,7 +180,10 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     )
     kernel, target = cross_entropy_forward_backward_kernel, ()
     if label_smoothing:
-        kernel, target = cross_entropy_forward_backward_smoothed_kernel, soft_target(label_smoothing, logits)
+        kernel, target = (
+            cross_entropy_forward_backward_smoothed_kernel,
+            checks.soft_target(label_smoothing, logits),
+        )
     _launch_rows(kernel, logits, labels, *target, np.float32(1 / labels.size), losses, grad_logits)
     return losses, grad_logits
 

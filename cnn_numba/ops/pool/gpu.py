@@ -21,6 +21,8 @@ from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
 from cnn_numba.ops.shared.warps import ALL_LANES, WARP
 
+__all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
+
 THREADS = 256
 
 
@@ -53,7 +55,7 @@ def _holding(position, kernel, stride, padding, count):
     return first, min(uint32(position // stride + 1), uint32(count))
 
 
-def _planes(array):
+def planes(array):
     """View an array (N, C, H, W) as (N * C, H, W)."""
     batch, channels, height, width = array.shape
     return array.reshape(batch * channels, height, width)
@@ -112,33 +114,13 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
 
 def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
     """Largest value under each window; see `reference.max_pool2d_forward`."""
-    return _pool(x, (stride, padding, kernel_size), out, argmax, _tiles_2x2)
-
-
-def max_pool2d_forward_naive(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Do what `max_pool2d_forward` does, for any window: one thread per output loops over it."""
-    return _pool(x, (stride, padding, kernel_size), out, argmax, lambda window: False)
-
-
-def max_pool2d_forward_2x2(x, kernel_size, stride=None, padding=0, out=None, argmax=None):
-    """Do what `max_pool2d_forward` does, for 2x2 windows side by side: no loop; ValueError for others."""
-    return _pool(x, (stride, padding, kernel_size), out, argmax, _must_tile_2x2)
-
-
-def _pool(x, options, out, argmax, is_simple):
-    """Check, choose the kernel by the window, and launch."""
+    options = stride, padding, kernel_size
     _, out, argmax, window = checks.max_pool2d_forward(DEVICE, x, out, argmax, window=options)
-    kernel, inputs = max_pool2d_forward_naive_kernel, (_planes(x), window)
-    if is_simple(window):
-        kernel, inputs = max_pool2d_forward_2x2_kernel, (_planes(x),)
+    kernel, inputs = max_pool2d_forward_naive_kernel, (planes(x), window)
+    if _tiles_2x2(window):
+        kernel, inputs = max_pool2d_forward_2x2_kernel, (planes(x),)
     device.launch_for_each(kernel, out.size, THREADS, *inputs, out.ravel(), argmax.ravel())
     return out, argmax
-
-
-def _must_tile_2x2(window):
-    if not _tiles_2x2(window):
-        raise ValueError(f"max_pool2d_forward_2x2 takes kernel 2, stride 2, no padding; got {window[:6]}")
-    return True
 
 
 def _tiles_2x2(window):
@@ -221,7 +203,7 @@ def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
 def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     """Mean under each window, padding zeros included; see `reference.avg_pool2d_forward`."""
     _, out, window = checks.avg_pool2d_forward(DEVICE, x, out, window=(stride, padding, kernel_size))
-    arguments = _planes(x), window, _share(window), out.ravel()
+    arguments = planes(x), window, _share(window), out.ravel()
     device.launch_for_each(avg_pool2d_forward_naive_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -274,7 +256,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     kernel = (
         avg_pool2d_backward_disjoint_kernel if _are_disjoint(window) else avg_pool2d_backward_gather_kernel
     )
-    arguments = _planes(grad_output), window, _share(window), _planes(grad_input)
+    arguments = planes(grad_output), window, _share(window), planes(grad_input)
     device.launch_for_each(kernel, grad_input.size, THREADS, *arguments)
     return grad_input
 

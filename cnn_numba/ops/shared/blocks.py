@@ -14,7 +14,6 @@ from cnn_numba.ops.shared.simd import _LLVM_VECTOR, WIDTH, ZEROS, _made_of, _poi
 
 _LANE = ir.IntType(32)
 _LANES = ir.VectorType(_LANE, WIDTH)
-_MASK = ir.VectorType(ir.IntType(1), WIDTH)
 
 
 def _first(context, builder, count, count_type):

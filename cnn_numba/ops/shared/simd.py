@@ -26,17 +26,21 @@ ZEROS = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
 
 
 class _Vector(types.Type):
-    def __init__(self):
-        super().__init__(name=f"float32x{WIDTH}")
+    """A vector, or an array of them, as LLVM has it."""
+
+    def __init__(self, name, llvm):
+        super().__init__(name=name)
+        self.llvm = llvm
 
 
 @register_model(_Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager, numba_type):
-        super().__init__(manager, numba_type, _LLVM_VECTOR)
+        super().__init__(manager, numba_type, numba_type.llvm)
 
 
-_vector = _Vector()
+_vector = _Vector(f"float32x{WIDTH}", _LLVM_VECTOR)
+_vectors = _Vector(f"float32x{WIDTH}[]", _LLVM_VECTOR.as_pointer())
 
 
 def _made_of(code):
@@ -173,20 +177,6 @@ def store_bytes(typing_context, array, index, value):
     return types.void(array, index, value), generate
 
 
-class _Vectors(types.Type):
-    def __init__(self):
-        super().__init__(name=f"float32x{WIDTH}[]")
-
-
-@register_model(_Vectors)
-class _VectorsModel(models.PrimitiveModel):
-    def __init__(self, manager, numba_type):
-        super().__init__(manager, numba_type, _LLVM_VECTOR.as_pointer())
-
-
-_vectors = _Vectors()
-
-
 @intrinsic(prefer_literal=True)
 def vectors(typing_context, count):
     """Return an array of vectors; `count` is a constant."""
@@ -217,11 +207,11 @@ def _set(typing_context, array, index, value):
 
 @overload(operator.getitem, target="cpu")
 def _getitem(array, index):
-    if isinstance(array, _Vectors):
+    if array == _vectors:
         return lambda array, index: _get(array, index)
 
 
 @overload(operator.setitem, target="cpu")
 def _setitem(array, index, value):
-    if isinstance(array, _Vectors):
+    if array == _vectors:
         return lambda array, index, value: _set(array, index, value)
