@@ -3,7 +3,7 @@ import pytest
 from helpers import backends, poisoned, signatures, strided
 from numba import njit
 
-from cnn_numba.ops.gather import cpu, gpu, gpu_augmented, reference
+from cnn_numba.ops.gather import cpu, gpu, reference
 from cnn_numba.ops.shared.jit import FASTMATH
 
 # several blocks, two and three channels, planes that no vector divides, one pixel
@@ -37,7 +37,7 @@ def test_backends_have_the_same_functions():
     expected = signatures(reference)
     assert len(expected) == 3
     assert signatures(cpu) == expected
-    assert {**signatures(gpu), **signatures(gpu_augmented)}.items() >= expected.items()
+    assert signatures(gpu).items() >= expected.items()
 
 
 @backends("gather", gpu=True)

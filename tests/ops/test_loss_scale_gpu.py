@@ -8,7 +8,7 @@ from test_update_gpu import all_settings, cursor_at, make_rates, on_device, prob
 
 from cnn_numba import device
 from cnn_numba.ops.update import gpu, reference
-from cnn_numba.ops.update.gpu_scale import THREADS
+from cnn_numba.ops.update.gpu import THREADS
 
 
 def there(*values, dtype=np.float32):

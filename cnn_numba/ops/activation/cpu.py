@@ -7,8 +7,8 @@ from numba import prange
 
 from cnn_numba.ops.activation import checks
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.cores import cores_by_size
 from cnn_numba.ops.shared.elementary import normal
+from cnn_numba.ops.shared.jit import cores_by_size
 
 # From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
 # work itself. exp and tanh are the costly ones.

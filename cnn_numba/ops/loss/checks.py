@@ -35,5 +35,8 @@ def check_labels(labels, classes):
 
 
 def soft_target(label_smoothing, scores):
-    """Return the target of a cross-entropy as kernels take it: what the right class gets on top, and what each class gets; `scores` has a column a class."""
+    """Return a target as kernels take it: what the right class gets on top, and what each class gets.
+
+    `scores` has a column a class.
+    """
     return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])

@@ -65,30 +65,14 @@ def _number_of(bits):
 
 
 @_Host
-def _near_tf32(value):
-    return value if value != value else _number_of((_bits_of(value) + 0x1000) & 0xFFFFE000)
-
-
-@_Host
 def _near_float16(value):
     return np.float32(np.float16(value))
-
-
-@_Host
-def _near_bfloat16(value):
-    bits = _bits_of(value)
-    return value if value != value else _number_of((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000)
 
 
 @_Host
 def packed_float16(low, high):
     """Return two numbers as float16 in one word."""
     return np.array([low, high], np.float32).astype(np.float16).view(np.uint32)[0]
-
-
-@_Host
-def _packed_bfloat16(low, high):
-    return np.uint32(_bits_of(_near_bfloat16(low)) >> 16 | _bits_of(_near_bfloat16(high)) & 0xFFFF0000)
 
 
 @_Host
@@ -120,7 +104,7 @@ def _through_float16(value):
 
 
 def _to_tf32(value):
-    return _near_tf32(value)
+    return round_to_tf32(value)
 
 
 def _pack_float16(low, high):
@@ -128,7 +112,8 @@ def _pack_float16(low, high):
 
 
 def _pack_bfloat16(low, high):
-    return _packed_bfloat16(low, high)
+    below, above = bits_of(round_to_bfloat16(low)), bits_of(round_to_bfloat16(high))
+    return below >> uint32(16) | above & uint32(0xFFFF0000)
 
 
 @_Host

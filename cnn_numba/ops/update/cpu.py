@@ -11,8 +11,7 @@ from numba import prange
 
 from cnn_numba.arguments import settings
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.cores import cores_by_size
-from cnn_numba.ops.shared.jit import exact_jit, serial_jit
+from cnn_numba.ops.shared.jit import cores_by_size, exact_jit, serial_jit
 from cnn_numba.ops.update import checks
 
 # From this many parameters on, two cores beat one (measured with Adam, half a nanosecond for each of them).
