@@ -1,4 +1,4 @@
-import functools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,15 +21,25 @@ from gpuless import access_map, sanitize
 from gpuless.access import WRITE
 
 TILES = {"large": gpu_implicit.LARGE, "small": gpu_implicit.SMALL, "narrow": gpu_implicit.NARROW}
+
+
+def with_tile(function, tile):
+    """Return a function that takes this tile, whatever suits the shape."""
+
+    def run(*arguments, **options):
+        with mock.patch.object(gpu_implicit, "best_tile", return_value=tile):
+            return function(*arguments, **options)
+
+    return run
+
+
 FORWARD = {
     "naive": conv_naive.conv2d_forward_naive,
     "constant": conv_constant.conv2d_forward_constant,
     "tiled": gpu.conv2d_forward_tiled,
-    **{k: functools.partial(gpu.conv2d_forward_implicit, tile=tile) for k, tile in TILES.items()},
+    **{k: with_tile(gpu.conv2d_forward_implicit, tile) for k, tile in TILES.items()},
 }
-BACKWARD_INPUT = {
-    **{k: functools.partial(gpu.conv2d_backward_input_implicit, tile=tile) for k, tile in TILES.items()},
-}
+BACKWARD_INPUT = {k: with_tile(gpu.conv2d_backward_input, tile) for k, tile in TILES.items()}
 BACKWARD_WEIGHT = {
     "implicit": gpu.conv2d_backward_weight,
 }
@@ -378,7 +388,7 @@ def test_tiles_are_stored_without_bank_conflicts():
     )
     with device.observe_launches(examine):
         for tile in TILES.values():
-            gpu.conv2d_forward_implicit(x, weight, tile=tile)
+            with_tile(gpu.conv2d_forward_implicit, tile)(x, weight)
         gpu.conv2d_backward_weight(grad_output, x, weight.shape)
         gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
     assert len(degrees) == 2 * 5

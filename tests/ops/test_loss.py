@@ -14,8 +14,6 @@ thorough = settings(deadline=None, derandomize=True, max_examples=40)
 sizes = st.tuples(st.integers(1, 40), st.integers(1, 20))
 scales = st.sampled_from([1, 1, 30, 1e4])
 smoothings = st.sampled_from([0, 0, 0.1, 0.9])
-answer_shapes = st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple)
-small_shapes = st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple)
 
 # batch of one, one class, two classes, vector widths and their tails, the course's own
 FIXED_SIZES = [(1, 1), (1, 10), (5, 1), (9, 2), (17, 33), (64, 10), (3, 1000)]
@@ -25,11 +23,6 @@ def inputs(batch_size, classes, scale=1):
     rng = np.random.default_rng(batch_size + 1000 * classes)
     logits = random_float32(rng, batch_size, classes) * np.float32(scale)
     return logits, rng.integers(0, classes, batch_size, dtype=np.int32)
-
-
-def answers(shape):
-    rng = np.random.default_rng(np.prod(shape) + 10 * len(shape))
-    return random_float32(rng, *shape), random_float32(rng, *shape)
 
 
 def check_cross_entropy(ops, batch_size, classes, scale=1, smoothing=0.0):
@@ -178,71 +171,6 @@ def test_minus_infinity_rules_a_class_out(ops):
     np.testing.assert_array_equal(probabilities, [[0.5, 0, 0.5]] * 2)
 
 
-def check_mse(ops, shape):
-    y, target = answers(shape)
-    leaf = torch.from_numpy(y).double().requires_grad_()
-    expected = functional.mse_loss(leaf, torch.from_numpy(target).double())
-    (gradient,) = torch.autograd.grad(expected, leaf)
-    each = [((row - other) ** 2).mean() for row, other in zip(y.astype(float), target, strict=True)]
-
-    losses, grad_y = poisoned(shape[0]), poisoned(shape)
-    assert ops.mse_loss_forward(y, target, losses=losses) is losses
-    assert ops.mse_loss_backward(y, target, grad_y=grad_y) is grad_y
-    for received in (losses, ops.mse_loss_forward(y, target)):
-        assert_close(received, each)
-        np.testing.assert_allclose(received.mean(dtype=np.float64), expected.item(), rtol=1e-6)
-    for received in (grad_y, ops.mse_loss_backward(y, target)):
-        assert_close(received * y.size, gradient * y.size)
-
-
-@backends("loss")
-@thorough
-@given(shape=answer_shapes)
-def test_mse_against_torch(ops, shape):
-    check_mse(ops, shape)
-
-
-@backends("loss", gpu=True)
-@pytest.mark.parametrize("shape", [(1,), (9,), (1, 1), (3, 17), (2, 1, 33, 65)], ids=str)
-def test_mse_against_torch_at_sizes_that_break_kernels(ops, shape):
-    check_mse(ops, shape)
-
-
-@backends("loss", gpu=True)
-def test_mse_by_hand(ops):
-    y = np.array([[1, 2, 3, 4], [0, 0, 0, -1]], np.float32)
-    target = np.array([[1, 0, 0, 0], [0, 0, 0, 1]], np.float32)
-    np.testing.assert_array_equal(ops.mse_loss_forward(y, target), [7.25, 1])
-    np.testing.assert_array_equal(ops.mse_loss_backward(y, target), [[0, 0.5, 0.75, 1], [0, 0, 0, -0.5]])
-
-
-@thorough
-@given(shape=small_shapes)
-def test_reference_mse_gradient(shape):
-    y, target = (array.astype(np.float64) for array in answers(shape))
-    gradient = reference.mse_loss_backward(y, target)
-    gradcheck(lambda y: reference.mse_loss_forward(y, target).mean(), y, gradient)
-
-
-@backends("loss")
-def test_mse_of_a_whole_image_keeps_its_digits(ops):
-    """A million equal squares: a float32 running sum would stall long before the end."""
-    y, target = np.full((1, 1_000_003), 0.1, np.float32), np.zeros((1, 1_000_003), np.float32)
-    np.testing.assert_allclose(ops.mse_loss_forward(y, target), [np.float64(np.float32(0.1)) ** 2], rtol=3e-7)
-
-
-@backends("loss", gpu=True)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_mse_of_nan_and_infinity(ops, bad):
-    y, target = answers((3, 4))
-    y[1, 2] = bad
-    losses, gradient = ops.mse_loss_forward(y, target), ops.mse_loss_backward(y, target)
-    np.testing.assert_array_equal(losses[1], bad)
-    np.testing.assert_array_equal(gradient[1, 2], bad)
-    assert np.isfinite(losses[[0, 2]]).all()
-    assert np.isfinite(gradient).sum() == 11
-
-
 @backends("loss", gpu=True)
 def test_metrics_by_hand(ops):
     logits = np.array([[1, 5, 2], [7, 3, 9], [4, 0, -1], [-3, -2, -1]], np.float32)
@@ -300,15 +228,12 @@ def test_totals_add_up_in_float64(ops):
 @backends("loss", gpu=True)
 def test_inputs_stay_as_they_are(ops):
     logits, labels = inputs(6, 4)
-    y, target = answers((6, 4))
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
-    arrays = logits, labels, y, target, losses, probabilities
+    arrays = logits, labels, losses, probabilities
     copies = [array.copy() for array in arrays]
     ops.cross_entropy_forward(logits, labels)
     ops.cross_entropy_backward(probabilities, labels)
     ops.cross_entropy_forward_backward(logits, labels)
-    ops.mse_loss_forward(y, target)
-    ops.mse_loss_backward(y, target)
     ops.accumulate_metrics(losses, logits, labels, np.zeros(2))
     for array, copy in zip(arrays, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
@@ -318,7 +243,6 @@ def test_inputs_stay_as_they_are(ops):
 @backends("loss", gpu=True)
 def test_two_calls_give_the_same_bits(ops):
     logits, labels = inputs(101, 37)
-    y, target = answers((101, 37))
     losses, probabilities = ops.cross_entropy_forward(logits, labels)
     for call in (
         lambda: ops.cross_entropy_forward(logits, labels)[0],
@@ -326,8 +250,6 @@ def test_two_calls_give_the_same_bits(ops):
         lambda: ops.cross_entropy_backward(probabilities, labels),
         lambda: ops.cross_entropy_forward_backward(logits, labels)[0],
         lambda: ops.cross_entropy_forward_backward(logits, labels)[1],
-        lambda: ops.mse_loss_forward(y, target),
-        lambda: ops.mse_loss_backward(y, target),
         lambda: ops.accumulate_metrics(losses, logits, labels, np.zeros(2)),
     ):
         assert call().tobytes() == call().tobytes()
@@ -407,14 +329,6 @@ MISMATCHES = [
         (ones(2, 3), LABELS, None, ones(3, 2)),
         r"grad_logits .*\(2, 3\), got \(3, 2\)",
     ),
-    ("mse_loss_forward", (ones(2, 3), ones(2, 1)), r"target must have shape \(2, 3\), got \(2, 1\)"),
-    ("mse_loss_forward", (ones(2, 3), ones(3)), r"target must have shape \(2, 3\), got \(3,\)"),
-    ("mse_loss_forward", (ones(2, 3), ones(2, 3), ones(2, 1)), r"losses .*\(2,\), got \(2, 1\)"),
-    ("mse_loss_forward", (ones(), ones()), r"y must have .*, got .*\(\)"),
-    ("mse_loss_forward", (ones(2, 0), ones(2, 0)), r"y must .*not be empty, got .*\(2, 0\)"),
-    ("mse_loss_backward", (ones(0, 2), ones(0, 2)), r"y must .*not be empty, got .*\(0, 2\)"),
-    ("mse_loss_backward", (ones(2, 3), ones(1, 3)), r"target must have shape \(2, 3\), got \(1, 3\)"),
-    ("mse_loss_backward", (ones(2, 3), ones(2, 3), ones(2, 1)), r"grad_y .*\(2, 3\), got \(2, 1\)"),
     ("accumulate_metrics", (ones(3), ones(2, 3), LABELS, np.zeros(2)), r"losses .*\(2,\), got \(3,\)"),
     ("accumulate_metrics", (ones(2), ones(2), LABELS, np.zeros(2)), "logits must have .*, got .*2,"),
     ("accumulate_metrics", (ones(2), ones(2, 3), LABELS, np.zeros(1)), r"totals .*\(2,\), got \(1,\)"),
@@ -450,8 +364,6 @@ FLOATS = [
     ("cross_entropy_forward", ("logits", "labels", "losses", "probabilities")),
     ("cross_entropy_backward", ("probabilities", "labels", "grad_logits")),
     ("cross_entropy_forward_backward", ("logits", "labels", "losses", "grad_logits")),
-    ("mse_loss_forward", ("y", "target", "losses")),
-    ("mse_loss_backward", ("y", "target", "grad_y")),
     ("accumulate_metrics", ("losses", "logits", "labels", "totals")),
 ]
 
@@ -476,7 +388,3 @@ def test_cpu_refuses_what_it_cannot_compute(name, parameters, spoil, error, matc
 def test_reference_refuses_what_is_no_number():
     with pytest.raises(TypeError, match="logits must hold real numbers, got dtype complex64"):
         reference.cross_entropy_forward(ones(2, 3, dtype=np.complex64), LABELS)
-    with pytest.raises(TypeError, match="target must hold real numbers, got dtype <U1"):
-        reference.mse_loss_forward(ones(2), np.array(["a", "b"]))
-    with pytest.raises(TypeError, match="grad_y must be a float array, got int32"):
-        reference.mse_loss_backward(ones(2), ones(2), np.zeros(2, np.int32))

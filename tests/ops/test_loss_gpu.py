@@ -9,9 +9,7 @@ from torch.nn import functional
 
 from cnn_numba import device
 from cnn_numba.ops.loss import gpu, reference
-from cnn_numba.ops.loss.gpu import CHUNK, ROWS, THREADS
-
-PASS = THREADS * CHUNK  # squares that a block takes in one pass of its outer loop
+from cnn_numba.ops.loss.gpu import ROWS, THREADS
 
 
 def on_device(*arrays):
@@ -32,8 +30,6 @@ def arguments(rng, name, batch_size=2 * ROWS + 1, classes=37):
             "cross_entropy_forward": (logits, labels, losses, scores),
             "cross_entropy_backward": (logits, labels, scores),
             "cross_entropy_forward_backward": (logits, labels, losses, scores),
-            "mse_loss_forward": (logits, other, losses),
-            "mse_loss_backward": (logits, other, scores),
             "accumulate_metrics": (other[:, 0], logits, labels, totals),
         }[name]
     )
@@ -43,8 +39,6 @@ NAMES = [
     "cross_entropy_forward",
     "cross_entropy_backward",
     "cross_entropy_forward_backward",
-    "mse_loss_forward",
-    "mse_loss_backward",
     "accumulate_metrics",
 ]
 
@@ -148,21 +142,6 @@ def test_metrics_add_up_over_batches(rng):
     np.testing.assert_array_equal(device.to_host(totals), expected)
 
 
-def test_mse_of_a_whole_image_keeps_its_digits():
-    """Equal squares all round the same way: one running sum a thread would be wrong by 2e-5."""
-    size = 400_003
-    y, target = on_device(np.full((1, size), 0.1, np.float32), np.zeros((1, size), np.float32))
-    loss = device.to_host(gpu.mse_loss_forward(y, target))
-    np.testing.assert_allclose(loss, [np.float64(np.float32(0.1)) ** 2], rtol=3e-6)
-
-
-@pytest.mark.parametrize("size", [PASS - 1, PASS + 1, 2 * PASS + THREADS + 3])
-def test_mse_of_sizes_that_break_its_sum_of_sums(rng, size):
-    y, target = random_float32(rng, 2, size), random_float32(rng, 2, size)
-    losses = device.to_host(gpu.mse_loss_forward(*on_device(y, target)))
-    np.testing.assert_allclose(losses, reference.mse_loss_forward(y, target), rtol=3e-6)
-
-
 # --- Arguments ---------------------------------------------------------------------------------------------
 
 
@@ -204,8 +183,6 @@ def test_outputs_that_others_still_read_are_refused(rng):
             getattr(gpu, name)(logits, labels, None, logits)
         with pytest.raises(ValueError, match="losses must not share memory"):
             getattr(gpu, name)(logits, labels, flat[:4])
-    with pytest.raises(ValueError, match="losses must not share memory"):
-        gpu.mse_loss_forward(logits, device.zeros((4, 3)), flat[4:8])
 
 
 def test_gradients_may_take_the_place_of_what_they_are_made_of(rng):
@@ -213,9 +190,6 @@ def test_gradients_may_take_the_place_of_what_they_are_made_of(rng):
     expected = device.to_host(gpu.cross_entropy_backward(probabilities, labels))
     received = device.to_host(gpu.cross_entropy_backward(probabilities, labels, probabilities))
     np.testing.assert_array_equal(received, expected)
-    y, target = on_device(random_float32(rng, 300), random_float32(rng, 300))
-    expected = device.to_host(gpu.mse_loss_backward(y, target))
-    np.testing.assert_array_equal(device.to_host(gpu.mse_loss_backward(y, target, y)), expected)
 
 
 # --- At real sizes, compiled: on a GPU, or the emulated one -----------------------------------------------
@@ -241,18 +215,3 @@ def test_large_batches_against_torch(rng, size):
     totals = device.to_host(gpu.accumulate_metrics(losses, *there, device.zeros(2, np.float64)))
     assert totals[1] == np.count_nonzero(logits.argmax(axis=1) == labels)
     assert totals[0] == pytest.approx(expected.sum().item(), rel=1e-5)
-
-
-@pytest.mark.exhaustive_unless(lambda shape: shape[-1] < 16_000_003, "up to a million elements")
-@pytest.mark.gpu
-@pytest.mark.parametrize("shape", [(64, 10), (7, 3, 224, 224), (1, 16_000_003)], ids=str)
-def test_large_mse_against_torch(rng, shape):
-    y, target = random_float32(rng, *shape), random_float32(rng, *shape)
-    leaf, goal = torch.from_numpy(y).double().requires_grad_(), torch.from_numpy(target).double()
-    expected = ((leaf - goal) ** 2).flatten(1).mean(dim=1)
-    (gradient,) = torch.autograd.grad(functional.mse_loss(leaf, goal), leaf)
-    there = on_device(y, target)
-    losses = device.to_host(gpu.mse_loss_forward(*there))
-    np.testing.assert_allclose(losses, expected.detach(), rtol=1e-5)  # float32 sums of sums
-    received = device.to_host(gpu.mse_loss_backward(*there))
-    np.testing.assert_allclose(received * y.size, gradient * y.size, rtol=1e-6, atol=1e-6)

@@ -221,10 +221,6 @@ CASES = {
         may_be=("probabilities",),
     ),
     "cross_entropy_forward_backward": Case({"losses": normal(3), "grad_logits": normal(3, 4)}, SCORES),
-    "mse_loss_forward": Case({"losses": normal(4)}, {"y": normal(4, 2), "target": positive(4, 2)}),
-    "mse_loss_backward": Case(
-        {"grad_y": normal(4, 2)}, {"y": normal(4, 2), "target": positive(4, 2)}, may_be=("y", "target")
-    ),
     "accumulate_metrics": Case({"totals": np.zeros(2)}, {"losses": positive(3), **SCORES}),
     "sgd_update": Case(MOMENTUM, {"gradients": normal(6)}, {"lr": 0.1, "momentum": 0.9}),
     "sgd_update_scheduled": Case(MOMENTUM, {"gradients": normal(6), **SCHEDULE}, {"momentum": 0.9}),

@@ -11,7 +11,7 @@ from cnn_numba import device
 from cnn_numba.arguments import pair
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input_implicit, conv2d_forward_implicit
+from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward_implicit
 from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
 from cnn_numba.ops.conv.gpu_weight import (
     Conv2dScratch,
@@ -27,7 +27,6 @@ __all__ = [
     "Conv2dScratch",
     "conv2d_backward_bias",
     "conv2d_backward_input",
-    "conv2d_backward_input_implicit",
     "conv2d_backward_weight",
     "conv2d_forward",
     "conv2d_forward_implicit",
@@ -57,15 +56,6 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     if short and precision == "float32":
         return conv2d_forward_tiled(x, weight, bias, stride, padding, out, relu)
     return conv2d_forward_implicit(x, weight, bias, stride, padding, out, relu, precision=precision)
-
-
-def conv2d_backward_input(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32"
-):
-    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
-    return conv2d_backward_input_implicit(
-        grad_output, weight, input_shape, stride, padding, grad_input, precision=precision
-    )
 
 
 @cuda.jit

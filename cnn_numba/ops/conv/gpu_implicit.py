@@ -349,11 +349,8 @@ def best_tile(gather, large=LARGE, small=SMALL, narrow=NARROW):
     return large if across * down >= _ENOUGH_BLOCKS else small
 
 
-def _launch(gather, source, weight, bias, has_bias, relu, target, tile, precision):
-    if precision != "float32":
-        tile = tile_for(precision, TENSOR, NARROW)
-    elif tile is None:
-        tile = best_tile(gather)
+def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
+    tile = best_tile(gather) if precision == "float32" else tile_for(precision, TENSOR, NARROW)
     flat = [array.reshape(-1) for array in (source, weight, bias, target)]
     arguments = *flat[:3], has_bias, relu, flat[3], gather
     device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
@@ -385,17 +382,14 @@ def forward_gather(x, weight, window):
 
 
 def conv2d_forward_implicit(
-    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, tile=None, precision="float32"
+    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"
 ):
-    """`conv2d_forward` as a matrix product; arguments and result are the same.
-
-    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
-    """
+    """`conv2d_forward` as a matrix product; arguments and result are the same."""
     arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
     *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:
         gather = forward_gather(x, weight, window)
-        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, tile, precision)
+        _launch(gather, x, weight, *checks.bias_for_kernel(weight, bias), relu, out, precision)
     return out
 
 
@@ -450,16 +444,16 @@ def backward_gathers(weight, window, grad_input):
             )
 
 
-def conv2d_backward_input_implicit(
-    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, tile=None, precision="float32"
+def conv2d_backward_input(
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32"
 ):
-    """`conv2d_backward_input` as a matrix product a class of pixels; arguments and result are the same.
+    """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
 
-    `tile` may be one of `LARGE`, `SMALL`, `NARROW`; None lets `best_tile` choose. Rounded operands have one.
+    A matrix product a class of pixels.
     """
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)
     if grad_input.size:
         for gather in backward_gathers(weight, window, grad_input):
-            _launch(gather, grad_output, weight, weight, False, False, grad_input, tile, precision)
+            _launch(gather, grad_output, weight, weight, False, False, grad_input, precision)
     return grad_input

@@ -169,10 +169,7 @@ def columns_operand(tile, outputs, has_ones):
         """Note where each of the thread's columns begins; those beyond the last repeat it, as the rows do."""
         _, line = place()
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
-        plane, last = (
-            uint32(shape.height * shape.width),
-            uint32(_columns(shape) + further - 1),
-        )
+        plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
             column = min(uint32(first_column + line + i * jump), last)
             ic, tap = uint32(column // taps), uint32(column % taps)

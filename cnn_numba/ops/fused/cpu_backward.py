@@ -5,15 +5,7 @@ from numba import prange
 
 from cnn_numba.ops.fused.cpu_dense import backward_dense
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
-from cnn_numba.ops.fused.cpu_stage import (
-    COLUMNS,
-    DEAD,
-    GROUP,
-    SIDE,
-    TAPS,
-    clear,
-    stage_at,
-)
+from cnn_numba.ops.fused.cpu_stage import COLUMNS, DEAD, GROUP, SIDE, TAPS, clear, stage_at
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,

@@ -9,17 +9,7 @@ those of the definition: results differ by some 1e-6 of the largest. Infinity an
 from cnn_numba.ops.fused.cpu_pooling import largest, leave
 from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, row_of
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
-from cnn_numba.ops.shared.simd import (
-    WIDTH,
-    add,
-    filled,
-    load,
-    multiply_add,
-    number,
-    store,
-    subtract,
-    vectors,
-)
+from cnn_numba.ops.shared.simd import WIDTH, add, filled, load, multiply_add, number, store, subtract, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 SUMS = WINDOWS * COLUMN_VECTORS

@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba.ops.specs import Spec
 
-_FILLED = "N K ..."
+_FILLED = "N K"
 
 cross_entropy_forward = Spec("logits[N K], labels:int32[N] -> losses[N], probabilities[N K]", filled=_FILLED)
 cross_entropy_backward = Spec(
@@ -13,8 +13,6 @@ cross_entropy_backward = Spec(
 cross_entropy_forward_backward = Spec(
     "logits[N K], labels:int32[N] -> losses[N], grad_logits[N K]", filled=_FILLED
 )
-mse_loss_forward = Spec("y[N ...], target[N ...] -> losses[N]", filled=_FILLED)
-mse_loss_backward = Spec("y[N ...], target[N ...] -> grad_y[N ...]", may_be="y target", filled=_FILLED)
 accumulate_metrics = Spec("logits[N K], labels:int32[N], losses[N], totals!:float64[2]", filled=_FILLED)
 
 

@@ -42,20 +42,6 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     return losses, grad_logits
 
 
-def mse_loss_forward(y, target, losses=None):
-    """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    *_, losses = checks.mse_loss_forward(HOST, y, target, losses)
-    _mse_loss_forward(y.reshape(len(y), -1), target.reshape(len(y), -1), losses)
-    return losses
-
-
-def mse_loss_backward(y, target, grad_y=None):
-    """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    *_, grad_y = checks.mse_loss_backward(HOST, y, target, grad_y)
-    _mse_loss_backward(y.reshape(-1), target.reshape(-1), grad_y.reshape(-1))
-    return grad_y
-
-
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`."""
     checks.accumulate_metrics(HOST, logits, labels, losses, totals)
@@ -127,24 +113,6 @@ def _cross_entropy_forward_backward(logits, labels, smoothing, losses, grad_logi
         grad_logits[n, labels[n]] -= np.float32(1.0) - smoothing
         for k in range(grad_logits.shape[1]):
             grad_logits[n, k] = (grad_logits[n, k] - each) * scale
-
-
-@serial_jit
-def _mse_loss_forward(y, target, losses):
-    batch_size, size = y.shape
-    for n in range(batch_size):
-        total = 0.0  # float64: a sample may be a whole image
-        for i in range(size):
-            difference = np.float64(y[n, i] - target[n, i])  # whose square a float32 may not hold
-            total += difference * difference
-        losses[n] = total / size
-
-
-@serial_jit
-def _mse_loss_backward(y, target, grad_y):
-    scale = np.float32(2.0 / y.size)
-    for i in range(y.size):
-        grad_y[i] = scale * (y[i] - target[i])
 
 
 @serial_jit

@@ -24,7 +24,6 @@ from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whol
 
 ROWS = 4  # of a block, a warp each
 THREADS = 256
-CHUNK = 64  # squares that a thread adds up before it adds them to its total
 
 
 @cuda.jit(device=True)
@@ -186,55 +185,6 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
         )
     _launch_rows(kernel, logits, labels, *target, np.float32(1 / labels.size), losses, grad_logits)
     return losses, grad_logits
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1])")
-def mse_loss_forward_kernel(y, target, losses):
-    """One block computes the loss of one sample; a grid of one block for each."""
-    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    size = uint32(y.shape[1])
-    total = float32(0)
-    # A sum of short sums: a sample may be a whole image, and to a large total its little squares, added one
-    # by one, would lose their last digits.
-    i = thread
-    while i < size:
-        stop = min(i + uint32(CHUNK) * threads, size)
-        partial = float32(0)
-        while i < stop:
-            difference = y[sample, i] - target[sample, i]
-            partial += difference * difference
-            i += threads
-        total += partial
-    total = block_sum(total)
-    if thread == 0:
-        losses[sample] = total / float32(size)
-
-
-def mse_loss_forward(y, target, losses=None):
-    """Mean squared error of each sample; see `reference.mse_loss_forward`."""
-    *_, losses = checks.mse_loss_forward(DEVICE, y, target, losses)
-    rows = y.shape[0], y.size // y.shape[0]
-    arguments = y.reshape(rows), target.reshape(rows), losses
-    device.launch(mse_loss_forward_kernel, rows[0], whole_warps(rows[1], THREADS), *arguments)
-    return losses
-
-
-@cuda.jit
-@device.signature("void(float32[::1], float32[::1], float32, float32[::1])")
-def mse_loss_backward_kernel(y, target, scale, grad_y):
-    """One thread computes one gradient; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(y.size):
-        grad_y[i] = scale * (y[i] - target[i])
-
-
-def mse_loss_backward(y, target, grad_y=None):
-    """Gradient of the mean of the losses; see `reference.mse_loss_backward`."""
-    *_, grad_y = checks.mse_loss_backward(DEVICE, y, target, grad_y)
-    arguments = y.reshape(y.size), target.reshape(y.size), np.float32(2 / y.size), grad_y.reshape(y.size)
-    device.launch_for_each(mse_loss_backward_kernel, y.size, THREADS, *arguments)
-    return grad_y
 
 
 @cuda.jit(device=True)

@@ -136,58 +136,6 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     return losses, cross_entropy_backward(probabilities, labels, grad_logits, label_smoothing)
 
 
-def mse_loss_forward(y, target, losses=None):
-    """Measure the mean squared error of each sample.
-
-    ``losses[n] = mean over all other axes of (y[n] - target[n])**2``
-
-    Parameters
-    ----------
-    y : ndarray, shape (N, ...), float
-        What the network answered.
-    target : ndarray, shape of `y`, float
-        What it should have answered.
-    losses : ndarray, shape (N,), float, optional
-
-    Notes
-    -----
-    The mean of `losses` is `torch.nn.functional.mse_loss`. The article "GPU acceleration:
-    performance secrets of deep learning" writes the loss as ||y - y*||^2, the sum instead of the mean.
-
-    Examples
-    --------
-    >>> mse_loss_forward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
-    array([ 2. , 12.5])
-    """
-    y, target, losses = checks.mse_loss_forward(ANYTHING, y, target, losses)
-    squares = (y - target) ** 2
-    return put(losses, squares.reshape(len(y), -1).mean(axis=1))
-
-
-def mse_loss_backward(y, target, grad_y=None):
-    """Compute the gradient of the mean of the losses with respect to the answers.
-
-    ``grad_y = 2 * (y - target) / y.size``
-
-    Parameters
-    ----------
-    y : ndarray, shape (N, ...), float
-        What the network answered.
-    target : ndarray, shape of `y`, float
-        What it should have answered.
-    grad_y : ndarray, shape of `y`, float, optional
-        May be `y` or `target` itself.
-
-    Examples
-    --------
-    >>> mse_loss_backward(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 0.0]]))
-    array([[0. , 1. ],
-           [1.5, 2. ]])
-    """
-    y, target, grad_y = checks.mse_loss_backward(ANYTHING, y, target, grad_y)
-    return put(grad_y, 2.0 * (y - target) / y.size)
-
-
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to the running totals of an epoch.
 

@@ -5,14 +5,14 @@ import numpy as np
 from cnn_course.engine.checks.kernels import KernelExercise, launch, output
 from cnn_course.engine.checks.mimics import one_hot
 from cnn_numba import device
-from cnn_numba.ops.loss.reference import mse_loss_backward
 
 BLOCK = 4, 2
 
 
 def squared_error_backward(y, labels):
     """Return the gradient of the mean over the samples of ``sum_k (y_k - target_k)**2``."""
-    return y.shape[1] * mse_loss_backward(y, one_hot(y, labels))
+    y = np.asarray(y, np.float64)
+    return y.shape[1] * (2.0 * (y - one_hot(y, labels)) / y.size)
 
 
 def _answers(rng):
