@@ -33,7 +33,7 @@ def python_on_the_emulated_gpu(*lines):
         return python(*lines, GPULESS="emulator")
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
     env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator"}
-    done = warm("emulator", PATH).run(["-c", "\n".join(lines)], env)
+    done = warm("emulator").run(["-c", "\n".join(lines)], env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

@@ -413,6 +413,9 @@ def test_counts_are_those_of_the_kernel(compiler, rng):
     np.testing.assert_array_equal(arrays[2].copy_to_host(), x[::2] + x[:1000])
 
 
+@pytest.mark.exhaustive_unless(
+    lambda compiler: compiler != "numba", "test_inspector, whose kernels numba-cuda compiles"
+)
 def test_machine_code_is_inspected(compiler):
     cuda = compiler.cuda
 
@@ -431,6 +434,9 @@ def test_machine_code_is_inspected(compiler):
         inspect_kernel(tenth_kernel, "void(float32[::1])")
 
 
+@pytest.mark.exhaustive_unless(
+    lambda compiler: compiler != "numba", "test_profile, whose kernels numba-cuda compiles"
+)
 def test_a_launch_is_modelled(compiler, rng):
     cuda = compiler.cuda
 
@@ -607,6 +613,9 @@ print(x.sum())
 """
 
 
+@pytest.mark.exhaustive_unless(
+    lambda first: first == "numba_cuda_mlir", "the tests above, whose process imports numba-cuda first"
+)
 @pytest.mark.parametrize("first", PACKAGES.values(), ids=PACKAGES)
 def test_both_in_one_process(first):
     pytest.importorskip("numba_cuda_mlir")
@@ -640,16 +649,6 @@ def test_numba_cuda_mlir_alone():
     assert python(*lines).split("\n")[:2] == ["64.0", "False True"]
 
 
-def test_a_program_that_knows_nothing_of_gpuless(tmp_path):
-    pytest.importorskip("numba_cuda_mlir")
-    (tmp_path / "program.py").write_text(_KERNEL.format(package="numba_cuda_mlir"))
-    starts = "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)"
-    for command in (["{path}"], ["-c", starts, "{path}"]):
-        arguments = [part.format(path=tmp_path / "program.py") for part in command]
-        done = subprocess.run([sys.executable, "-m", "gpuless", *arguments], capture_output=True, text=True)
-        assert done.stdout.split() == ["64.0"], done.stderr
-
-
 _KEPT = """
 import sys
 import numpy as np
@@ -669,15 +668,17 @@ except Exception as error:
 """
 
 
-def test_its_own_cache_keeps_kernels(tmp_path):
+def test_programs_that_know_nothing_of_gpuless_and_its_own_cache_which_keeps_kernels(tmp_path):
     pytest.importorskip("numba_cuda_mlir")
     (tmp_path / "program.py").write_text(_KEPT)
-    command = [sys.executable, "-m", "gpuless", str(tmp_path / "program.py")]
-    for hits in range(2):
+    starts = "import subprocess, sys; subprocess.run([sys.executable, 'program.py'], check=True)"
+    for hits, command in enumerate((["program.py"], ["-c", starts])):
+        command = [sys.executable, "-m", "gpuless", *command]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.stdout.split() == ["64.0", str(hits), "True", "True"], done.stderr
 
 
+@pytest.mark.exhaustive("test_examples, whose suite it is one file of")
 def test_a_suite_that_knows_nothing_of_gpuless():
     pytest.importorskip("numba_cuda_mlir")
     folder = Path(__file__).parents[2] / "examples"
@@ -779,32 +780,28 @@ def test_of_its_own_shared_arrays_in_functions_need_inlining():
         launch()
 
 
-@pytest.mark.parametrize(("last", "result"), [("4", "1.0"), ("4, 16", "ILLEGAL_ADDRESS")])
-def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory(tmp_path, last, result):
-    pytest.importorskip("numba_cuda_mlir")
-    (tmp_path / "program.py").write_text(_VECTORS.format(last=last))
-    command = [sys.executable, "-W", "ignore", "-m", "gpuless", str(tmp_path / "program.py")]
-    assert result in subprocess.run(command, capture_output=True, text=True).stdout
+@pytest.mark.parametrize("aligned", [False, True])
+def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory(aligned):
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+    vector = pytest.importorskip("numba_cuda_mlir.cuda.vector")
+    load = {False: lambda tile, i: vector.load(tile, i, 4), True: lambda tile, i: vector.load(tile, i, 4, 16)}
+    load = cuda.jit(device=True)(load[aligned])
 
+    @cuda.jit
+    def kernel(out):
+        tile, i = cuda.shared.array(128, np.float32, alignment=16), cuda.threadIdx.x
+        for j in range(4):
+            tile[4 * i + j] = 1
+        cuda.syncthreads()
+        vector.store(out, 4 * i, load(tile, 4 * i))
 
-_VECTORS = """
-import numpy as np
-from numba_cuda_mlir import cuda
-from numba_cuda_mlir.cuda import vector
-@cuda.jit
-def kernel(out):
-    tile, i = cuda.shared.array(128, np.float32, alignment=16), cuda.threadIdx.x
-    for j in range(4):
-        tile[4 * i + j] = 1
-    cuda.syncthreads()
-    vector.store(out, 4 * i, vector.load(tile, 4 * i, {last}))
-out = np.zeros(128, np.float32)
-try:
-    kernel[1, 32](out)
-    print(out.min())
-except Exception as error:
-    print(error)
-"""
+    out = np.zeros(128, np.float32)
+    if aligned:
+        with pytest.raises(Exception, match="ILLEGAL_ADDRESS"):
+            kernel[1, 32](out)
+    else:
+        kernel[1, 32](out)
+        assert out.min() == 1
 
 
 def test_of_its_own_a_builder_of_graphs_is_no_stream():

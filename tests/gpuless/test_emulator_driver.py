@@ -41,7 +41,7 @@ def run(program, timeout=120, **environment):
         command = [sys.executable, "-W", "ignore", *which]
         done = subprocess.run(command, env=everything, capture_output=True, timeout=timeout, check=False)
     else:
-        done = warm("emulator", path).run(which, everything, timeout=timeout)
+        done = warm("emulator").run(which, everything, timeout=timeout)
     out, errors = done.stdout.decode(), done.stderr.decode()
     assert (done.returncode, errors) == (0, ""), f"{done.returncode}\n{out}\n{errors}"
     return out.split("\n")[:-1]

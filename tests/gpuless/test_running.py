@@ -40,7 +40,7 @@ def call_warm(*arguments, cwd):
     """Do as `call` does with a module, in a process that has imported Numba: for what comes after that."""
     if not sys.platform.startswith("linux"):
         return call(*arguments, cwd=cwd)
-    done = warm("emulator", PATH).run(arguments[arguments.index("-m") :], _without_a_gpu(), folder=cwd)
+    done = warm("emulator").run(arguments[arguments.index("-m") :], _without_a_gpu(), folder=cwd)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

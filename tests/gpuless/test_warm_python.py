@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from fresh_python import PATH
 from warm_python import warm
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no fork to rely on")
@@ -13,7 +12,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 def run(*program, **options):
     """Run a program in a fork; return its status and what it has printed."""
-    done = warm("hardware", PATH).run(program, os.environ | {"GPULESS_OF_THIS": "one"}, **options)
+    done = warm("hardware").run(program, os.environ | {"GPULESS_OF_THIS": "one"}, **options)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

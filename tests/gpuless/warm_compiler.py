@@ -5,7 +5,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from fresh_python import PATH
 from warm_python import warm
 
 
@@ -34,4 +33,4 @@ def cold_compiler(monkeypatch):
 
 def _run_warm(command, input, env, **options):
     # All kernels there are, for all GPUs, take longer than a program of a test may.
-    return warm("hardware", PATH).run(command[1:], env, given=input, timeout=3600)
+    return warm("hardware").run(command[1:], env, given=input, timeout=3600)

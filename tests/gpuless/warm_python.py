@@ -11,7 +11,7 @@ import atexit
 import contextlib
 import functools
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import runpy
@@ -22,10 +22,13 @@ import tempfile
 import threading
 from pathlib import Path
 
-#: What may be imported beforehand, by the value of ``GPULESS``: what programs on the emulated GPU need, and
-#: what the compiler for real GPUs does.
+#: What is imported beforehand where it is installed, by the value of ``GPULESS``: what programs on the emulated
+#: GPU need, and models of their launches, and what the compiler for real GPUs does.
 IMPORTED = {
-    "emulator": ("numpy", "numba.cuda", "cuda.bindings.driver", "gpuless.emulator.run.launch"),
+    "emulator": (
+        *("numpy", "numba.cuda", "cuda.bindings.driver", "gpuless.emulator.run.launch"),
+        *("scipy.optimize", "gpuless.profile.command", "gpuless.profile.watched"),
+    ),
     "hardware": ("numpy", "numba.cuda", "cuda.bindings.nvvm", "cuda.bindings.nvjitlink", "cuda.pathfinder"),
 }
 
@@ -40,7 +43,8 @@ def serve(imported):
     if os.environ.get("GPULESS") == "emulator":
         importlib.import_module("gpuless").select()
     for name in imported:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
     prepare_to_compile()
     gc.freeze()  # what all share is not looked through in each, and stays shared
     gc.set_threshold(50_000)  # compiling makes small objects by the million, and keeps most
@@ -89,6 +93,8 @@ def become(program, environment, folder, files):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    given = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:0] = [place for place in given if place not in sys.path]
     return program
 
 
@@ -169,8 +175,9 @@ class WarmPython:
 
 
 @functools.cache
-def warm(wanted, path):
-    """Return the process for programs with this ``GPULESS``, and ``PYTHONPATH``; it ends with this one."""
+def warm(wanted):
+    """Return the process for programs with this ``GPULESS``; it ends with this one."""
+    path = str(Path(importlib.util.find_spec("gpuless").origin).parents[1])
     environment = os.environ | {"GPULESS": wanted, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
     environment.pop("NUMBA_ENABLE_CUDASIM", None)
     made = WarmPython(environment, IMPORTED[wanted])
