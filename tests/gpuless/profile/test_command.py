@@ -1,7 +1,11 @@
 """``python -m gpuless profile``: the program runs as it does alone, and what is modelled comes after it."""
 
 import json
+import runpy
 
+import gpuless
+
+# isort: split
 import pytest
 from test_running import GPULESS, PLAIN, call, call_warm, emulated
 
@@ -40,14 +44,19 @@ if "exit" in sys.argv:
 PROFILE = [*GPULESS, "profile", "--gpu"]
 
 
-@pytest.fixture
-def program(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    return tmp_path
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Return the folder of a program whose kernels are on disk: none of the processes compiles them."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.py").write_text(PROGRAM)
+    with gpuless.profiling(["T4", "L4", "RTX 4090"]):
+        runpy.run_path(str(folder / "program.py"))
+    return folder
 
 
-@pytest.mark.parametrize("what", ["raise", "exit"])
-def test_a_program_runs_and_ends_as_it_does_alone(program, what):
+# In a process that imports nothing beforehand the traceback shows nothing else but the program either.
+@pytest.mark.parametrize(("what", "call"), [("raise", call), ("exit", call_warm)], ids=["raise", "exit"])
+def test_a_program_runs_and_ends_as_it_does_alone(program, what, call):
     alone = call(*GPULESS, "program.py", what, "--json", cwd=program)
     status, printed, error = call(*PROFILE, "T4", "program.py", what, "--json", cwd=program)
     assert (status, error) == (alone[0], alone[2])
@@ -87,7 +96,7 @@ def test_the_metrics_of_a_kernel_are_those_of_its_verdict_or_all(program):
     assert "launch__occupancy_limit_blocks" not in few
 
 
-def test_json_for_machines(program):
+def test_json_for_machines(program, tmp_path):
     status, printed, error = call_warm(*PROFILE, "T4,L4", "--json", "program.py", cwd=program)
     assert status == 0
     assert error.startswith("9.0 ['program.py'] __main__")
@@ -95,15 +104,15 @@ def test_json_for_machines(program):
     assert known["modelled"] is True
     assert [timeline["gpu"] for timeline in known["timelines"]] == ["T4", "L4"]
     assert {row["name"]: row["calls"] for row in known["timelines"][0]["kernel"]} == {"double": 3, "add": 1}
-    (program / "found.json").write_text("before")
+    (tmp_path / "found.json").write_text("before")
     options = ["T4", "--kernel", "add", "--json", "found.json", "-c", PROGRAM, "exit"]
-    status, printed, _ = call_warm(*PROFILE, *options, cwd=program)
+    status, printed, _ = call_warm(*PROFILE, *options, cwd=tmp_path)
     assert status == 7
     assert printed == "9.0 ['-c', 'exit'] __main__\n"
-    (report,) = json.loads((program / "found.json").read_text())["reports"]
+    (report,) = json.loads((tmp_path / "found.json").read_text())["reports"]
     assert report["kernel"] == "add"
     assert report["metrics"]["launch__grid_size"] == 256
-    assert sorted(path.name for path in program.iterdir()) == ["found.json", "program.py"]
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 
 @pytest.mark.parametrize(
