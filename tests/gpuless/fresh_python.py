@@ -32,7 +32,7 @@ def python_on_the_emulated_gpu(*lines):
     if not sys.platform.startswith("linux"):
         return python(*lines, GPULESS="emulator")
     env = {key: value for key, value in os.environ.items() if key != "NUMBA_ENABLE_CUDASIM"}
-    env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator"}
+    env |= {"CUDA_VISIBLE_DEVICES": "", "GPULESS": "emulator", "PYTHONPATH": PATH}
     done = warm("emulator").run(["-c", "\n".join(lines)], env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()

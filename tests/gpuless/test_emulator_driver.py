@@ -29,15 +29,15 @@ from emulated import check, cu, cuda
 def run(program, timeout=120, **environment):
     """Run a program on the emulated GPU; return what it prints. Nothing may go wrong, at its end neither.
 
-    It is a file of `PROGRAMS`, or if it is short its text. With variables of its own it is run by a fresh
-    interpreter, as they may count when something is imported.
+    It is a file of `PROGRAMS`, or if it is short its text. What variables say of the emulated GPU counts when
+    a program first uses it.
     """
     path = os.pathsep.join([str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
     always = {"GPULESS": "emulator", "PYTHONPATH": path, "NUMBA_CUDA_WARNINGS": "0"}
     which = [str(PROGRAMS / program)] if program.endswith(".py") else ["-c", HEAD + textwrap.dedent(program)]
     everything = os.environ | always | environment
     everything.pop("NUMBA_ENABLE_CUDASIM", None)
-    if environment or not sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux"):
         command = [sys.executable, "-W", "ignore", *which]
         done = subprocess.run(command, env=everything, capture_output=True, timeout=timeout, check=False)
     else:

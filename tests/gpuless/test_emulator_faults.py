@@ -576,7 +576,7 @@ def test_a_block_that_fails_lets_those_go_that_wait_for_it():
 
 SPIN = r"\n  line LINE of .*: while x\[0\] == 0:  # spin\n"
 ENDLESS = {
-    "endless": r"no block of kernel endless has ended for 1 s: kernel endless, block \(3, 0, 0\), "
+    "endless": r"no block of kernel endless has ended for 0\.5 s: kernel endless, block \(3, 0, 0\), "
     rf"thread \(41, 0, 0\){SPIN}  \d+ of 3000 blocks had ended, \d+ had not started\.",
     "in a thread": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",
     "in a graph": SPIN + r"  3 of 4 blocks had ended, 0 had not started\.",

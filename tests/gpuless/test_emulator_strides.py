@@ -57,7 +57,7 @@ PRODUCTS = {
 
 def loaded(block, bits, start, stride, pitch, limit=1 << 30, product="mul", size=8192, condition="below"):
     """Return what the threads load, and what they should, both as (y, x)."""
-    (columns, rows), data = block, np.random.default_rng(3).integers(0, 256, size).astype(np.uint8)
+    (columns, rows), data = block, np.random.default_rng(3).integers(0, 256, size, np.uint8)
     out = np.zeros((rows, columns), np.uint64)
     text = LOAD.format(bits=bits, product=PRODUCTS[product], condition=CONDITIONS[condition])
     numbers = start, stride, pitch, limit

@@ -17,7 +17,7 @@ if not gpuless.select().emulated:
 
 from numba import cuda
 
-PROGRAMS = 50  # a part
+PROGRAMS = 25  # a part
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +27,9 @@ def impatient(monkeypatch):
     monkeypatch.setattr(RUNNING, "kernel_seconds", 30)
 
 
-@pytest.mark.exhaustive_unless(lambda part: part == 0, "the first 50 of 2,000")
+@pytest.mark.exhaustive_unless(lambda part: part == 0, "the first 25 of 2,000")
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(40))
+@pytest.mark.parametrize("part", range(80))
 def test_random_programs(part, monkeypatch):
     monkeypatch.setattr(cache, "read", lambda name: None)
     monkeypatch.setattr(cache, "write", lambda name, content: None)

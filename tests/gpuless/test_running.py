@@ -36,11 +36,12 @@ def call(*arguments, cwd=None, given=None, **environment):
     return done.returncode, done.stdout, done.stderr
 
 
-def call_warm(*arguments, cwd):
+def call_warm(*arguments, cwd=None, **environment):
     """Do as `call` does with a module, in a process that has imported Numba: for what comes after that."""
     if not sys.platform.startswith("linux"):
-        return call(*arguments, cwd=cwd)
-    done = warm("emulator").run(arguments[arguments.index("-m") :], _without_a_gpu(), folder=cwd)
+        return call(*arguments, cwd=cwd, **environment)
+    environment = _without_a_gpu() | environment
+    done = warm("emulator").run(arguments[arguments.index("-m") :], environment, folder=cwd)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -252,7 +253,7 @@ def test_it_passes_for_what_numba_compiles_for(value, told):
     program += (
         "x = np.zeros(1, np.int32); f[1, 33](x); print(x[0], *cuda.get_current_device().compute_capability)"
     )
-    printed = call(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
+    printed = call_warm(*GPULESS, "-c", program, GPULESS_COMPUTE_CAPABILITY=value)[1]
     assert printed == f"33 {told}\n"
 
 

@@ -1247,8 +1247,12 @@ def test_constants_are_arrays_too():
 # --- With a real numba.cuda --------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive_unless(
+    lambda every: every > 1, "every fifth; all of them are sanitized above, by the same function"
+)
 @pytest.mark.needs("numba")
-def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
+@pytest.mark.parametrize("every", [5, 1])
+def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function(every):
     printed = python(
         "import gpuless, numpy as np",
         "gpuless.select()",
@@ -1256,13 +1260,13 @@ def test_kernels_for_a_real_gpu_are_sanitized_by_their_python_function():
         "import planted_bugs, simulator_kernels as kernels",
         "from gpuless import sanitize, record",
         "found = {}",
-        "for bug in planted_bugs.BUGS:",
+        f"for bug in planted_bugs.BUGS[::{every}]:",
         "    arguments = [",
         "        np.full(v.shape, np.nan if np.dtype(v.dtype).kind == 'f' else -1, v.dtype)",
         "        if isinstance(v, planted_bugs.New) else v for v in bug.arguments()]",
         "    report = sanitize(bug.kernel)[bug.grid, bug.block, 0, bug.dynamic](*arguments)",
         "    if not bug.kinds & report.kinds: print(bug.name)",
-        "for case in kernels.CASES:",
+        f"for case in kernels.CASES[::{every}]:",
         "    given = case.arguments(np.random.default_rng(0))",
         "    report = sanitize(case.kernel)[case.grid, case.block, 0, case.dynamic](*given)",
         "    if not report.ok: print(report)",

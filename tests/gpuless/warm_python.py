@@ -22,8 +22,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-#: What is imported beforehand where it is installed, by the value of ``GPULESS``: what programs on the emulated
-#: GPU need, and models of their launches, and what the compiler for real GPUs does.
+#: What is imported beforehand where it is installed, by the value of ``GPULESS``: what programs on the
+#: emulated GPU need, and models of their launches, and what the compiler for real GPUs does.
 IMPORTED = {
     "emulator": (
         *("numpy", "numba.cuda", "cuda.bindings.driver", "gpuless.emulator.run.launch"),
