@@ -11,7 +11,7 @@ import gpuless
 import numpy as np
 import pytest
 from numba import cuda
-from test_running import GPULESS, PYTEST, call, call_warm, emulated
+from test_running import PYTEST, call_warm, emulated
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -73,10 +73,9 @@ def numpy_life(world, steps):
 
 
 @emulated
-def test_life():
+def test_life(capsys, monkeypatch):
     options = ["--steps", "70", "--height", "37", "--width", "50"]
-    status, output, _ = call(*GPULESS, str(EXAMPLES / "life.py"), *options, PYTHONIOENCODING="utf-8")
-    assert status == 0
+    output = printed(load("life"), capsys, monkeypatch, *options)
     *picture, told = output.splitlines()
     world = np.zeros((37, 50), bool)
     world[[18, 18, 19, 19, 20], [26, 27, 25, 26, 26]] = True  # the R-pentomino

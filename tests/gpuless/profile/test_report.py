@@ -184,12 +184,12 @@ def most(report):
 def test_what_warps_wait_for():
     n = 1 << 16
     scattered = cuda.to_device(((np.arange(1 << 20) * 7919 + 100_003) % (1 << 20)).astype(np.int32))
-    chase = gpuless.profile(chased[4, 32], "A100")(scattered, zeros(128, dtype=np.int32), 500)
+    chase = gpuless.profile(chased[4, 32], "T4")(scattered, zeros(128, dtype=np.int32), 500)
     assert most(chase) == "long scoreboard"
     assert chase.stalls["long scoreboard"] > 0.7
     launch = root[n // 256, 256]
     assert most(gpuless.profile(launch, "T4")(zeros(n), zeros(n), 1000, 1.0)) == "math pipe throttle"
-    launch = gpuless.profile(transpose[(32, 32), (32, 32), 0, 4 * 33 * 32], "RTX 3080")
+    launch = gpuless.profile(transpose[(32, 32), (32, 32), 0, 4 * 33 * 32], "T4")
     conflicts, none = (launch(zeros(1024, 1024), zeros(1024, 1024), width).stalls for width in (32, 33))
     assert conflicts["mio throttle"] > 2 * none["mio throttle"]
     assert none["barrier"] > 0
@@ -251,7 +251,7 @@ def test_atomic_operations_that_wait_for_each_other():
     assert advice.startswith(f"line {line} (`cuda.atomic.add(bins, x[i], 1)`): 2.62e+05 atomic operations")
     assert "1 sector does one after the other" in advice
     spread = cuda.to_device(np.arange(n, dtype=np.int32))
-    few = gpuless.profile(histogram[n // 256, 256], "A100")(spread, zeros(n, dtype=np.int32))
+    few = gpuless.profile(histogram[n // 256, 256], "T4")(spread, zeros(n, dtype=np.int32))
     assert not said(few, "one after the other")
 
 
