@@ -342,6 +342,7 @@ def test_registers_are_kept_in_memory_behind_a_lock():
         assert ("%x2" in found.restless) == kept
 
 
+@pytest.mark.exhaustive_unless(lambda threads: threads == 40, "the second warp, most of which is not there")
 @pytest.mark.parametrize("threads", [1, 2, 40])
 def test_threads_that_are_not_there_divide_by_nothing(threads):
     """Without optimisation much is divided, and by what is loaded only for threads that are there."""
