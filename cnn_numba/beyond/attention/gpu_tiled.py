@@ -47,17 +47,13 @@ class _Rows(NamedTuple):
 def _rows_of(head_dim):
     """Make the functions for rows of up to `head_dim` features."""
     lanes = max(1, head_dim // MOST_FEATURES)
-    features = head_dim // lanes
-    threads = ROWS * lanes
+    features, threads = head_dim // lanes, ROWS * lanes
+    first_feature, feature = _features_of(lanes)
 
     @cuda.jit(device=True)
-    def first_feature():
-        return uint32(uint32(cuda.threadIdx.x) % uint32(lanes) * 4)
-
-    @cuda.jit(device=True)
-    def feature(i):
-        # Neighbours read neighbouring groups of four: so many different banks.
-        return uint32(i // 4 * 4 * lanes + i % 4)
+    def place():
+        row = uint32(cuda.blockIdx.x) * uint32(ROWS) + uint32(cuda.threadIdx.x) // uint32(lanes)
+        return uint32(cuda.blockIdx.y), uint32(row)
 
     @cuda.jit(device=True)
     def copy_tile(array, head, first, tile):
@@ -82,6 +78,29 @@ def _rows_of(head_dim):
             d = uint32(start + feature(i))
             if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
                 array[head, row, d] = part[i] * factor
+
+    moves = place, copy_tile, load_row, store_row
+    return _Rows(lanes, features, *moves, *_products_of(head_dim, lanes, features))
+
+
+def _features_of(lanes):
+    """Make the functions that say which features a thread has: its first one, and how far on the i-th is."""
+
+    @cuda.jit(device=True)
+    def first_feature():
+        return uint32(uint32(cuda.threadIdx.x) % uint32(lanes) * 4)
+
+    @cuda.jit(device=True)
+    def feature(i):
+        # Neighbours read neighbouring groups of four: so many different banks.
+        return uint32(i // 4 * 4 * lanes + i % 4)
+
+    return first_feature, feature
+
+
+def _products_of(head_dim, lanes, features):
+    """Make `dot`, `row_sum` and `add` of a `_Rows`."""
+    first_feature, feature = _features_of(lanes)
 
     @cuda.jit(device=True)
     def dot(part, tile, j):
@@ -110,12 +129,7 @@ def _rows_of(head_dim):
             part[i + 2] += weight * c
             part[i + 3] += weight * d
 
-    @cuda.jit(device=True)
-    def place():
-        row = uint32(cuda.blockIdx.x) * uint32(ROWS) + uint32(cuda.threadIdx.x) // uint32(lanes)
-        return uint32(cuda.blockIdx.y), uint32(row)
-
-    return _Rows(lanes, features, place, copy_tile, load_row, store_row, dot, row_sum, add)
+    return dot, row_sum, add
 
 
 @cuda.jit(device=True)
