@@ -8,7 +8,7 @@ from launches import only_launches, sanitized
 from benchmarks.ops import launches_of
 from benchmarks.rungs import matmul
 from cnn_numba import device
-from cnn_numba.ops.dense import gpu, gpu_backward, gpu_vectorised, reference
+from cnn_numba.ops.dense import gpu, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
 from gpuless import access_map
 
@@ -262,8 +262,8 @@ def test_gradients_of_a_small_layer_are_one_launch_and_the_bits_of_three(rng, si
 @pytest.mark.parametrize("size", [(257, 40, 3), (4, 40, 1024), (8, 2048, 2048)])
 def test_gradients_of_larger_layers_are_a_launch_each(size):
     batch_size, in_features, out_features = size
-    assert not gpu_backward.fits(batch_size, out_features, in_features)
-    assert gpu_backward.fits(64, 128, 1600)  # as in the course's network
+    assert not gpu._fits(batch_size, out_features, in_features)
+    assert gpu._fits(64, 128, 1600)  # as in the course's network
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 33), (40, 70), (17, 32)], ids=str)

@@ -6,12 +6,23 @@ numbers. The rungs that lead there are in `benchmarks.rungs.matmul`.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.dense import checks, gpu_backward
-from cnn_numba.ops.dense.gpu_backward import SUM_ROWS
-from cnn_numba.ops.dense.gpu_vectorised import most_partial_sums, multiply
+from cnn_numba.ops.dense import checks
+from cnn_numba.ops.dense.gpu_vectorised import (
+    BLOCKS,
+    SMALL,
+    aligned,
+    choose_tile,
+    count_parts,
+    most_partial_sums,
+    multiply,
+    tile_product,
+)
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import ALL_LANES
 
 
 class LinearScratch(NamedTuple):
@@ -80,7 +91,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
 
 
-SUM_COLUMNS = 32
+SUM_ROWS, SUM_COLUMNS = 16, 32
 
 
 @cuda.jit
@@ -115,6 +126,89 @@ def linear_backward_bias(grad_output, grad_bias=None):
     return grad_bias
 
 
+# --- All gradients in one launch: alone those of a small layer leave most of a GPU idle ---------------
+
+# A column is summed up in SUM_ROWS sums, in the order of `linear_backward_bias_kernel`, by as many lanes of a
+# warp as `_LANES`; neighbouring lanes have neighbouring columns.
+_LANES, _COLUMNS = 4, 8
+_SUMS = SUM_ROWS // _LANES
+_MOST_ROWS = 256  # of a batch: more are too many for so few lanes
+
+
+@cuda.jit(device=True)
+def _sum_columns(grad_output, first, batch, outputs, grad_bias):
+    """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` a warp."""
+    thread = uint32(cuda.threadIdx.x)
+    warp, lane = thread // uint32(32), thread % uint32(32)
+    column = uint32(first + warp * _COLUMNS + lane % uint32(_COLUMNS))
+    sums = cuda.local.array(_SUMS, float32)
+    for i in range(_SUMS):
+        sums[i] = float32(0)
+    for begin in range(lane // uint32(_COLUMNS), batch, uint32(SUM_ROWS)):
+        for i in range(_SUMS):
+            row = uint32(begin + i * _LANES)
+            if row < batch and column < outputs:
+                sums[i] += grad_output[uint32(row * outputs + column)]
+    total = float32(0)
+    for i in range(_SUMS):
+        for other in range(_LANES):
+            total += cuda.shfl_sync(ALL_LANES, sums[i], lane % uint32(_COLUMNS) + uint32(other * _COLUMNS))
+    if lane < uint32(_COLUMNS) and column < outputs:
+        grad_bias[column] = total
+
+
+def _make_kernel(name, vectors):
+    compute = tile_product(SMALL, vectors)
+    block_rows, block_columns = uint32(SMALL.rows), uint32(SMALL.columns)
+
+    @cuda.jit(launch_bounds=(SMALL.threads, BLOCKS[SMALL.rows]))
+    @device.signature(f"void({', '.join(['float32[::1]'] * 6 + ['uint32'] * 3)})", name=name)
+    def kernel(grad_output, x, weight, grad_input, grad_weight, grad_bias, batch, outputs, inputs):
+        """Compute a tile a block of two products that have as many columns.
+
+        Along y are the tiles of ``grad_output.T @ x``, then those of ``grad_output @ weight``. The last block
+        along x, behind the tiles, sums up the bias of the first.
+        """
+        tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - uint32(1)) // block_rows
+        is_weight = tile < weight_tiles
+        if uint32(cuda.blockIdx.x) == uint32(cuda.gridDim.x) - uint32(1):
+            if is_weight:
+                _sum_columns(grad_output, uint32(tile * block_rows), batch, outputs, grad_bias)
+            return
+        right, out = (x, grad_weight) if is_weight else (weight, grad_input)
+        rows, depth = (outputs, batch) if is_weight else (batch, outputs)
+        first_row = uint32((tile if is_weight else uint32(tile - weight_tiles)) * block_rows)
+        first = first_row, uint32(cuda.blockIdx.x * block_columns)
+        sizes, part = (rows, inputs, depth), (uint32(0), depth)
+        compute(grad_output, right, grad_bias, out, first, sizes, part, is_weight, False, False, False)
+
+    return kernel
+
+
+linear_backward_kernel = _make_kernel("linear_backward_kernel", vectors=True)
+linear_backward_guarded_kernel = _make_kernel("linear_backward_guarded_kernel", vectors=False)
+
+
+def _fits(batch, outputs, inputs):
+    """Return whether one launch computes all gradients of a layer of these sizes: see `linear_backward`."""
+    products = (outputs, inputs, batch), (batch, inputs, outputs)
+    return 0 < batch <= _MOST_ROWS and all(
+        choose_tile(*sizes) is SMALL and count_parts(SMALL, *sizes)[0] == 1 for sizes in products
+    )
+
+
+def _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias):
+    """Write all gradients of a layer that `_fits`; all is checked."""
+    (batch, outputs), inputs = grad_output.shape, x.shape[1]
+    arrays = grad_output, x, weight, grad_input, grad_weight
+    kernel = linear_backward_kernel if all(map(aligned, arrays)) else linear_backward_guarded_kernel
+    tiles = device.blocks(outputs, SMALL.rows) + device.blocks(batch, SMALL.rows)
+    grid = device.blocks(inputs, SMALL.columns) + 1, tiles
+    flat = [array.reshape(array.size) for array in arrays]
+    sizes = map(np.uint32, (batch, outputs, inputs))
+    device.launch(kernel, grid, SMALL.threads, *flat, grad_bias, *sizes)
+
+
 def linear_backward(
     grad_output,
     x,
@@ -129,9 +223,9 @@ def linear_backward(
     """All three gradients, of a small layer in one launch; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)
-    if precision == "float32" and gpu_backward.fits(*grad_output.shape, x.shape[1]):
+    if precision == "float32" and _fits(*grad_output.shape, x.shape[1]):
         _checked_partial(scratch, *x.shape, grad_output.shape[1])
-        gpu_backward.linear_backward(grad_output, x, weight, grad_input, grad_weight, grad_bias)
+        _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias)
         return grad_input, grad_weight, grad_bias
     linear_backward_weight(grad_output, x, grad_weight, precision, scratch=scratch)
     linear_backward_bias(grad_output, grad_bias)
