@@ -154,7 +154,7 @@ def test_a_pooled_stage_is_one_kernel_forward_and_two_backward_and_two_stages_ar
         gpu_forward.conv2d_pool_small_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
-        gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
+        gpu_sparse_weight.conv2d_pool_backward_weight_few_kernel,
         gpu_backward.conv2d_sum_weight_and_bias_kernel,
     ]
 

@@ -2,9 +2,10 @@
 
 A product of matrices multiplies the three zeros of each window as well: seven times as many products as there
 are, at the edges more. Here a window is one gradient and its code. The lanes of a warp are input channels, so
-that all of them take the branch of the code, and each adds a multiple of its kernel to the window's 4x4
-pixels, in registers, for one output channel after the other. Windows overlap in their pixels, so in the end
-the block adds them up in shared memory, in four rounds of windows that do not.
+that all of them take the branch of the code. A warp has TOGETHER windows of a row, and adds a multiple of its
+kernel to their pixels, in registers, for one output channel after the other. Several warps share the output
+channels of the same windows: a warp waits for each branch, and meanwhile others multiply. The pixels of tiles
+overlap, so in the end the block adds them up in shared memory, in rounds of tiles that do not.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.shared.warps import WARP, load4
+from cnn_numba.ops.shared.warps import WARP, load4, store4
 
 SIDE, TAPS = 3, 9  # of the kernel
 PATCH = SIDE + 1  # pixels of a window, along each side
@@ -33,40 +34,68 @@ class Planes(NamedTuple):
     rows: int
     """How many rows of an image a block has in shared memory, and how many numbers each."""
     pitch: int
+    plane: int
+    """And how many of a channel: odd, so that those of a warp's channels are in different banks."""
     bands: int
     """How many blocks an image takes."""
     band: int
-    """How many rows of windows they are apart."""
-    windows: int
-    """How many windows a block has."""
+    """How many pairs of rows of pixels a block writes."""
+    across: int
+    """How many tiles a row of windows has."""
+    tiles: int
+    """How many a block has: as many warps for each slice of the output channels."""
+    slices: int
+    """How many slices there are."""
+    step: int
+    """How many output channels a warp has between barriers."""
+    copies: int
+    """How many copies of its rows a block adds up slices in."""
 
 
-STEP, TOGETHER = 8, 4  # output channels between barriers, windows of a warp
-SUMS = TOGETHER * PIXELS
-ROUNDS = 4  # in which windows are added up that have no pixel in common
+TOGETHER, WIDTH = 5, 12  # windows of a tile, which is a warp's, and pixels of each of its PATCH rows
+SUMS = PATCH * WIDTH
 _KERNELS = WARP * TAPS  # weights of an output channel
-_WEIGHTS = STEP * _KERNELS
-_MOST_WARPS = 16
-_MOST_THREADS = WARP * _MOST_WARPS
+_PITCH = 16  # in shared memory, of the gradients of a tile and, from _CODES on, their codes
+_CODES = 8
+_MOST_STEP = WARP // TOGETHER  # a lane fetches one gradient of a step
+_OF_WARP = _MOST_STEP * _PITCH
+_MOST_WARPS, _SLICED_WARPS = 16, 10  # of a block; with slices, so that two share 64K registers
 
 
 @cuda.jit(device=True)
 def _fetch_weights(weight, oc, first_channel, lane, planes, values):
     """Load the kernels of an output channel, a warp's share; what there is not is zeros."""
     channels = uint32(planes.channels)
-    first = uint32((oc * channels + first_channel) * TAPS)
+    first = uint64(uint32((oc * channels + first_channel) * TAPS + lane))
     count = uint32((channels - first_channel) * TAPS) if oc < uint32(planes.out_channels) else uint32(0)
     for i in range(TAPS):
-        at = uint32(lane + WARP * i)
-        values[i] = weight[uint32(first + at)] if at < count else float32(0)
+        values[i] = float32(0)
+        if lane + uint32(WARP * i) < count:
+            values[i] = weight[first + uint64(WARP * i)]
 
 
 @cuda.jit(device=True)
-def _stash_weights(values, step, lane, weights):
+def _stash_weights(values, at, weights):
     """Put them down as they were: 9 apart, the kernels of 32 channels begin in different banks."""
-    at = step * uint32(_KERNELS) + lane
     for i in range(TAPS):
         weights[at + uint32(WARP * i)] = values[i]
+
+
+def by_code(add):
+    """Make the device function that calls `add` for the position that a window's code names."""
+
+    @cuda.jit(device=True)
+    def add_window(sums, at, code, gradient, values):
+        if code == float32(0):
+            add(sums, at, 0, 0, gradient, values)
+        elif code == float32(1):
+            add(sums, at, 0, 1, gradient, values)
+        elif code == float32(2):
+            add(sums, at, 1, 0, gradient, values)
+        elif code == float32(3):
+            add(sums, at, 1, 1, gradient, values)
+
+    return add_window
 
 
 @cuda.jit(device=True)
@@ -74,163 +103,192 @@ def _add_kernel(sums, at, down, right, gradient, kernel):
     """Add a multiple of the kernel to a window's pixels."""
     for kh in range(SIDE):
         for kw in range(SIDE):
-            sums[at + PATCH * (kh + down) + kw + right] += gradient * kernel[SIDE * kh + kw]
+            sums[at + WIDTH * (kh + down) + kw + right] += gradient * kernel[SIDE * kh + kw]
+
+
+_add_window = by_code(_add_kernel)
 
 
 @cuda.jit(device=True)
-def _add_window(sums, at, code, gradient, kernel):
-    """Do so at the position that the code names."""
-    if code == float32(0):
-        _add_kernel(sums, at, 0, 0, gradient, kernel)
-    elif code == float32(1):
-        _add_kernel(sums, at, 0, 1, gradient, kernel)
-    elif code == float32(2):
-        _add_kernel(sums, at, 1, 0, gradient, kernel)
-    elif code == float32(3):
-        _add_kernel(sums, at, 1, 1, gradient, kernel)
+def _add_tile(shared, weights, mine, kernel, sums):
+    """Add what an output channel has to a tile: a kernel at `weights`, gradients and codes at `mine`."""
+    for tap in range(TAPS):
+        kernel[tap] = shared[weights + uint64(tap)]
+    first, second, third, fourth = load4(shared, mine)
+    code, second_code, third_code, fourth_code = load4(shared, mine + uint64(_CODES))
+    _add_window(sums, 0, code, first, kernel)
+    _add_window(sums, 2, second_code, second, kernel)
+    _add_window(sums, 4, third_code, third, kernel)
+    _add_window(sums, 6, fourth_code, fourth, kernel)
+    _add_window(sums, 8, shared[mine + uint64(_CODES + 4)], shared[mine + uint64(4)], kernel)
 
 
 @cuda.jit(device=True)
-def _add_up(sums, first_window, first_row, top, planes, image):
-    """Add the pixels of all windows to the block's rows, in rounds of windows that have none in common."""
-    rounds, lines = cuda.local.array(TOGETHER, uint32), cuda.local.array(TOGETHER, uint32)
-    columns = cuda.local.array(TOGETHER, uint32)
-    across, rows, pitch = uint32(planes.pooled_w), uint32(planes.rows), uint32(planes.pitch)
-    first = uint32(cuda.threadIdx.x) % uint32(WARP) * uint32(rows * pitch + 1)
-    for j in range(TOGETHER):
-        window = uint32(first_window + j)
-        row, column = uint32(first_row + window // across), window % across
-        is_there = (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h))
-        rounds[j] = uint32(row % uint32(2) * uint32(2) + column % uint32(2)) if is_there else uint32(ROUNDS)
-        lines[j], columns[j] = uint32(2 * row - top), uint32(first + 2 * column)
-    for turn in range(uint32(ROUNDS)):
-        for j in range(TOGETHER):
-            if rounds[j] == turn:
-                for h in range(PATCH):
-                    line = uint32(lines[j] + h)
-                    at = uint64(uint32(line * pitch + columns[j]))
-                    if line < rows:
-                        for w in range(PATCH):
-                            image[at + uint64(w)] += sums[PIXELS * j + PATCH * h + w]
+def _add_up(sums, part, row, tile, top, planes, image):
+    """Add the pixels of all tiles to copies of the block's rows, in rounds of tiles that have none in common.
+
+    As many slices as there are copies do so at a time.
+    """
+    copies, rounds = uint32(planes.copies), uint32(2) * min(uint32(planes.across), uint32(2))
+    turns = rounds * (uint32(planes.slices + planes.copies - 1) // copies)
+    mine = uint32(part // copies * rounds + tile % uint32(2) * uint32(2) + row % uint32(2))
+    mine = mine if row < uint32(planes.pooled_h) else turns
+    lane, first_line = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(2 * row - top)
+    first = uint32((part % copies * uint32(WARP) + lane) * planes.plane + 2 * TOGETHER * tile)
+    for turn in range(turns):
+        if turn == mine:
+            for h in range(PATCH):
+                line = uint32(first_line + h)
+                at = uint64(uint32(first + line * planes.pitch))
+                if line < uint32(planes.rows):
+                    for w in range(WIDTH):
+                        image[at + uint64(w)] += sums[WIDTH * h + w]
         cuda.syncthreads()
 
 
 @cuda.jit
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Planes)")
 def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_input, planes: Planes):
-    """Compute a band of rows for WARP channels a block, TOGETHER windows a warp; grid (bands, channels).
+    """Compute a band of rows for WARP channels a block; grid (bands, channels).
 
     All indices are 32 bits wide: no array of more than 2**31 elements.
     """
-    # The weights of a step, and in the end the block's rows.
-    shared = cuda.shared.array(0, float32)
-    gradients = cuda.shared.array(_MOST_THREADS, float32, alignment=16)
-    window_codes = cuda.shared.array(_MOST_THREADS, float32, alignment=16)  # float32, for `load4`
+    # Of a step the gradients of each warp and their codes, as float32 for `load4`, and behind them the
+    # weights; in the end the block's rows, a copy for each slice.
+    shared = cuda.shared.array(0, float32, alignment=16)
     sums = cuda.local.array(SUMS, float32)
     kernel = cuda.local.array(TAPS, float32)
     fetched = cuda.local.array(TAPS, float32)
-    thread = uint32(cuda.threadIdx.x)
+    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     warp, lane = thread // uint32(WARP), thread % uint32(WARP)
-    n, band = cuda.blockIdx.x // uint32(planes.bands), uint32(cuda.blockIdx.x % uint32(planes.bands))
+    part, tile = warp // uint32(planes.tiles), warp % uint32(planes.tiles)
+    block, weights = uint32(cuda.blockIdx.x), uint32(threads // uint32(WARP) * uint32(_OF_WARP))
+    n, band = block // uint32(planes.bands), block % uint32(planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
     top = uint32(2 * band * uint32(planes.band))
-    first_row = uint32(max(top // uint32(2), uint32(1)) - 1)
+    row = uint32(max(top // uint32(2), uint32(1)) - 1 + tile // uint32(planes.across))
+    tile = tile % uint32(planes.across)
 
-    # Each thread fetches the gradient and the code of one of its warp's windows, for one channel of a step.
-    step, window = lane // uint32(TOGETHER), uint32(warp * TOGETHER + lane % uint32(TOGETHER))
-    row, column = first_row + window // uint32(planes.pooled_w), window % uint32(planes.pooled_w)
-    out_channels, plane = uint32(planes.out_channels), uint32(planes.pooled_h * planes.pooled_w)
-    is_there = (window < uint32(planes.windows)) & (row < uint32(planes.pooled_h))
-    at = uint32((n * out_channels + step) * plane + row * planes.pooled_w + column)
+    # Each lane fetches the gradient and the code of one of its warp's windows, for one channel of a step.
+    slices, out_channels = uint32(planes.slices), uint32(planes.out_channels)
+    block_step = uint32(slices * planes.step)
+    out = uint32(lane // uint32(TOGETHER) * slices + part)
+    column = uint32(tile * TOGETHER + lane % uint32(TOGETHER))
+    is_there = (row < uint32(planes.pooled_h)) & (column < uint32(planes.pooled_w)) & (out < block_step)
+    at = uint32(((n * out_channels + out) * planes.pooled_h + row) * planes.pooled_w + column)
+    ahead = uint32(block_step * uint32(planes.pooled_h * planes.pooled_w))
+    to = uint32(warp * _OF_WARP + lane // uint32(TOGETHER) * uint32(_PITCH) + lane % uint32(TOGETHER))
 
     for i in range(SUMS):
         sums[i] = float32(0)
     first_out = uint32(0)
-    while first_out < uint32(out_channels + STEP):
+    while first_out < uint32(out_channels + block_step):
         # The next step's numbers are on their way while those of the current one are multiplied.
-        gradient, code = float32(0), float32(DEAD)
-        if is_there & (uint32(first_out + step) < out_channels):
-            gradient, code = grad_output[at], float32(codes[at])
-        at = uint32(at + STEP * plane)
-        if warp < uint32(STEP):
+        gradient, code = float32(0), uint32(DEAD)
+        if is_there & (uint32(first_out + out) < out_channels):
+            gradient, code = grad_output[at], uint32(codes[at])
+        at = uint32(at + ahead)
+        if warp < block_step:
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
-        if (first_out > uint32(0)) & (warp * uint32(TOGETHER) < uint32(planes.windows)):
-            for k in range(uint32(STEP)):
-                for tap in range(TAPS):
-                    kernel[tap] = shared[k * uint32(_KERNELS) + lane * uint32(TAPS) + uint32(tap)]
-                mine = warp * uint32(WARP) + k * uint32(TOGETHER)
-                a, b, c, d = load4(gradients, mine)
-                first, second, third, fourth = load4(window_codes, mine)
-                _add_window(sums, 0, first, a, kernel)
-                _add_window(sums, PIXELS, second, b, kernel)
-                _add_window(sums, 2 * PIXELS, third, c, kernel)
-                _add_window(sums, 3 * PIXELS, fourth, d, kernel)
+        if first_out > uint32(0):
+            mine = uint64(uint32(warp * _OF_WARP))
+            of_lane = uint64(uint32(weights + part * _KERNELS + lane * TAPS))
+            current, end = uint32(first_out - block_step + part), min(first_out, out_channels)
+            while current < end:
+                _add_tile(shared, of_lane, mine, kernel, sums)
+                mine += uint64(_PITCH)
+                of_lane += uint64(uint32(slices * _KERNELS))
+                current = uint32(current + slices)
         # To the same place, not before everyone has used what is there.
         cuda.syncthreads()
-        if warp < uint32(STEP):
-            _stash_weights(fetched, warp, lane, shared)
-        gradients[thread], window_codes[thread] = gradient, code
+        if warp < block_step:
+            _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
+        if lane < uint32(TOGETHER * _MOST_STEP):
+            shared[to], shared[uint32(to + _CODES)] = gradient, float32(code)
         cuda.syncthreads()
-        first_out = uint32(first_out + STEP)
+        first_out = uint32(first_out + block_step)
 
-    image = shared
-    size = uint32(planes.rows * planes.pitch)
-    i = uint32(cuda.threadIdx.x)
-    while i < uint32(WARP) * (size + uint32(1)):
-        image[i] = float32(0)
-        i = uint32(i + cuda.blockDim.x)
+    size = uint32(planes.copies * WARP * planes.plane)
+    i = uint32(4 * thread)
+    while i < size:
+        store4(shared, i, float32(0), float32(0), float32(0), float32(0))
+        i = uint32(i + 4 * threads)
     cuda.syncthreads()
-    _add_up(sums, uint32(warp * TOGETHER), first_row, top, planes, image)
-    _store(image, n, first_channel, top, planes, grad_input)
+    _add_up(sums, part, row, tile, top, planes, shared)
+    _store(shared, n, band, first_channel, planes, grad_input)
 
 
 @cuda.jit(device=True)
-def _store(image, n, first_channel, top, planes, grad_input):
-    """Write the block's rows, but for the padding and what belongs to the next block."""
+def _store(image, n, band, first_channel, planes, grad_input):
+    """Write the block's rows, the sums of all slices, but for the padding and the next block's rows."""
     height, width = uint32(planes.height), uint32(planes.width)
-    size, channels = uint32(planes.rows * planes.pitch), uint32(planes.channels)
+    size, channels = uint32(planes.plane), uint32(planes.channels)
     thread, warps = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x) // uint32(WARP)
     count, i = min(uint32(WARP), uint32(channels - first_channel)), thread % uint32(WARP)
-    while i < uint32(planes.rows) * width:
+    top, is_last = uint32(2 * band * planes.band), uint32(band + 1) == uint32(planes.bands)
+    copy = uint64(uint32(WARP * size))
+    lines = uint32(planes.rows) if is_last else uint32(2 * planes.band)
+    while i < lines * width:
         line, w = i // width, uint32(i % width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
             place = uint32(line * planes.pitch + w + planes.padding_w)
+            to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
             c = thread // uint32(WARP)
             while c < count:
-                at = uint32(((n * channels + first_channel + c) * height + h) * width + w)
-                grad_input[at] = image[uint32(c * (size + 1) + place)]
+                total, part, at = float32(0), uint32(0), uint64(uint32(c * size + place))
+                while part < uint32(planes.copies):
+                    total += image[at]
+                    at, part = at + copy, uint32(part + 1)
+                grad_input[to + uint64(uint32(c * height * width))] = total
                 c = uint32(c + warps)
         i = uint32(i + WARP)
 
 
 def planes_of(grad_output, window, grad_input):
     """Return how the kernel divides these images; None if it cannot compute their gradient, or not fast."""
-    _, channels, height, width = grad_input.shape
-    pooled_h, pooled_w = grad_output.shape[2:]
-    rows = max(2 * pooled_h + 2, height + 2 * window.padding_h)
-    pitch = max(2 * pooled_w + 2, width + 2 * window.padding_w)
-    most_windows, most_rows = _MOST_WARPS * TOGETHER // pooled_w, _SHARED // (4 * WARP * pitch)
-    # All of an image if a block has room for it; else a band less than its rows of windows.
-    is_whole = pooled_h <= most_windows and rows <= most_rows
-    band = device.blocks(rows, 2) if is_whole else min(most_windows - 1, most_rows // 2)
+    n, channels, height, width = grad_input.shape
+    out_channels, pooled_h, pooled_w = grad_output.shape[1:]
+    across = device.blocks(pooled_w, TOGETHER)
+    pitch = max(2 * TOGETHER * across + 2, width + 2 * window.padding_w)
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
-    if not suits or band < 1 or channels < _FEWEST_CHANNELS:
+    # Each row of windows reaches into two pairs of rows of pixels, its own and the next.
+    pairs, most_lines = pooled_h + 1, _MOST_WARPS // across
+    most_pairs = ((_SHARED // (4 * WARP) - 1) // pitch - 1) // 2
+    is_whole = pooled_h <= most_lines and pairs <= most_pairs
+    most = pairs if is_whole else min(most_lines - 1, most_pairs)
+    if not suits or most < 1 or channels < _FEWEST_CHANNELS:
         return None
-    bands, windows = device.blocks(rows, 2 * band), min(band + 1, pooled_h) * pooled_w
-    images = channels, height, width, *window[4:6]
-    return Planes(*images, *grad_output.shape[1:], 2 * band, pitch, bands, band, windows)
+    # Too few blocks leave multiprocessors idle, but between two of them a row of windows is computed twice.
+    wanted = device.blocks(_ENOUGH_BLOCKS, n * device.blocks(channels, WARP))
+    band = min(most, max(device.blocks(pairs, wanted), _FEWEST_PAIRS))
+    bands = device.blocks(pairs, band)
+    rows = 2 * band + 1  # the last block's, if the pooling drops a row
+    tiles = across * min(band + (bands > 2), pooled_h)
+    plane = rows * pitch | 1
+    slices = min(max(_SLICED_WARPS // tiles, 1), out_channels)
+    copies = min(max(_SHARED_BY_TWO // (4 * WARP * plane), 1), slices)
+    return Planes(
+        channels, height, width, *window[4:6], out_channels, pooled_h, pooled_w, rows, pitch, plane, bands,
+        band, across, tiles, slices, min(tiles, _MOST_STEP), copies,
+    )  # fmt: skip
 
 
 #: What a block may take of shared memory for its rows, and how many channels make it worth a warp's lanes.
-_SHARED, _FEWEST_CHANNELS = 32 << 10, 8
+_SHARED, _FEWEST_CHANNELS = 48 << 10, 8
+#: With more than one copy of them; so that two blocks share the 64 KiB of a T4.
+_SHARED_BY_TWO = 30 << 10
+#: A block for each of the 108 multiprocessors of an A100, but none of fewer pairs of rows.
+_ENOUGH_BLOCKS, _FEWEST_PAIRS = 108, 3
 
 
 def conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, planes):
     """Write the gradient of the images of a pooled stage; all are checked, `planes` is from `planes_of`."""
-    threads = WARP * max(STEP, device.blocks(planes.windows, TOGETHER))
+    warps = planes.tiles * planes.slices
     grid = len(grad_input) * planes.bands, device.blocks(planes.channels, WARP)
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
-    shared = 4 * max(_WEIGHTS, WARP * (planes.rows * planes.pitch + 1))
+    of_a_step = warps * _OF_WARP + planes.slices * planes.step * _KERNELS
+    shared = 4 * max(of_a_step, planes.copies * WARP * planes.plane)
+    threads = WARP * warps
     device.launch(conv2d_pool_backward_input_sparse_kernel, grid, threads, *flat, planes, shared=shared)

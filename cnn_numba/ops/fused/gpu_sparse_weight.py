@@ -1,9 +1,12 @@
-"""The gradients of weight and bias of a pooled 3x3 convolution on the GPU, window by window.
+"""The gradients of weight and bias of a pooled 3x3 convolution on the GPU, from the one gradient of a window.
 
 A product of matrices multiplies the three zeros of each window as well, and pads its tiles where there are
-few channels. Here the lanes of a warp are output channels, and a warp has one input channel. Window by window
-each lane adds its gradient times nine pixels: those that the kernel covers at the position which the lane's
-code names. A block has a band of windows in shared memory, transposed, so that lanes read neighbours.
+few channels. Here the lanes of a warp are input channels, as in `gpu_sparse`, so that all of them take the
+branch of a window's code. A warp has OUTS output channels: of a window it loads 4x4 pixels to registers once,
+and adds a multiple of nine of them for each. A block has a band of rows in shared memory.
+
+Where there are few channels, the lanes are windows instead. Each has its own code, and loads nine pixels for
+one output channel; a warp adds up what its lanes have only once, at the end.
 
 As in `conv.gpu_weight`, each block sums up a part of the images, and a second kernel adds up the parts.
 """
@@ -14,16 +17,20 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.fused.gpu_sparse import SIDE, TAPS
-from cnn_numba.ops.shared.warps import WARP
+from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
+from cnn_numba.ops.shared.warps import WARP, load4, warp_sum
 
-WARPS = 16
+OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes fetch at once
+GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
+WARPS = GROUPS * SPLITS
 THREADS = WARP * WARPS
-WINDOWS = 32  # that a block has at a time, at the most
-PITCH = WARP + 1  # numbers of a window in shared memory: one for each lane, and one so that banks differ
-STAGED = WINDOWS * PITCH
-SUMS = TAPS + 1  # of a thread: for each tap, and for the bias
-_LOADS = 4  # pixels that a thread has on their way at a time
+BLOCK_OUTS = GROUPS * OUTS
+SUMS = OUTS * TAPS
+LANE_SUMS = TAPS + 1  # of a lane that is a window: for each tap, and for the bias
+_ROW = WARP * TAPS  # weights of an output channel
+_POSITIONS, _CHANNELS = 3, WARP // WARPS  # whose pixels a thread has on their way at a time
+_LOADS = _POSITIONS * _CHANNELS
+_WINDOWS = 6  # whose gradients a lane has on their way at a time, where lanes are windows
 
 
 class Shares(NamedTuple):
@@ -37,12 +44,8 @@ class Shares(NamedTuple):
     out_channels: int
     pooled_h: int
     pooled_w: int
-    group: int
-    """How many input channels a block has: a power of two."""
-    splits: int
-    """How many warps share one."""
     band: int
-    """How many rows of windows it has at a time."""
+    """How many rows of windows a block has at a time."""
     bands: int
     """How many of these an image has."""
     items: int
@@ -50,180 +53,305 @@ class Shares(NamedTuple):
     pitch: int
     """How many pixels of a row it has in shared memory."""
     plane: int
-    """And of a channel."""
+    """And of a channel: odd, so that those of a warp's channels are in different banks."""
     pitch_factor: int
     pitch_shift: int
-    plane_factor: int
-    plane_shift: int
-    """The `reciprocal` of each."""
+    across_factor: int
+    across_shift: int
+    """The `reciprocal` of the pitch, and that of the windows of a row."""
+
+
+@cuda.jit(device=True)
+def _source_of(at, top, shares):
+    """Return whether a place of the band is a pixel of its image, and if so which, from the image's first."""
+    row = divide(at, shares.pitch_factor, shares.pitch_shift)
+    h = uint32(top + row - shares.padding_h)
+    w = uint32(at - row * shares.pitch - shares.padding_w)
+    is_inside = (at < uint32(shares.plane)) & (h < uint32(shares.height)) & (w < uint32(shares.width))
+    return is_inside, uint32(h * shares.width + w)
 
 
 @cuda.jit(device=True)
 def _stage_pixels(x, n, first_channel, top, shares, image):
     """Bring a band of rows of the block's channels to shared memory, with zeros for the padding."""
     values = cuda.local.array(_LOADS, float32)
-    channels, height, width = uint32(shares.channels), uint32(shares.height), uint32(shares.width)
-    plane, size = uint32(shares.plane), uint32(shares.group * shares.plane)
-    i = uint32(cuda.threadIdx.x)
-    while i < size:
-        for k in range(_LOADS):
-            at = uint32(i + k * THREADS)
-            channel = divide(at, shares.plane_factor, shares.plane_shift)
-            place = uint32(at - channel * plane)
-            row = divide(place, shares.pitch_factor, shares.pitch_shift)
-            h = uint32(top + row - shares.padding_h)
-            w = uint32(place - row * shares.pitch - shares.padding_w)
-            c = uint32(first_channel + channel)
-            values[k] = float32(0)
-            if (at < size) & (c < channels) & (h < height) & (w < width):
-                values[k] = x[uint32(((n * channels + c) * height + h) * width + w)]
-        for k in range(_LOADS):
-            at = uint32(i + k * THREADS)
-            if at < size:
-                image[at] = values[k]
-        i = uint32(i + _LOADS * THREADS)
-
-
-@cuda.jit(device=True)
-def _stage_gradients(grad_output, codes, n, first_out, first_row, shares, gradients, places):
-    """Bring the windows of a band there: for each output channel the gradient, and where its pixels begin."""
     warp, lane = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(cuda.threadIdx.x) % uint32(WARP)
-    across, out_channels = uint32(shares.pooled_w), uint32(shares.out_channels)
-    plane, first = uint32(shares.pooled_h * shares.pooled_w), uint32(first_row * across)
-    count = min(uint32(shares.band * across), uint32(plane - first))
-    for i in range(WARP // WARPS):
-        out = uint32(warp + i * WARPS)
-        for j in range(WINDOWS // WARP):
-            window = uint32(lane + j * WARP)
-            gradient, code = float32(0), uint32(DEAD)
-            if (window < count) & (uint32(first_out + out) < out_channels):
-                at = uint32((n * out_channels + first_out + out) * plane + first + window)
-                gradient, code = grad_output[at], uint32(codes[at])
-            row, column = window // across, window % across
-            if code == uint32(DEAD):
-                gradient, code = float32(0), uint32(0)
-            to = uint32(window * PITCH + out)
-            gradients[to] = gradient
-            places[to] = uint32((2 * row + code // uint32(2)) * shares.pitch + 2 * column + code % uint32(2))
-    return count
+    size, plane = uint32(shares.height * shares.width), uint32(shares.plane)
+    first = uint32((n * shares.channels + first_channel + warp) * size)
+    count = uint32(shares.channels - first_channel)
+    i, apart = lane, uint64(uint32(WARPS * size))
+    while i < plane:
+        for k in range(_POSITIONS):
+            is_inside, pixel = _source_of(uint32(i + k * WARP), top, shares)
+            source = uint64(uint32(first + pixel))
+            for c in range(_CHANNELS):
+                values[k * _CHANNELS + c] = float32(0)
+                if is_inside & (warp + uint32(c * WARPS) < count):
+                    values[k * _CHANNELS + c] = x[source + c * apart]
+        for k in range(_POSITIONS):
+            at = uint32(i + k * WARP)
+            if at < plane:
+                to = uint64(uint32(warp * plane + at))
+                for c in range(_CHANNELS):
+                    image[to + c * uint64(WARPS * plane)] = values[k * _CHANNELS + c]
+        i = uint32(i + _POSITIONS * WARP)
 
 
 @cuda.jit(device=True)
-def _add_windows(count, channel, split, lane, shares, image, gradients, places, sums):
-    """Add a warp's windows to the sums of its lanes: those of the taps, and that of the bias."""
-    pitch, first, window = uint32(shares.pitch), uint32(channel * shares.plane), split
-    while window < count:
-        mine = uint32(window * PITCH + lane)
-        gradient, at = gradients[mine], uint64(uint32(first + places[mine]))
-        for kh in range(SIDE):
-            for kw in range(SIDE):
-                sums[SIDE * kh + kw] += gradient * image[at + uint64(kw)]
-            at += uint64(pitch)
-        sums[TAPS] += gradient
-        window = uint32(window + shares.splits)
+def _add_pixels(sums, at, down, right, gradient, pixels):
+    """Add a multiple of nine of a window's pixels to the sums of the taps."""
+    for kh in range(SIDE):
+        for kw in range(SIDE):
+            sums[at + SIDE * kh + kw] += gradient * pixels[PATCH * (kh + down) + kw + right]
+
+
+_add_window = by_code(_add_pixels)
 
 
 @cuda.jit(device=True)
-def _write(sums, channel, split, lane, first_channel, first_out, shares, table, parts):
-    """Add up what warps of one channel have, and write it row by row of the weights."""
-    width = uint32(shares.group * TAPS + 1)  # the last is the bias, of the first channel's warps
-    at = uint32((split * WARP + lane) * width)
-    for tap in range(TAPS):
-        table[at + uint32(channel * TAPS + tap)] = sums[tap]
-    if channel == uint32(0):
-        table[uint32(at + width - 1)] = sums[TAPS]
-    cuda.syncthreads()
+def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gradients, window_codes, sums):
+    """Add a warp's windows of a band to its sums; return the sum of the gradients that the lane fetched.
+
+    `at` is where those of the lane's output channel begin for this band, if it `is_there`.
+    """
+    pixels = cuda.local.array(PIXELS, float32)
+    lane, total = uint32(cuda.threadIdx.x) % uint32(WARP), float32(0)
+    warp = uint32(cuda.threadIdx.x) // uint32(WARP) * uint32(WARP)
+    across, pitch, of_lane = uint32(shares.pooled_w), uint32(shares.pitch), uint32(lane * shares.plane)
+    while first < end:
+        window = uint32(first + lane % uint32(TOGETHER))
+        gradient, code = float32(0), float32(DEAD)
+        if is_there & (window < end):
+            gradient, code = grad_output[uint32(at + window)], float32(codes[uint32(at + window)])
+        total += gradient if code != float32(DEAD) else float32(0)
+        to = uint32(warp + lane % uint32(TOGETHER) * uint32(OUTS) + lane // uint32(TOGETHER))
+        # The warp shares them; not before all its lanes have used those that are there.
+        cuda.syncwarp()
+        gradients[to], window_codes[to] = gradient, code
+        cuda.syncwarp()
+        last, mine = min(uint32(first + TOGETHER), end), warp
+        while first < last:
+            row = divide(first, shares.across_factor, shares.across_shift)
+            column = uint32(first - row * across)
+            corner = uint64(uint32(of_lane + 2 * (row * pitch + column)))
+            for h in range(PATCH):
+                for w in range(PATCH):
+                    pixels[PATCH * h + w] = image[corner + uint64(w)]
+                corner += uint64(pitch)
+            a, b, c, d = load4(gradients, mine)
+            code_a, code_b, code_c, code_d = load4(window_codes, mine)
+            _add_window(sums, 0, code_a, a, pixels)
+            _add_window(sums, TAPS, code_b, b, pixels)
+            _add_window(sums, 2 * TAPS, code_c, c, pixels)
+            _add_window(sums, 3 * TAPS, code_d, d, pixels)
+            first, mine = uint32(first + 1), uint32(mine + OUTS)
+    return total
+
+
+@cuda.jit(device=True)
+def _write(sums, group, split, lane, first_channel, first_out, shares, table, parts):
+    """Add up what the warps of a group have, and write it row by row of the weights."""
+    at = uint64(uint32(group * OUTS * _ROW + lane * TAPS))
+    for turn in range(uint32(SPLITS)):
+        if split == turn:
+            for out in range(OUTS):
+                for tap in range(TAPS):
+                    before = table[at + uint64(out * _ROW + tap)] if turn > uint32(0) else float32(0)
+                    table[at + uint64(out * _ROW + tap)] = before + sums[TAPS * out + tap]
+        cuda.syncthreads()
     weights, first = uint32(shares.channels * TAPS), uint32(first_channel * TAPS)
-    out, size = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(WARP * width)
-    while (out < uint32(WARP)) & (uint32(first_out + out) < uint32(shares.out_channels)):
-        row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1))
+    count = min(uint32(_ROW), uint32(weights - first))
+    out = uint32(cuda.threadIdx.x) // uint32(WARP)
+    while (out < uint32(BLOCK_OUTS)) & (uint32(first_out + out) < uint32(shares.out_channels)):
+        row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1) + first)
         j = lane
-        while j < width:
-            total, at, end = float32(0), uint32(out * width + j), uint32(shares.splits * size)
-            while at < end:
-                total += table[at]
-                at = uint32(at + size)
-            is_bias = j == uint32(width - 1)
-            column = weights if is_bias else uint32(first + j)
-            if (first == uint32(0)) if is_bias else (column < weights):
-                parts[uint32(row + column)] = total
+        while j < count:
+            parts[uint32(row + j)] = table[uint32(out * _ROW + j)]
             j = uint32(j + WARP)
         out = uint32(out + WARPS)
+
+
+@cuda.jit(device=True)
+def _write_bias(totals, first_out, shares, parts):
+    """Add up what lanes and warps have of each output channel, and write it behind its weights."""
+    thread, out_channels = uint32(cuda.threadIdx.x), uint32(shares.out_channels)
+    if (thread < uint32(BLOCK_OUTS)) & (uint32(first_out + thread) < out_channels):
+        total = float32(0)
+        for split in range(SPLITS):
+            for j in range(TOGETHER):
+                total += totals[uint32(thread * TOGETHER + split * GROUPS * WARP + j)]
+        weights = uint32(shares.channels * TAPS)
+        row = uint32(cuda.blockIdx.z * out_channels + first_out + thread)
+        parts[uint32(row * (weights + 1) + weights)] = total
 
 
 @cuda.jit
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Shares)")
 def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shares: Shares):
-    """Sum up a part of all bands of images; grid (groups of input channels, WARP output channels, parts).
+    """Sum up a part of all bands of images; grid (WARP input channels, BLOCK_OUTS output channels, parts).
 
     All indices are 32 bits wide: no array of more than 2**31 elements.
     """
     image = cuda.shared.array(0, float32)  # the block's pixels, and in the end its sums
-    gradients = cuda.shared.array(STAGED, float32)
-    places = cuda.shared.array(STAGED, uint32)
+    gradients = cuda.shared.array(THREADS, float32, alignment=16)
+    window_codes = cuda.shared.array(THREADS, float32, alignment=16)  # float32, for `load4`
     sums = cuda.local.array(SUMS, float32)
-    warp, lane = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(cuda.threadIdx.x) % uint32(WARP)
-    channel, split = warp % uint32(shares.group), warp // uint32(shares.group)
-    first_channel, first_out = uint32(cuda.blockIdx.x * shares.group), uint32(cuda.blockIdx.y * WARP)
-    for tap in range(SUMS):
-        sums[tap] = float32(0)
-    item = uint32(cuda.blockIdx.z)
+    thread = uint32(cuda.threadIdx.x)
+    warp, lane = thread // uint32(WARP), thread % uint32(WARP)
+    group, split = warp % uint32(GROUPS), warp // uint32(GROUPS)
+    first_channel, first_out = uint32(cuda.blockIdx.x * WARP), uint32(cuda.blockIdx.y * BLOCK_OUTS)
+    out = uint32(first_out + group * OUTS + lane // uint32(TOGETHER))
+    across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
+    for i in range(SUMS):
+        sums[i] = float32(0)
+    bias, item = float32(0), uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
         n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
         _stage_pixels(x, n, first_channel, uint32(2 * first_row), shares, image)
-        count = _stage_gradients(grad_output, codes, n, first_out, first_row, shares, gradients, places)
+        count = min(uint32(shares.band * across), uint32(windows - first_row * across))
+        each = uint32(count + SPLITS - 1) // uint32(SPLITS)
+        first, end = uint32(split * each), min(uint32((split + 1) * each), count)
+        at = uint32((n * shares.out_channels + out) * windows + first_row * across)
         cuda.syncthreads()
-        _add_windows(count, channel, split, lane, shares, image, gradients, places, sums)
+        bias += _add_windows(
+            first, end, at, out < uint32(shares.out_channels), shares, image, grad_output, codes,
+            gradients, window_codes, sums,
+        )  # fmt: skip
         cuda.syncthreads()
         item = uint32(item + cuda.gridDim.z)
-    _write(sums, channel, split, lane, first_channel, first_out, shares, image, parts)
+    gradients[thread] = bias
+    _write(sums, group, split, lane, first_channel, first_out, shares, image, parts)
+    if cuda.blockIdx.x == 0:
+        _write_bias(gradients, first_out, shares, parts)
 
 
-# Two blocks for each of the 108 multiprocessors of an A100.
-_ENOUGH_BLOCKS = 216
+@cuda.jit(device=True)
+def _stage_plane(x, first, top, shares, image):
+    """Bring a band of rows of one channel to shared memory, with zeros for the padding."""
+    values = cuda.local.array(_WINDOWS, float32)
+    i, plane = uint32(cuda.threadIdx.x), uint32(shares.plane)
+    while i < plane:
+        for k in range(_WINDOWS):
+            is_inside, pixel = _source_of(uint32(i + k * THREADS), top, shares)
+            values[k] = x[uint32(first + pixel)] if is_inside else float32(0)
+        for k in range(_WINDOWS):
+            at = uint32(i + k * THREADS)
+            if at < plane:
+                image[at] = values[k]
+        i = uint32(i + _WINDOWS * THREADS)
 
 
-def _groups(weight_shape):
-    """Return how many input channels a block has, and how many blocks a part takes: across, down."""
-    out_channels, channels = weight_shape[:2]
-    group = min(WARPS, 1 << (channels - 1).bit_length())
-    return group, (device.blocks(channels, group), device.blocks(out_channels, WARP))
+@cuda.jit(device=True)
+def _add_lanes(at, count, shares, image, grad_output, codes, sums):
+    """Add each lane's windows of a band to its sums; their gradients begin at `at`."""
+    fetched, fetched_codes = cuda.local.array(_WINDOWS, float32), cuda.local.array(_WINDOWS, uint32)
+    across, pitch, first = uint32(shares.pooled_w), uint32(shares.pitch), uint32(cuda.threadIdx.x)
+    first = first % uint32(WARP)
+    while first < count:
+        for k in range(_WINDOWS):
+            window = uint32(first + k * WARP)
+            fetched[k], fetched_codes[k] = float32(0), uint32(DEAD)
+            if window < count:
+                fetched[k], fetched_codes[k] = grad_output[uint32(at + window)], codes[uint32(at + window)]
+        for k in range(_WINDOWS):
+            window, gradient, code = uint32(first + k * WARP), fetched[k], fetched_codes[k]
+            if code != uint32(DEAD):
+                row = divide(window, shares.across_factor, shares.across_shift)
+                place = uint32((2 * row + code // uint32(2)) * pitch)
+                corner = uint64(uint32(place + 2 * (window - row * across) + code % uint32(2)))
+                for kh in range(SIDE):
+                    for kw in range(SIDE):
+                        sums[SIDE * kh + kw] += gradient * image[corner + uint64(kw)]
+                    corner += uint64(pitch)
+                sums[TAPS] += gradient
+        first = uint32(first + _WINDOWS * WARP)
+
+
+@cuda.jit
+@device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Shares)")
+def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares: Shares):
+    """Sum up a part of all bands of images; grid (input channels, WARPS output channels, parts).
+
+    All indices are 32 bits wide: no array of more than 2**31 elements.
+    """
+    image = cuda.shared.array(0, float32)
+    sums = cuda.local.array(LANE_SUMS, float32)
+    warp, lane = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(cuda.threadIdx.x) % uint32(WARP)
+    channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
+    channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
+    across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
+    for i in range(LANE_SUMS):
+        sums[i] = float32(0)
+    item = uint32(cuda.blockIdx.z)
+    while item < uint32(shares.items):
+        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
+        first = uint32((n * channels + channel) * uint32(shares.height * shares.width))
+        _stage_plane(x, first, uint32(2 * first_row), shares, image)
+        cuda.syncthreads()
+        if out < out_channels:
+            at = uint32((n * out_channels + out) * windows + first_row * across)
+            count = min(uint32(shares.band * across), uint32(windows - first_row * across))
+            _add_lanes(at, count, shares, image, grad_output, codes, sums)
+        cuda.syncthreads()
+        item = uint32(item + cuda.gridDim.z)
+    mine = float32(0)
+    for i in range(LANE_SUMS):
+        total = warp_sum(sums[i])
+        mine = total if lane == uint32(i) else mine
+    weights, place = uint32(channels * TAPS), uint32(channel * TAPS + lane)
+    # The bias is behind the weights, from the blocks of the first channel.
+    place = weights if (lane == uint32(TAPS)) & (channel == uint32(0)) else place
+    if (out < out_channels) & ((lane < uint32(TAPS)) | (place == weights)):
+        parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine
+
+
+def _tiles(out_channels, channels):
+    """Return how many blocks a part takes: across, down."""
+    if channels < _FEWEST_CHANNELS:
+        return channels, device.blocks(out_channels, WARPS)
+    return device.blocks(channels, WARP), device.blocks(out_channels, BLOCK_OUTS)
 
 
 def most_parts(weight_shape):
     """Return how many parts there are at the most."""
-    _, (across, down) = _groups(weight_shape)
+    across, down = _tiles(*weight_shape[:2])
     return device.blocks(_ENOUGH_BLOCKS, across * down)
 
 
 def shares_of(grad_output, x, window):
-    """Return how the kernel divides these images; None if it cannot sum them up, or not fast."""
+    """Return how the kernels divide these images; None if they cannot sum them up, or not fast."""
     out_channels, pooled_h, pooled_w = grad_output.shape[1:]
-    suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
-    if not suits or pooled_w > WINDOWS or out_channels < _FEWEST_CHANNELS:
-        return None
     n, channels, height, width = x.shape
-    bands = device.blocks(pooled_h, WINDOWS // pooled_w)
+    pitch = 2 * pooled_w + SIDE - 1
+    most_rows = _SHARED // (4 * pitch * (1 if channels < _FEWEST_CHANNELS else WARP))
+    suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
+    if not suits or most_rows < PATCH or out_channels < _FEWEST_CHANNELS:
+        return None
+    bands = device.blocks(pooled_h, (most_rows - SIDE + 1) // 2)
     band = device.blocks(pooled_h, bands)
-    pitch = (2 * pooled_w + SIDE - 1) | 1  # odd: the rows of a window begin in different banks
-    plane = (2 * band + SIDE - 1) * pitch
-    group, _ = _groups((out_channels, channels))
+    plane = (2 * band + SIDE - 1) * pitch | 1
     return Shares(
-        channels, height, width, *window[4:6], out_channels, pooled_h, pooled_w, group, WARPS // group, band,
-        bands, n * bands, pitch, plane, *reciprocal(pitch), *reciprocal(plane),
+        channels, height, width, *window[4:6], out_channels, pooled_h, pooled_w, band, bands, n * bands,
+        pitch, plane, *reciprocal(pitch), *reciprocal(pooled_w),
     )  # fmt: skip
 
 
-#: How many output channels make it worth a warp's lanes.
-_FEWEST_CHANNELS = 8
+#: What a block may take of shared memory for pixels, and how many channels make it worth a warp's lanes.
+_SHARED, _FEWEST_CHANNELS = 32 << 10, 8
+# Two blocks of 8 warps for each of the 132 multiprocessors of an H200; 64 parts of 64 output channels.
+_ENOUGH_BLOCKS = 256
 
 
 def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):
     """Write sums of parts and return those that there are; all are checked, `shares` is from `shares_of`."""
-    _, tiles = _groups((shares.out_channels, shares.channels))
-    parts = parts[: min(shares.items, most_parts((shares.out_channels, shares.channels)))]
-    shared = 4 * max(shares.group * shares.plane, shares.splits * WARP * (shares.group * TAPS + 1))
+    weight_shape = shares.out_channels, shares.channels
+    parts = parts[: min(shares.items, most_parts(weight_shape))]
+    grid = *_tiles(*weight_shape), len(parts)
     flat = [array.reshape(-1) for array in (grad_output, codes, x, parts)]
-    grid = *tiles, len(parts)
-    device.launch(conv2d_pool_backward_weight_sparse_kernel, grid, THREADS, *flat, shares, shared=shared)
+    if shares.channels < _FEWEST_CHANNELS:
+        kernel, shared = conv2d_pool_backward_weight_few_kernel, 4 * shares.plane
+    else:
+        kernel = conv2d_pool_backward_weight_sparse_kernel
+        shared = 4 * max(WARP * shares.plane, BLOCK_OUTS * _ROW)
+    device.launch(kernel, grid, THREADS, *flat, shares, shared=shared)
     return parts
