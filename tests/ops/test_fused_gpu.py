@@ -14,13 +14,16 @@ from gpuless import sanitize
 
 # Beyond those of the CPU: bands of an image, the last one smaller; more windows in a row than a block takes;
 # or just as many; more channels than a warp has lanes; more images than parts; a stride and another kernel
-# below a pooling.
+# below a pooling. Windows, channels and output channels that fill no tile; rows too long for few blocks.
 MORE_CHAINS = [
     ((2, 9, 30, 41), [(11, 3, 1, 2, True, True)]),
     ((1, 8, 6, 140), [(3, 3, 1, 1, False, True)]),
     ((2, 3, 6, 68), [(8, 3, 1, 0, True, True)]),
     ((2, 3, 5, 66), [(8, 3, 1, 0, False, True)]),
     ((2, 40, 9, 8), [(70, 3, 1, 0, True, True)]),
+    ((3, 9, 9, 27), [(35, 3, 1, 2, True, True)]),
+    ((1, 8, 31, 12), [(40, 3, 1, 1, False, True)]),
+    ((1, 2, 6, 600), [(8, 3, 1, 1, True, True)]),
     ((220, 1, 4, 5), [(8, 3, 1, 0, True, True)]),
     ((2, 8, 15, 14), [(9, 3, 2, 1, True, True), (5, 2, 1, 0, False, True)]),
     ((3, 2, 8, 8), [(4, 3, 1, 1, True, False), (5, 3, 1, 1, True, False)]),
@@ -151,7 +154,7 @@ def test_a_pooled_stage_is_one_kernel_forward_and_two_backward_and_two_stages_ar
         gpu.conv_chain_backward(grad_output, x, chain, grad_input=False, scratch=scratch)
     assert made == [
         gpu_forward.conv2d_pool_narrow_kernel,
-        gpu_forward.conv2d_pool_small_kernel,
+        gpu_forward.conv2d_pool_windows_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_sparse_kernel,
         gpu_sparse.conv2d_pool_backward_input_sparse_kernel,
         gpu_sparse_weight.conv2d_pool_backward_weight_few_kernel,
@@ -176,6 +179,8 @@ def assert_nothing_found(shape, layers):
 SANITIZED = [
     ((1, 1, 8, 9), [(3, 3, 1, 1, True, True), (2, 3, 1, 0, False, True)]),
     ((1, 8, 6, 6), [(9, 3, 1, 0, True, True)]),
+    ((1, 3, 6, 7), [(8, 3, 1, 1, True, True)]),
+    ((1, 9, 4, 6), [(33, 3, 1, 1, True, True)]),
 ]
 
 
@@ -191,7 +196,7 @@ def test_the_sanitizer_finds_nothing(shape, layers):
     "the tiles of test_the_sanitizer_finds_nothing are made by the same functions as the others"
 )
 def test_the_sanitizer_finds_nothing_in_any_kernel_of_a_chain(monkeypatch):
-    launched = assert_nothing_found(*SANITIZED[1])
+    launched = {kernel for each in SANITIZED[1:] for kernel in assert_nothing_found(*each)}
     for tile in (gpu_forward.LARGE, gpu_forward.SMALL, gpu_forward.NARROW):
         for module in (gpu_forward, gpu_backward):
             monkeypatch.setattr(module, "best_tile", lambda *_, tile=tile: tile)

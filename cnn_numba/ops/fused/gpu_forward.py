@@ -4,12 +4,17 @@ The product is that of `conv.gpu_implicit`, but its columns come window by windo
 pooling window are neighbouring columns, and so one thread's results. It keeps the largest and its *code*:
 which of the four it was, or DEAD where the ReLU lets no gradient through. The positions that a pooling drops,
 a last odd row or column, are not computed.
+
+A 3x3 kernel gathers each pixel nine times that way, and computes an address for each. Where the results are
+too few for large tiles, a thread has a window's 4x4 pixels in registers instead, and multiplies them with the
+weights of four output channels: 144 products for 13 loads. Products are added in the same order, so that the
+results are the same bits.
 """
 
 import math
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32
+from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint64
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     PLAIN,
@@ -21,6 +26,7 @@ from cnn_numba.ops.conv.gpu_implicit import (
     grid_of,
 )
 from cnn_numba.ops.shared.products import Tile, thread_results
+from cnn_numba.ops.shared.warps import load4
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
@@ -114,6 +120,132 @@ _KERNELS = {tile: pooled_kernel(tile) for tile in (LARGE, SMALL, NARROW)}
 conv2d_pool_large_kernel, conv2d_pool_small_kernel, conv2d_pool_narrow_kernel = _KERNELS.values()
 
 
+# --- 3x3 kernels, window by window --------------------------------------------------------------------------
+
+TAPS, PATCH, PIXELS = 9, 4, 16  # of a kernel; of a window the pixels along each side, and all
+WINDOWS, OUTS, THREAD_OUTS = 16, 64, 4  # windows and output channels of a block, output channels of a thread
+CHANNELS = 4  # between barriers
+THREADS = WINDOWS * OUTS // THREAD_OUTS
+WINDOW_SUMS = WINDOW * THREAD_OUTS
+DEPTH = CHANNELS * TAPS
+_LOADERS = THREADS // OUTS  # threads that load the weights of an output channel
+_LOADS = DEPTH // _LOADERS
+# Of a window in shared memory, and of a tap: multiples of 4, so that a thread reads four numbers at once, and
+# such that neighbours are in different banks.
+_WINDOW_PITCH, _TAP_PITCH = PIXELS + 4, OUTS + 8
+_PATCHES, _WEIGHTS = CHANNELS * WINDOWS * _WINDOW_PITCH, DEPTH * _TAP_PITCH
+
+
+@cuda.jit(device=True)
+def _load_pixels(patches, at, pixels):
+    for h in range(PATCH):
+        place = at + uint64(PATCH * h)
+        pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = load4(patches, place)
+
+
+@cuda.jit(device=True)
+def _add_tap(sums, pixels, first, a, b, c, d):
+    """Add four output channels' weights of a tap times the pixels of the four positions."""
+    for which in range(WINDOW):
+        pixel = pixels[first + PATCH * (which // 2) + which % 2]
+        sums[which] += a * pixel
+        sums[WINDOW + which] += b * pixel
+        sums[2 * WINDOW + which] += c * pixel
+        sums[3 * WINDOW + which] += d * pixel
+
+
+@cuda.jit(device=True)
+def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
+    """Add the products of a window and four output channels, over the channels between two barriers."""
+    end = weight_at + uint64(DEPTH * _TAP_PITCH)
+    while weight_at < end:
+        _load_pixels(patches, patch_at, pixels)
+        for tap in range(TAPS):
+            first, second, third, fourth = load4(weights, weight_at + uint64(tap * _TAP_PITCH))
+            _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
+        patch_at += uint64(WINDOWS * _WINDOW_PITCH)
+        weight_at += uint64(TAPS * _TAP_PITCH)
+
+
+@cuda.jit(device=True)
+def _store_windows(sums, window, first_out, bias, relu, out, codes, gather):
+    """Write the largest of a window, and its code, for four output channels."""
+    rows, plane = uint32(gather.rows), uint32(gather.target_plane)
+    n = window // plane
+    at = uint32(n * uint32(rows * plane) + (window - n * plane) + first_out * plane)
+    if window < uint32(gather.images) * plane:
+        for i in range(THREAD_OUTS):
+            m = uint32(first_out + i)
+            if m < rows:
+                addend, k = bias[m], WINDOW * i
+                best, code = pooled(
+                    sums[k] + addend, sums[k + 1] + addend, sums[k + 2] + addend, sums[k + 3] + addend, relu
+                )
+                out[uint32(at + i * plane)], codes[uint32(at + i * plane)] = best, uint8(code)
+
+
+@cuda.jit
+@device.signature("void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
+def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather):
+    """Compute WINDOWS windows of OUTS output channels a block; grid (windows, output channels).
+
+    All indices are 32 bits wide: no array of more than 2**31 elements.
+    """
+    patches = cuda.shared.array(_PATCHES, float32, alignment=16)
+    weights = cuda.shared.array(_WEIGHTS, float32, alignment=16)
+    sums, pixels = cuda.local.array(WINDOW_SUMS, float32), cuda.local.array(PIXELS, float32)
+    fetched, fetched_weights = cuda.local.array(CHANNELS, float32), cuda.local.array(_LOADS, float32)
+    thread = uint32(cuda.threadIdx.x)
+    first_window, first_row = uint32(cuda.blockIdx.x * WINDOWS), uint32(cuda.blockIdx.y * OUTS)
+    height, width, channels = uint32(gather.source_h), uint32(gather.source_w), uint32(gather.channels)
+
+    # Each thread loads a pixel of a window, the same of every channel, and weights of an output channel.
+    n, top, left = window_by_window(gather, uint32((first_window + thread // uint32(PIXELS)) * WINDOW))
+    h = uint32(top + gather.start_h + thread % uint32(PIXELS) // uint32(PATCH))
+    w = uint32(left + gather.start_w + thread % uint32(PATCH))
+    is_inside = (n < uint32(gather.images)) & (h < height) & (w < width)
+    source, size = uint64(uint32((n * channels * height + h) * width + w)), uint64(uint32(height * width))
+    row, k = uint32(first_row + thread // uint32(_LOADERS)), thread % uint32(_LOADERS)
+    depth = uint32(channels * TAPS) if row < uint32(gather.rows) else uint32(0)
+    weight_from = uint64(uint32(row * gather.weight_m + k))
+    patch_to = uint64(thread // uint32(PIXELS) * _WINDOW_PITCH + thread % uint32(PIXELS))
+    weight_to = uint64(k * _TAP_PITCH + thread // uint32(_LOADERS))
+
+    window, group = thread % uint32(WINDOWS), thread // uint32(WINDOWS)
+    patch_at, weight_at = uint64(uint32(window * _WINDOW_PITCH)), uint64(uint32(group * THREAD_OUTS))
+    for i in range(WINDOW_SUMS):
+        sums[i] = float32(0)
+    first, k = uint32(0), uint32(k)
+    while first < uint32(channels + CHANNELS):
+        # The next channels' numbers are on their way while those of the current ones are multiplied.
+        for c in range(CHANNELS):
+            fetched[c] = float32(0)
+            if is_inside & (uint32(first + c) < channels):
+                fetched[c] = x[source]
+            source += size
+        for i in range(_LOADS):
+            fetched_weights[i] = float32(0)
+            if k + uint32(_LOADERS * i) < depth:
+                fetched_weights[i] = weight[weight_from + uint64(_LOADERS * i)]
+        k, weight_from = uint32(k + DEPTH), weight_from + uint64(DEPTH)
+        if first > uint32(0):
+            _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums)
+        # To the same place, not before everyone has used what is there.
+        cuda.syncthreads()
+        for c in range(CHANNELS):
+            patches[patch_to + uint64(c * WINDOWS * _WINDOW_PITCH)] = fetched[c]
+        for i in range(_LOADS):
+            weights[weight_to + uint64(i * _LOADERS * _TAP_PITCH)] = fetched_weights[i]
+        cuda.syncthreads()
+        first = uint32(first + CHANNELS)
+    first_out = uint32(first_row + group * THREAD_OUTS)
+    _store_windows(sums, uint32(first_window + window), first_out, bias, relu, out, codes, gather)
+
+
+#: How many channels make it worth its barriers. What has enough results for `LARGE` takes that.
+_FEWEST_CHANNELS = 2 * CHANNELS
+
+
 def conv2d_pool(x, weight, bias, relu, window, out, codes):
     """Convolve, rectify and pool into `out` and `codes`; all are checked."""
     pooled_h, pooled_w = out.shape[2:]
@@ -121,7 +253,10 @@ def conv2d_pool(x, weight, bias, relu, window, out, codes):
         count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
     )
     tile = best_tile(gather, LARGE, SMALL, NARROW)
+    if window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
+        kernel, threads = conv2d_pool_windows_kernel, THREADS
+        grid = device.blocks(len(x) * pooled_h * pooled_w, WINDOWS), device.blocks(gather.rows, OUTS)
+    else:
+        kernel, threads, grid = _KERNELS[tile], tile.threads, grid_of(tile, gather)
     flat = [array.reshape(-1) for array in (x, weight, out, codes)]
-    device.launch(
-        _KERNELS[tile], grid_of(tile, gather), tile.threads, *flat[:2], bias, relu, *flat[2:], gather
-    )
+    device.launch(kernel, grid, threads, *flat[:2], bias, relu, *flat[2:], gather)
