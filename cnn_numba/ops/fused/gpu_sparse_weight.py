@@ -298,10 +298,10 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     for i in range(LANE_SUMS):
         total = warp_sum(sums[i])
         mine = total if lane == uint32(i) else mine
-    weights, place = uint32(channels * TAPS), uint32(channel * TAPS + lane)
+    weights, is_bias = uint32(channels * TAPS), (lane == uint32(TAPS)) & (channel == uint32(0))
     # The bias is behind the weights, from the blocks of the first channel.
-    place = weights if (lane == uint32(TAPS)) & (channel == uint32(0)) else place
-    if (out < out_channels) & ((lane < uint32(TAPS)) | (place == weights)):
+    place = weights if is_bias else uint32(channel * TAPS + lane)
+    if (out < out_channels) & ((lane < uint32(TAPS)) | is_bias):
         parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine
 
 
