@@ -602,6 +602,9 @@ def test_an_argument_that_is_passed_in_another_way_is_left_alone():
 
 # --- Together, and in which order --------------------------------------------------------------------------
 
+#: numba-cuda-mlir imports PyTorch where it is installed, which takes longer than all else in these programs.
+_QUICKLY = "import sys; sys.modules['torch'] = None"
+
 _KERNEL = """
 from {package} import cuda
 import numpy as np
@@ -622,12 +625,12 @@ def test_both_in_one_process(first):
     pytest.importorskip("numba_cuda_mlir")
     (second,) = set(PACKAGES.values()) - {first}
     texts = [_KERNEL.format(package=package) for package in (first, second)]
-    assert python("import gpuless", "gpuless.select()", *texts).split() == ["64.0", "64.0"]
+    assert python(_QUICKLY, "import gpuless", "gpuless.select()", *texts).split() == ["64.0", "64.0"]
 
 
 def test_numba_cuda_mlir_before_gpuless_is_an_error_that_says_what_to_do():
     pytest.importorskip("numba_cuda_mlir")
-    lines = ["from numba_cuda_mlir import cuda", "import gpuless", "gpuless.select()", "try:"]
+    lines = [_QUICKLY, "from numba_cuda_mlir import cuda", "import gpuless", "gpuless.select()", "try:"]
     lines += [f"    exec({_KERNEL.format(package='numba_cuda_mlir')!r})"]
     lines += ["except RuntimeError as error: print(error)"]
     assert "call gpuless.select() first, or run the program with python -m gpuless" in python(*lines)
@@ -643,7 +646,7 @@ importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else
 
 def test_numba_cuda_mlir_alone():
     pytest.importorskip("numba_cuda_mlir")
-    lines = [_WITHOUT_NUMBA_CUDA, "import gpuless", "gpuless.select()"]
+    lines = [_QUICKLY, _WITHOUT_NUMBA_CUDA, "import gpuless", "gpuless.select()"]
     lines += [_KERNEL.format(package="numba_cuda_mlir"), "from gpuless import frontends"]
     lines += ["import numba.cuda; print('numba_cuda' in numba.cuda.__file__, frontends.cuda() is cuda)"]
     lines += ["print(gpuless.sanitize(double)[1, 32](x))"]
@@ -671,7 +674,7 @@ except Exception as error:
 
 def test_programs_that_know_nothing_of_gpuless_and_its_own_cache_which_keeps_kernels(tmp_path):
     pytest.importorskip("numba_cuda_mlir")
-    (tmp_path / "program.py").write_text(_KEPT)
+    (tmp_path / "program.py").write_text(_QUICKLY + _KEPT)
     starts = "import subprocess, sys; subprocess.run([sys.executable, 'program.py'], check=True)"
     for hits, command in enumerate((["program.py"], ["-c", starts])):
         command = [sys.executable, "-m", "gpuless", *command]
