@@ -10,29 +10,32 @@ from cnn_numba.nn.models import mnist_cnn
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.step import steps_of
 
-STEPS = 100
 
-
-def losses_of(network, batch_size, place, graph=False):
+def losses_of(network, batch_size, count, place, graph=False):
     """Return the losses of the first steps of a training."""
     model = network(batch_size=batch_size, device=place)
     loss = CrossEntropyLoss(batch_size, 10, place)
     steps = steps_of(model, loss, Adam(model), load("mnist"), pytest.fail, graph)
-    steps.begin(np.arange(STEPS * batch_size, dtype=np.int64), np.full(STEPS, 1e-3))
+    steps.begin(np.arange(count * batch_size, dtype=np.int64), np.full(count, 1e-3))
     losses = []
-    for _ in range(STEPS):
+    for _ in range(count):
         steps.take(batch_size)
         losses.append(float(steps.last_loss()))
     return losses
 
 
-@pytest.mark.exhaustive_unless(lambda network: network is mnist_cnn, "the course's network")
+@pytest.mark.exhaustive_unless(
+    lambda network, count: network is mnist_cnn and count == 40, "the first steps of the course's network"
+)
 @pytest.mark.gpu
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [40, 100])
 @pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 32)])
-def test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits(network, batch_size):
-    launched, replayed = (losses_of(network, batch_size, "gpu", graph) for graph in (False, True))
-    expected = losses_of(network, batch_size, "cpu")
+def test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits(
+    network, batch_size, count
+):
+    launched, replayed = (losses_of(network, batch_size, count, "gpu", graph) for graph in (False, True))
+    expected = losses_of(network, batch_size, count, "cpu")
     assert replayed == launched
     np.testing.assert_allclose(launched, expected, rtol=0, atol=1e-3)
     assert np.mean(launched[-10:]) < launched[0] / 2
