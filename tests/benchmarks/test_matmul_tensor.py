@@ -116,7 +116,6 @@ def test_three_products_are_nearly_as_exact_as_float32(rng):
     assert 4 * tf32 < bfloat16 < 16 * tf32
 
 
-@pytest.mark.exhaustive("test_dense_gpu.py: the sanitizer on tiles; benchmarks alone run these")
 def test_the_sanitizer_finds_nothing(rng):
     if device.simulated():
         pytest.skip("run beside compiled kernels")

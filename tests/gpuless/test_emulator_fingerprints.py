@@ -359,11 +359,39 @@ def test_what_a_lowering_reads_is_looked_at_each_time(program, found):
     assert found == [False, False]
 
 
+def test_an_overload_keeps_the_globals_it_was_compiled_with_by_a_kernel_that_is_not_kept(program, found):
+    source = """
+    from numba.cuda.extending import overload
+    FACTOR = {}
+    def scale(x): pass
+    @overload(scale)
+    def _scale(x): return lambda x: x * FACTOR
+    given = cuda.to_device(np.zeros(20, np.float32))
+    @cuda.jit
+    def first(x): x[0] = scale(x[0]) + given[0]
+    @cuda.jit
+    def kernel(x): x[0] = scale(x[0])
+    """
+    module = program(filled(source, 3))
+    module.first[1, 1](np.ones(1, np.float32))
+    module.FACTOR = 4
+    assert result(module) == 30
+    assert result(program(filled(source, 4))) == 40
+
+
 @pytest.mark.parametrize(
-    "read", ["eval('N')", "globals()['N']", "__import__('program').N", "(lambda: [N, set()])()[0]"]
+    "read",
+    [
+        "eval('N')",
+        "builtins.eval('N')",
+        "globals()['N']",
+        "__import__('program').N",
+        "(lambda: [N, set()])()[0]",
+    ],
 )
 def test_what_a_lowering_may_read_unseen_keeps_kernels_off_the_disk(read, program, found):
-    source = CASES["what a lowering reads"][0].replace("type(N)", f"type({read})")
+    source = textwrap.dedent(CASES["what a lowering reads"][0]).replace("type(N)", f"type({read})")
+    source = f"import builtins\n{source}"
     for _ in range(2):
         assert result(program(filled(source, (2, 0)))) == 20
     module = program(filled(source, (3, 0)))

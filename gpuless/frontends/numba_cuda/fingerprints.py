@@ -164,9 +164,11 @@ class Fingerprint:
     def _read(self, function, name, attribute):
         """Return a global value, or what is read of a module of the program: that may have anything in it."""
         value = self._global(function, name)
-        if not attribute or type(value) is not types.ModuleType or _library_name(value):
+        if not attribute or type(value) is not types.ModuleType:
             return value
         found = vars(value).get(attribute, value)
+        if _library_name(value) and not any(found is each for each in _BLIND):
+            return value
         self._reads.append((vars(value).get, attribute, found))
         return found
 

@@ -27,7 +27,7 @@ from numba.cuda.serialize import dumps
 
 from gpuless.emulator.run import cache
 from gpuless.frontends.numba_cuda import registrations
-from gpuless.frontends.numba_cuda.fingerprints import Fingerprint, Unknown
+from gpuless.frontends.numba_cuda.fingerprints import Fingerprint, Unknown, fingerprint
 
 #: What functions and classes were made of when a kernel that needs them was first asked for. Numba compiles
 #: them once in a process, and keeps the values that their globals had.
@@ -86,12 +86,17 @@ class Overloads(NullCache):
 
     def _made_of(self, types):
         """Return all that a kernel follows from."""
-        kernel, types = Fingerprint(self._dispatcher), Fingerprint(types)
-        given = registrations.fingerprints([*kernel.parts, *types.parts])
-        for each in (kernel, *itertools.chain(*given)):
-            each.parts.pop(self._dispatcher.py_func, None)  # which is compiled anew for these types
-            _insist_on_first(each.parts)
-        return types.text, kernel.text, [[each.text for each in entries] for entries in given]
+        given = registrations.fingerprints()
+        for each in itertools.chain(*given):  # those of kernels without a fingerprint too
+            self._insist_on_first(each)
+        kernel = Fingerprint(self._dispatcher)
+        self._insist_on_first(kernel)
+        return fingerprint(types), kernel.text, [[each.text for each in entries] for entries in given]
+
+    def _insist_on_first(self, made_of):
+        """Do so but for the kernel's own function, which is compiled anew for each of its types."""
+        own = self._dispatcher.py_func
+        _insist_on_first({part: value for part, value in made_of.parts.items() if part is not own})
 
 
 def _places(code):

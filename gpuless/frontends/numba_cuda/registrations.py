@@ -1,4 +1,4 @@
-"""What a program has taught Numba: a kernel that is compiled from then on may follow from it.
+"""What a program has taught Numba: any kernel that is compiled from then on may follow from it.
 
 Overloads, intrinsics, types of functions and attributes, their lowerings, casts, constants, data models,
 rewrites of Numba's IR: they stand in registries, among thousands of entries of Numba's own.
@@ -45,47 +45,21 @@ _found = {}
 _made_of = {}
 
 
-def fingerprints(parts):
-    """Return what a program has taught Numba, for each registry in the order of its entries.
-
-    `parts`: the functions and classes that a kernel and its types are made of. What is told of a function or
-    a type of the program counts where that is one of them, or of what else counts.
-    """
+def fingerprints():
+    """Return what a program has taught Numba, for each registry in the order of its entries."""
     lists = [entries for registry in _all_registries() for entries in vars(registry).values()]
     lists = [_growing(entries) for entries in lists if type(entries) is list]
     tables = *(manager._handlers for manager in MANAGERS), rewrite_registry.rewrites
     lists += [_of_program(list(table.items())) for table in tables]
     lists.append(_of_program(list(typeof_impl.registry.values())))
-    parts, known = {None, *parts}, 0
-    while len(parts) > known:
-        known = len(parts)
-        counting = [
-            [_fingerprint(entry) for entry in entries if _told_of(entry) in parts] for entries in lists
-        ]
-        parts.update(part for entries in counting for one in entries for part in one.parts)
-    return sorted(map(_distinct, filter(None, counting)), key=lambda each: [one.text for one in each])
-
-
-def _told_of(entry):
-    """Return the function or the type of a program that an entry is about, None of others."""
-    if isinstance(entry, type):  # a template
-        told = getattr(entry, "key", None)
-    elif _is_global(entry):
-        told = entry[0]
-    elif type(entry) is tuple and isinstance(entry[0], type):  # and its data model
-        return entry[0]
-    else:
-        return None
-    return told if isinstance(told, types.FunctionType) and not _is_library(told) else None
-
-
-def _is_global(entry):
-    return type(entry) is tuple and type(entry[1]) is numba_types.Function
+    found = [_distinct(map(_fingerprint, entries)) for entries in lists if entries]
+    return sorted(found, key=lambda each: [one.text for one in each])
 
 
 def _for_others(entry):
     """Return whether an entry says how a function is typed for other processors than NVIDIA's."""
-    templates = entry[1].templates if _is_global(entry) else [entry]
+    is_global = type(entry) is tuple and type(entry[1]) is numba_types.Function
+    templates = entry[1].templates if is_global else [entry]
     targets = [getattr(each, "metadata", {}).get("target") for each in templates]
     return all(name and not issubclass(target_registry["cuda"], target_registry[name]) for name in targets)
 
