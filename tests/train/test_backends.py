@@ -29,8 +29,9 @@ def losses_of(network, batch_size, count, place, graph=False):
 )
 @pytest.mark.gpu
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [40, 100])
-@pytest.mark.parametrize(("network", "batch_size"), [(mnist_cnn, 32), (mnist_rows, 32)])
+@pytest.mark.parametrize(
+    ("network", "batch_size", "count"), [(mnist_cnn, 32, 40), (mnist_cnn, 32, 100), (mnist_rows, 32, 100)]
+)
 def test_a_training_follows_that_of_the_cpu_backend_and_its_graph_replays_the_same_bits(
     network, batch_size, count
 ):
