@@ -23,7 +23,10 @@ class ConvChain:
     the GPU with those of now, as nothing keeps the others there. What the chain has computed stays as it is.
     Where a layer has run by itself since then, the backward pass is that of the layers.
 
-    The first layer is a `Conv2d`, and all are built.
+    Parameters
+    ----------
+    layers : list of Layer
+        They begin with a `Conv2d`. All are built.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -115,7 +118,12 @@ def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
 def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
     """Return a model's built layers, with a `ConvChain` in the place of those that form one.
 
-    A backend without chains, or with other functions than a chain stands for, keeps all layers.
+    Parameters
+    ----------
+    layers : list of Layer
+    backend : Backend
+        Where they compute. A backend without chains, or with other functions than a chain stands for, keeps
+        all layers.
     """
     if not _can_chain(backend):
         return list(layers)

@@ -29,7 +29,11 @@ class LossHead(NamedTuple):
     def forward(self, x: Array, labels: Array) -> Array:
         """Compute logits, losses, and the gradients of both with respect to their inputs; return the losses.
 
-        `x` is the dense layer's input.
+        Parameters
+        ----------
+        x : ndarray, shape (n, in_features)
+            The dense layer's input.
+        labels : ndarray, shape (n,), int32
         """
         loss, linear, n = self.loss, self.linear, len(x)
         linear.x, linear.output = x, head(linear.out, n)

@@ -141,8 +141,14 @@ def with_scratch(functions, name, *sizes):
     keyword `scratch`, the one argument in which backends differ; None allocates it in each call. Here they
     have it already, so that callers are the same for all backends.
 
-    `name` is what the functions begin with, such as "conv2d", and `sizes` are the arguments of
-    ``<name>_scratch``.
+    Parameters
+    ----------
+    functions : module
+        An operation in one backend, such as ``backend("cpu").ops.conv``.
+    name : str
+        What its functions begin with: "conv2d".
+    *sizes
+        The arguments of ``<name>_scratch``.
 
     Examples
     --------

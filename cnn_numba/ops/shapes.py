@@ -64,8 +64,14 @@ def output_size(size, kernel_size, stride=1, padding=0):
 def window2d(name, x_shape, kernel_size, stride, padding):
     """Work out how a window slides over images of shape `x_shape`.
 
-    That is (N, C, H, W). The size of the window, its step and the zeros added on each side are each an int or
-    a pair; `name` is the operation in an error.
+    Parameters
+    ----------
+    name : str
+        The operation, for the error message.
+    x_shape : tuple (N, C, H, W)
+        Shape of the images.
+    kernel_size, stride, padding : int or pair of ints
+        Size of the window, its step, and the zeros added on each side.
 
     Examples
     --------
@@ -115,8 +121,14 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
 def pool2d_window(x_shape, kernel_size, stride, padding):
     """Check a pooling's arguments and work out its window.
 
-    A stride of None stands for `kernel_size`. The padding is at most half of that, so that no window lies
-    wholly in it.
+    Parameters
+    ----------
+    x_shape, kernel_size
+        As for `window2d`.
+    stride : int, pair of ints or None
+        None stands for `kernel_size`.
+    padding : int or pair of ints
+        At most half of `kernel_size`, so that no window lies wholly in the padding.
 
     Examples
     --------
@@ -139,8 +151,24 @@ PLAIN = (np.ndarray, np.memmap)
 def check_array(name, array, shape, dtype=np.float32, writeable=False):
     """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
 
-    `name` is what an error calls it. In `shape` a None stands for any length, and a shape of None for any
-    shape. A masked array or a matrix is no plain array, and what is `writeable` is not read-only.
+    Parameters
+    ----------
+    name : str
+        What to call it in an error.
+    array : ndarray
+    shape : tuple
+        The shape it must have. A None stands for any length; a shape of None for any shape.
+    dtype : dtype
+        The dtype it must have.
+    writeable : bool
+        Whether it is going to be written to.
+
+    Raises
+    ------
+    TypeError
+        If it is not a plain array on the host (a masked array or a matrix is none), or of another dtype.
+    ValueError
+        If it has another shape, is not C-contiguous, or is read-only but going to be written to.
 
     Examples
     --------
@@ -188,8 +216,12 @@ def _check_layout(name, array, shape, dtype, contiguous):
 def check_memory(written, read, may_be=()):
     """Insist that what an operation writes shares no memory with its other arrays: the rule at the top.
 
-    The arrays come by their names, C-contiguous, all on the host or all on the device; None is none. `may_be`
-    has the names in `read` of those that a written array may be exactly.
+    Parameters
+    ----------
+    written, read : dict of str to array
+        C-contiguous arrays by their names, all on the host or all on the device; None for none.
+    may_be : sequence of str
+        The names in `read` of those that a written array may be exactly.
 
     Examples
     --------
@@ -225,7 +257,12 @@ def _insist_on_one(name, a, other, b, allowed):
 def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
     """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
 
-    As for `check_array`. It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
+    It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
+
+    Parameters
+    ----------
+    name, array, shape, dtype, writeable
+        As for `check_array`; there, every array may be written to.
 
     Examples
     --------
@@ -264,9 +301,19 @@ DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dty
 def check_scratch(operation, scratch, shapes, integers=()):
     """Insist that working space is as `operation`'s own function makes it.
 
-    Kernels write into it unchecked, so nothing else may get there. `shapes` holds the shape of each array.
-    Those of several axes have one part per thread; any number of parts will do, since each takes its share of
-    the work. The `integers` are the names of those that are int64; the others are float32.
+    Kernels write into it unchecked, so nothing else may get there.
+
+    Parameters
+    ----------
+    operation : str
+        Its name: the working space comes from ``{operation}_scratch``.
+    scratch : NamedTuple of ndarray
+        Its arrays of several axes have one part per thread; any number of parts will do, since each
+        takes its share of the work.
+    shapes : NamedTuple of tuple
+        The shape of each array, of the same type as `scratch`.
+    integers : sequence of str
+        Which of the arrays are int64; the others are float32.
     """
     if type(scratch) is not type(shapes):
         raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")

@@ -145,11 +145,24 @@ class Spec:
         self._shapes = [i for i, argument in enumerate(self.arguments) if argument.is_shape]
 
     def __call__(self, memory, *arrays, window=None, **settings):
-        """Check the arguments, and return them as the backend computes with them, whose memory that is.
+        """Check the arguments.
 
-        The arrays come in the order of the declaration, outputs last; those that are None are made. `window`
-        is what `memory.window` takes beside the sizes; it gives the axes that are `computed`, and comes last
-        of what is returned. Settings go by the names in `cnn_numba.arguments.SETTINGS`.
+        Parameters
+        ----------
+        memory : Memory
+            That of the backend.
+        *arrays
+            The arguments in the order of the declaration, outputs last.
+        window : tuple, optional
+            What `memory.window` takes beside the sizes; it gives the axes that are `computed`.
+        **settings
+            By the names in `cnn_numba.arguments.SETTINGS`.
+
+        Returns
+        -------
+        list
+            The arguments as the backend computes with them; outputs that were None are new arrays. The window
+            comes last, if there is one.
         """
         for name, value in settings.items():
             SETTINGS[name](value, name)

@@ -59,7 +59,17 @@ class _Batches:
 
 
 class HostBatches(_Batches):
-    """Batches of a data set, gathered on the host into buffers that are allocated once."""
+    """Batches of a data set, gathered on the host into buffers that are allocated once.
+
+    Parameters
+    ----------
+    images : ndarray, shape (N, C, H, W), uint8
+    labels : ndarray, shape (N,), int32
+    mean, std : float or tuple of C floats
+    model : Sequential
+    augmentation : Augmentation, optional
+        None leaves the images as they are.
+    """
 
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Take the batches from these indices, shape (n,), int64, from the first one on."""

@@ -20,9 +20,16 @@ class GraphsUnavailable(RuntimeError):
 def record(function: Callable[[], object]) -> Callable[[], object]:
     """Record what a function launches as a CUDA graph; return what launches it on the stream current now.
 
-    It only launches kernels that have been launched before, so that they are compiled and loaded. The arrays
-    it uses must live as long as the graph. GraphsUnavailable is raised in the simulator, and where the CUDA
-    driver or `cuda.core` cannot record.
+    Parameters
+    ----------
+    function : callable
+        Only launches kernels, each of which has been launched before, so that it is compiled and loaded. The
+        arrays it uses must live as long as the graph.
+
+    Raises
+    ------
+    GraphsUnavailable
+        In the simulator, and where the CUDA driver or `cuda.core` cannot record.
     """
     if device.simulated():
         raise GraphsUnavailable("the simulator has none")
@@ -50,10 +57,18 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
 class Replay:
     """A function of launches that becomes graphs for each argument: run, then recorded, then replayed.
 
-    `function` gets the batch's size, and yields the name of each phase that it has launched. Then `after`
-    gets that name; of a replayed function only those in `cuts`, where the host has something to do: there one
-    graph ends and the next begins. Where there can be no graphs, `log` gets a line of text, once, and the
-    function is called as it is; unless `enabled`, from the start.
+    Parameters
+    ----------
+    function : callable
+        Called with the batch's size, as in `record`. It yields the name of each phase that it has launched.
+    after : callable
+        Called with the name of a phase that has been launched; of those that are replayed, only with `cuts`.
+    cuts : collection of str
+        The phases after which the host has something to do: there one graph ends and the next begins.
+    log : callable
+        Called once with a line of text if there can be no graphs; then the function is called as it is.
+    enabled : bool
+        False calls it as it is from the start.
     """
 
     def __init__(

@@ -149,8 +149,16 @@ def steps_of(
 ) -> HostSteps | DeviceSteps:
     """Return what takes the steps of a training where the model computes.
 
-    On the GPU `graph` asks for CUDA graphs, and `log` gets a line of text if there can be none. `part` is
-    this worker's part of each batch; None is all of it.
+    Parameters
+    ----------
+    model, loss, optimizer, dataset
+    log : callable
+        On the GPU, called with a line of text if there can be no graphs.
+    graph : bool
+        Whether to use them there.
+    augmentation : Augmentation, optional
+    part : Part, optional
+        This worker's part of each batch; None is all of it.
     """
     common = model, loss, optimizer, dataset, augmentation, part or Part()
     return DeviceSteps(*common, log=log, graph=graph) if model.backend.on_device else HostSteps(*common)

@@ -113,8 +113,24 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
 def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     """Gather the windows of the batch that the cursor names, in one launch, which a graph can record.
 
-    Window i is number ``order[cursor[0] * batch_size + i]``, -1 where there is none. The other arguments are
-    those of `gather_windows`; for the cursor and the errors see `ops.gather.gpu.gather_batch_at`.
+    Window i is number ``order[cursor[0] * batch_size + i]``; see `gather_windows`, and for the cursor
+    `ops.gather.gpu.gather_batch_at`.
+
+    Parameters
+    ----------
+    text, stride
+        As for `gather_windows`.
+    order, cursor, batch_size
+        As for `gather_batch_at`: an epoch's windows, and which of them.
+    x : device array, shape (n, T), int32
+        Written to; -1 where there is no window.
+    y : device array, shape (n * T,), int32
+        Likewise.
+
+    Raises
+    ------
+    ValueError
+        If `batch_size` is less than n.
 
     Examples
     --------

@@ -16,8 +16,12 @@ from cnn_numba.nn.layer import head
 class SyncBatchNorm:
     """What a layer of batch normalisation does in training if other workers have the rest of the batch.
 
-    The layer is built already, and trains this way from now on. `add_up` sums an array of the host over all
-    workers, in place.
+    Parameters
+    ----------
+    layer : BatchNorm2d
+        Built already; from now on it trains this way.
+    add_up : callable
+        Adds an array of the host up over all workers, in place.
     """
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:

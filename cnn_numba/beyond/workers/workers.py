@@ -24,7 +24,12 @@ from cnn_numba.train.scaler import Scaler
 class Workers(Alone):
     """Several workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
 
-    A `ProcessGroup` carries numbers and words between them: its methods `start`, `broadcast`, `exchange`.
+    Parameters
+    ----------
+    rank, size : int
+        Which it is, and how many there are.
+    group : ProcessGroup, optional
+        Carries numbers and words between them: its methods `start`, `broadcast` and `exchange`.
 
     Examples
     --------

@@ -291,10 +291,24 @@ def multiply(
     partial=None,
     precision="float32",
 ):
-    """Write ``a @ b``, or of transposed ones, with a bias and through a ReLU on request; all is checked.
+    """Launch the kernels of a product whose arguments are checked already; return `out`.
 
-    `tile` is what suits the shape if it is None; for rounded operands there is only one. `partial` has at
-    least `most_partial_sums` elements, and is allocated if it is None and needed.
+    Parameters
+    ----------
+    a, b, out : device array
+        The two matrices and their product.
+    transpose_a, transpose_b : bool
+        Whether a matrix is given transposed.
+    tile : Tile, optional
+        Default what suits the shape; for rounded operands there is only one.
+    bias : device array, shape (N,), float32, optional
+        Added to every row.
+    relu : bool
+        Set what is negative to zero.
+    partial : device array, float32, one axis, optional
+        At least `most_partial_sums` elements; allocated if None and needed.
+    precision : str
+        What both matrices are rounded to.
     """
     rows, columns = out.shape
     if not out.size:

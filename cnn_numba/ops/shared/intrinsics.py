@@ -17,13 +17,21 @@ ELEMENT = None, None
 
 
 def ptx(python, line, constraints, returned, *takes, always=False):
-    """Return what kernels call for a line of PTX; for `python` see `instruction`.
+    """Return what kernels call for a line of PTX.
 
-    Line and constraints are as LLVM takes them: the kinds of registers of what it returns and is given,
-    "~{memory}" if it changes memory. An address is 64 bits ("l") of global memory, or 32 ("r") of shared
-    memory. It returns ``types.void``, a number, or a tuple of numbers of one type. Of what it `takes`, a
-    tuple is as many numbers for the line, and `ELEMENT` an array and an index. `always` has it executed
-    even if nobody uses what it returns.
+    Parameters
+    ----------
+    python : callable
+        What it does, in Python: see `instruction`.
+    line, constraints : str
+        As LLVM takes them: the kinds of registers of what it returns and is given, "~{memory}" if it changes
+        memory. An address is 64 bits ("l") of global memory, or 32 ("r") of shared memory.
+    returned : type
+        What it returns: ``types.void``, a number, or a tuple of numbers of one type.
+    *takes : type or None
+        Its arguments. A tuple is as many numbers for the line; `ELEMENT` is an array and an index.
+    always : bool
+        Whether it is executed even if nobody uses what it returns.
     """
     registers = constraints.split(",")
     outputs = [each[1:] for each in registers if each.startswith("=")]
@@ -44,9 +52,14 @@ def instruction(python, typed, generated):
     In the simulator it is the Python function, which the sanitizer runs as well, on machines with a GPU too.
     That one is for no compiler.
 
-    ``python(*arguments)`` does what the instruction does, ``typed(*types)`` returns the signature for
-    arguments of these types, None if there is none, and ``generated(emitted)`` what generates the
-    instruction, given one of the modules `emitted_by_*`.
+    Parameters
+    ----------
+    python : callable
+        What the instruction does, in Python.
+    typed : callable
+        ``(*types)``: return the signature for arguments of these types, None if there is none.
+    generated : callable
+        Given one of the modules `emitted_by_*`, return what generates the instruction there.
     """
     python.stands_in = True
     if device.simulated():

@@ -7,9 +7,8 @@ What changes from step to step, the learning rate and Adam's corrections, is an 
 A CUDA graph repeats its arguments, so the *scheduled* updates look it up on the device: the host works out
 `adam_rates` or `sgd_rates` for many steps at once, and a cursor says which row counts.
 
-In loss scaling the scale, its counters and what was found all lie on the device, and no step asks the host
-whether it is to be skipped. So only the device knows which step of Adam's comes next: `scheduled_rates` puts
-the two together.
+Where a step may be skipped, only the device knows which step of Adam's comes next: `scheduled_rates` puts the
+two together. Loss scaling itself is in `gpu_scale`.
 """
 
 import math
@@ -21,13 +20,26 @@ from cnn_numba.arguments import SETTINGS, settings
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
+from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
+
+__all__ = [
+    "adam_rates",
+    "adam_update",
+    "adam_update_scheduled",
+    "scale_gradient",
+    "scheduled_rates",
+    "sgd_rates",
+    "sgd_update",
+    "sgd_update_scheduled",
+    "unscale_gradients",
+    "update_loss_scale",
+]
 
 THREADS = 256
 #: The cursor with which a scheduled update leaves everything as it is.
 SKIPPED = -2
 _ARENA = "float32[::1]"
 _SCHEDULE = "float32[:, ::1], int32[::1]"
-_COUNT = "int32[::1]"
 
 
 def _launch(kernel, parameters, *arguments):
@@ -171,9 +183,17 @@ def sgd_update_scheduled(
 
 
 def sgd_rates(lrs):
-    """Work out what `sgd_update_scheduled` needs of the host, of the learning rate of each step.
+    """Work out what `sgd_update_scheduled` needs of the host.
 
-    As `adam_rates` does: a row for each step, the learning rate and 0.
+    Parameters
+    ----------
+    lrs : sequence of S floats
+        The learning rate of each step.
+
+    Returns
+    -------
+    ndarray, shape (S, 2), float32
+        A row for each step: the learning rate, and 0, so that the rates of both optimisers are alike.
 
     Examples
     --------
@@ -230,13 +250,21 @@ def adam_update_scheduled(
 ):
     """Take one step of `adam_update`, the one that the cursor names; as for `sgd_update_scheduled`.
 
-    `rates` are as `adam_rates` makes them, with the same `beta1` and `beta2`.
+    Parameters
+    ----------
+    parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay
+        As for `adam_update`.
+    rates : device array, shape (S, 2), float32
+        As `adam_rates` makes them, with the same `beta1` and `beta2`.
+    cursor : device array, shape (1,), int32
+        As for `sgd_update_scheduled`.
 
     Examples
     --------
     >>> parameters, gradients = device.zeros(1), device.to_device(np.array([3], np.float32))
     >>> exp_avg, exp_avg_sq, cursor = device.zeros(1), device.zeros(1), device.zeros(1, np.int32)
-    >>> arguments = parameters, gradients, exp_avg, exp_avg_sq, device.to_device(adam_rates([0.5])), cursor
+    >>> rates = device.to_device(adam_rates([0.5]))
+    >>> arguments = parameters, gradients, exp_avg, exp_avg_sq, rates, cursor
     >>> device.to_host(adam_update_scheduled(*arguments)).round(4).tolist()
     [-0.5]
     """
@@ -329,71 +357,3 @@ def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_curso
     checks.scheduled_rates(DEVICE, *arrays)
     device.launch(scheduled_rates_kernel, 1, 1, *arrays)
     return row, row_cursor
-
-
-# --- Loss scaling -------------------------------------------------------------------------------------------
-
-
-@cuda.jit
-@device.signature("void(float32[::1], float32[::1], float32[::1])")
-def scale_gradient_kernel(gradient, scale, out):
-    """One thread multiplies one element; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(gradient.size):
-        out[i] = gradient[i] * scale[0]
-
-
-def scale_gradient(gradient, scale, out=None):
-    """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
-    *_, out = checks.scale_gradient(DEVICE, gradient, scale, out)
-    arrays = gradient.ravel(), scale, out.ravel()
-    device.launch_for_each(scale_gradient_kernel, gradient.size, THREADS, *arrays)
-    return out
-
-
-@cuda.jit
-@device.signature(f"void(float32[::1], float32[::1], {_COUNT})")
-def unscale_gradients_kernel(gradients, scale, found_inf):
-    """One thread divides one gradient; a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    if i < gradients.size:
-        gradient = gradients[i] * (float32(1) / scale[0])
-        gradients[i] = gradient
-        # NaN compares as false, infinity as false, all else as true. Few threads get here, mostly none.
-        if not abs(gradient) < float32(math.inf):
-            cuda.atomic.max(found_inf, 0, 1)
-
-
-def unscale_gradients(gradients, scale, found_inf):
-    """Divide by the loss scale, and look for what is not finite; see `reference.unscale_gradients`."""
-    checks.unscale_gradients(DEVICE, gradients, scale, found_inf)
-    device.launch_for_each(unscale_gradients_kernel, gradients.size, THREADS, gradients, scale, found_inf)
-    return gradients
-
-
-@cuda.jit
-@device.signature(f"void(float32[::1], {_COUNT}, {_COUNT}, {_COUNT}, float32, float32, int32)")
-def update_loss_scale_kernel(scale, good_steps, skipped, found_inf, growth, backoff, interval):
-    """One thread does it all; a grid of one thread."""
-    if found_inf[0] != 0:
-        scale[0] *= backoff
-        good_steps[0] = 0
-        skipped[0] += 1
-    else:
-        good_steps[0] += 1
-        if good_steps[0] >= interval:
-            good_steps[0] = 0
-            grown = scale[0] * growth
-            if grown < float32(math.inf):
-                scale[0] = grown
-    found_inf[0] = 0
-
-
-def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
-    """Take one step of dynamic loss scaling; see `reference.update_loss_scale`."""
-    arrays = scale, good_steps, skipped, found_inf
-    growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
-    checks.update_loss_scale(DEVICE, *arrays)
-    factors = np.float32(growth), np.float32(backoff), np.int32(interval)
-    device.launch(update_loss_scale_kernel, 1, 1, *arrays, *factors)
-    return scale
