@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from numba import njit, prange, vectorize
 
-from cnn_numba.ops.shared import compiling as jit
+from cnn_numba.ops.shared import compiling as jit, libraries
 from cnn_numba.ops.shared.jit import exact_jit, serial_jit
 
 # What a program that trains on the CPU needs no time for.
@@ -96,7 +97,8 @@ def test_a_part_raises_its_error_compiled_and_loaded(new_functions):
     assert [sum(function.stats.cache_hits.values()) for function in new_functions] == [0, 1]
 
 
-def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions):
+def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(new_functions, monkeypatch):
+    monkeypatch.setattr(libraries, "_set_aside", False)
     gc.unfreeze()
     new_functions[0](3)
     assert gc.get_freeze_count() == 0
@@ -105,6 +107,8 @@ def test_objects_that_are_set_aside_while_a_function_is_compiled_are_put_back(ne
     try:
         new_functions[0](3.0 > 2)  # for another type
         assert abs(gc.get_freeze_count() - count) < 100  # some of them have ended
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("they are counted again"))
+        new_functions[0](np.int8(3))
     finally:
         gc.unfreeze()
 

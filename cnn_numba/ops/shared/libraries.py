@@ -107,18 +107,29 @@ def libraries_are(library_class, codegen):
         codegen._library_class = before
 
 
+_set_aside = False  # by a function that calls the present one, or by the program, which then keeps them so
+
+
 @contextlib.contextmanager
 def _others_set_aside():
-    """Let Python look for garbage among new objects only: to look at half a million others takes a second."""
-    if gc.get_freeze_count():  # by a function that calls this one, or by the program
+    """Let Python look for garbage among new objects only: to look at half a million others takes a second.
+
+    The caller holds the lock of Numba's compiler. Counting what is set aside takes as long as looking at it:
+    a program that sets objects aside is asked once.
+    """
+    global _set_aside
+    if _set_aside or gc.get_freeze_count():
+        _set_aside = True
         yield
         return
     gc.freeze()
+    _set_aside = True
     try:
         yield
     finally:
         gc.collect()
         gc.unfreeze()
+        _set_aside = False
 
 
 class LeanCompiler(Compiler):
