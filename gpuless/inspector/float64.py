@@ -5,6 +5,7 @@ Types are not known here: `beginnings` knows them, for a kernel that Numba has c
 
 import ast
 import copy
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -73,11 +74,11 @@ class Source:
 
     def __init__(self, tree):
         self.tree = tree
+        self._on_line = _nodes_by_line(tree)
 
     def _nodes(self, line, *kinds):
         """Return the nodes of some kinds that stand on a line, or around it."""
-        nodes = (node for node in ast.walk(self.tree) if isinstance(node, kinds))
-        return [node for node in nodes if node.lineno <= line <= node.end_lineno]
+        return [node for node in self._on_line.get(line, ()) if isinstance(node, kinds)]
 
     def expressions(self, line):
         """Return the expressions that stand on a line, without those that are indices."""
@@ -158,6 +159,17 @@ class Source:
         """Return the names of the arrays indexed on a line."""
         subscripts = self._nodes(line, ast.Subscript)
         return {node.value.id for node in subscripts if isinstance(node.value, ast.Name)}
+
+
+@functools.lru_cache(maxsize=8)
+def _nodes_by_line(tree):
+    """Return for each line the nodes that stand on it, or around it, from the outermost on."""
+    on_line = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.stmt):
+            for line in range(node.lineno, node.end_lineno + 1):
+                on_line[line].append(node)
+    return on_line
 
 
 def _name_bound(node):
