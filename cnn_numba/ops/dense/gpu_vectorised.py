@@ -227,7 +227,7 @@ SUM_THREADS = 128
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1], uint32, bool, bool, float32[::1])")
 def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
-    """Add up the parts (P, size) of one result a thread, in their order; blocks of SUM_THREADS cover `out`."""
+    """Add up the parts (P, size) of a result a thread, in their order; blocks of SUM_THREADS cover `out`."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
         total = column_sum(parts, i, uint32(0), uint32(1))

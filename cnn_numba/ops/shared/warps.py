@@ -47,7 +47,7 @@ def warp_max(value):
 
 @cuda.jit(device=True)
 def column_sum(parts, i, first, step):
-    """Return the sum of column i of `parts` (P, size), of every `step`-th row from `first` on, in their order.
+    """Return the sum of column i of `parts` (P, size), every `step`-th row from `first` on, in their order.
 
     LOADS numbers at a time are on their way; one by one, each would wait for the memory.
     """
