@@ -70,11 +70,6 @@ def advance_other(cursor, is_wanted):
         cursor[0] += int32(1)
 
 
-def other_cursor(cursor, advances):
-    """Return what `advance_other` takes: a kernel must be given some array, and does not look."""
-    return (cursor, False) if advances is None else (advances, True)
-
-
 # --- Images as they are ------------------------------------------------------------------------------------
 
 
@@ -207,7 +202,9 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
     scale, shift = _constants_there(mean, std, images.shape[1])
-    where = order, cursor, batch_size, *other_cursor(cursor, advances)
+    # A kernel must be given some array, and does not look.
+    other = cursor if advances is None else advances
+    where = order, cursor, batch_size, other, advances is not None
     how = scale, shift, _plane(images)
     arguments = _rows(images), labels, *where, *how, _rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)

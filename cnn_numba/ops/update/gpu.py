@@ -18,7 +18,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.gather.gpu import advance_other, other_cursor
+from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
@@ -51,8 +51,10 @@ def _launch(kernel, parameters, *arguments):
 
 def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
     """Do as `_launch` does with a row of `rates`; one thread moves the other cursor of no parameters."""
-    schedule, threads = (rates, cursor, *other_cursor(cursor, advances)), max(1, arenas[0].size)
-    device.launch_for_each(kernel, threads, THREADS, *arenas, *schedule, *numbers)
+    # A kernel must be given some array, and does not look.
+    other = cursor if advances is None else advances
+    arguments = *arenas, rates, cursor, other, advances is not None, *numbers
+    device.launch_for_each(kernel, max(1, arenas[0].size), THREADS, *arguments)
     return arenas[0]
 
 
