@@ -1,7 +1,7 @@
 """The batches of an epoch, on the host and on the device: gathered from the data into buffers made once.
 
 On the GPU the data are resident, and so is the order of the images: a cursor there, which the step itself
-advances, says which batch comes next.
+advances, says which batch comes next, and another which step is under way.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ class DeviceBatches(_Batches):
     def _prepare(self, count: int) -> None:
         """Allocate cursor and order for so many samples."""
         self.order = device.zeros(count, np.int64)
-        self.cursor = device.zeros(1, np.int32)  # which batch comes next
+        # Which batch comes next, and which step is under way: a launch cannot move the cursor that its blocks
+        # read, and so `take` reads the first and moves the second, and the update does the opposite.
+        self._begun = np.array([0, -1], np.int32)
+        self._cursors = device.to_device(self._begun)
+        self.cursor, self.step = self._cursors[:1], self._cursors[1:]
         self._order = device.pinned(count, np.int64)
-        self._zero = np.zeros(1, np.int32)
         # Seed and epoch of the random numbers: there, as the launches of an epoch are replayed in the next.
         self.draw = device.zeros(2, np.uint32)
 
@@ -116,17 +119,22 @@ class DeviceBatches(_Batches):
             device.copy(self.draw, np.array([self.augmentation.seed, epoch], np.uint32))
         self._order[: len(order)] = order
         device.copy(self.order, self._order)
-        device.copy(self.cursor, self._zero)
+        device.copy(self._cursors, self._begun)
 
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` images, as device arrays."""
         x, y = head(self.x, count), head(self.y, count)
         what = self.images, self.labels, self.order, self.cursor, self.mean, self.std
         if self.augmentation is None:
-            return self.gather.gather_batch_at(*what, x, y, self.batch_size)
+            return self.gather.gather_batch_at(*what, x, y, self.batch_size, self.step)
         padding, flip, _ = self.augmentation
+        self.take_none()
         return self.gather.gather_augmented_at(*what, padding, flip, self.draw, x, y, self.batch_size)
 
+    def take_none(self) -> None:
+        """Begin a step that gathers no batch here, or by a launch that moves no cursor."""
+        self.gather.advance(self.step)
+
     def advance(self) -> None:
-        """Move the cursor to the next batch."""
+        """Move the cursor to the next batch, where no update does."""
         self.gather.advance(self.cursor)

@@ -45,10 +45,15 @@ class Optimizer:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
         raise TypeError(f"{type(self).__name__} updates nothing: use SGD or Adam")
 
-    def scheduled_step(self, rates: DeviceArray, cursor: DeviceArray) -> None:
-        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host."""
+    def scheduled_step(
+        self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
+    ) -> None:
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host.
+
+        With `advances` another cursor is moved to the next.
+        """
         update = getattr(self.ops, f"{self.kind}_update_scheduled")
-        update(*self._arrays(), rates, cursor, **self.settings)
+        update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`; ValueError if their names, shapes or kinds of number are others."""

@@ -51,9 +51,9 @@ class Scaler:
         self._pinned[: len(lrs)] = optimizer.rates(lrs)
         device.copy(self.rates, self._pinned)
 
-    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
-        """Do what `step` does, with the learning rate that the cursor names."""
-        optimizer.scheduled_step(self.rates, cursor)
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
+        """Do what `step` does, with the learning rate that the cursor names; move another cursor."""
+        optimizer.scheduled_step(self.rates, cursor, advances)
 
     def settle(self, optimizer: Optimizer) -> None:
         """Correct the optimiser's count of steps by those that were skipped."""

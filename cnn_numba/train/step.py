@@ -2,7 +2,7 @@
 
 On the GPU everything is resident, and a whole step is replayed as one CUDA graph (`graphs`). So nothing in a
 step may come from the host: the order of the images, the learning rates and the running totals lie on the
-device, and a cursor there, advanced by the step itself, says which batch it is.
+device, and cursors there, advanced by the step itself, say which batch and which step it is.
 """
 
 from __future__ import annotations
@@ -301,14 +301,14 @@ class DeviceSteps(_Steps):
         mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
 
         def update():
-            scaler.scheduled_step(self.optimizer, self.batches.cursor)
+            scaler.scheduled_step(self.optimizer, self.batches.step, self.batches.cursor)
 
         if mine:
             x, labels = self.batches.take(mine)
             yield "gather"
             yield from phases_of(self.model, self.loss, x, labels, scaler, update, self._totals)
         else:
+            self.batches.take_none()
             yield from self.part.phases_of_nothing()
             update()
             yield "update"
-        self.batches.advance()

@@ -224,6 +224,19 @@ def test_arrays_that_are_not_as_they_should_be_are_refused(name):
             assert not launched
 
 
+def test_a_batch_is_gathered_while_another_cursor_moves(rng):
+    images, labels = dataset(rng)
+    there, order, (x, y) = on_device(images, labels), device.to_device(np.arange(11)), buffers(4)
+    cursor, other = cursor_at(1), cursor_at(-1)
+    with sanitized() as reports:
+        gpu.gather_batch_at(*there, order, cursor, MEAN, STD, x, y, advances=other)
+    assert len(reports) == 1
+    assert reports[0].ok, str(reports[0])
+    assert [device.to_host(each).tolist() for each in (cursor, other, y)] == [[1], [0], labels[4:8].tolist()]
+    with pytest.raises(ValueError, match=r"advances .* cursor"):
+        gpu.gather_batch_at(*there, order, cursor, MEAN, STD, x, y, advances=cursor)
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

@@ -56,7 +56,7 @@ SAMPLE_STATISTICS = {name: positive(4) for name in ("mean", "inv_std")}
 GRADIENTS = {"grad_input": IMAGES, "grad_weight": CHANNELS, "grad_bias": CHANNELS}
 ARENAS = {name: positive(6) for name in ("parameters", "exp_avg", "exp_avg_sq")}
 MOMENTUM = {name: positive(6) for name in ("parameters", "velocity")}
-SCHEDULE = {"rates": positive(2, 2), "cursor": integers(1)}
+SCHEDULE, ADVANCED = {"rates": positive(2, 2), "cursor": integers(1)}, {"advances": integers(1)}
 DATA = {"images": integers(3, 1, 2, 2, dtype=np.uint8), "labels": integers(3)}
 NORMALISED = {"mean": 0.5, "std": 0.25}
 AUGMENTED = {"padding": 1, "flip": True}
@@ -223,9 +223,11 @@ CASES = {
     "cross_entropy_forward_backward": Case({"losses": normal(3), "grad_logits": normal(3, 4)}, SCORES),
     "accumulate_metrics": Case({"totals": np.zeros(2)}, {"losses": positive(3), **SCORES}),
     "sgd_update": Case(MOMENTUM, {"gradients": normal(6)}, {"lr": 0.1, "momentum": 0.9}),
-    "sgd_update_scheduled": Case(MOMENTUM, {"gradients": normal(6), **SCHEDULE}, {"momentum": 0.9}),
+    "sgd_update_scheduled": Case(
+        {**MOMENTUM, **ADVANCED}, {"gradients": normal(6), **SCHEDULE}, {"momentum": 0.9}
+    ),
     "adam_update": Case(ARENAS, {"gradients": normal(6)}, {"step": 1, "lr": 0.1}),
-    "adam_update_scheduled": Case(ARENAS, {"gradients": normal(6), **SCHEDULE}),
+    "adam_update_scheduled": Case({**ARENAS, **ADVANCED}, {"gradients": normal(6), **SCHEDULE}),
     "scale_gradient": Case(
         {"out": normal(6)}, {"gradient": normal(6), "scale": positive(1)}, may_be=("gradient",)
     ),
@@ -268,7 +270,7 @@ CASES = {
         {"out": integers(2)}, {"labels": DATA["labels"], "indices": integers(2, dtype=np.int64)}
     ),
     "gather_batch_at": Case(
-        {"x": normal(2, 1, 2, 2), "y": integers(2)},
+        {"x": normal(2, 1, 2, 2), "y": integers(2), **ADVANCED},
         {**DATA, "order": integers(3, dtype=np.int64), "cursor": np.zeros(1, np.int32)},
         NORMALISED,
     ),

@@ -6,7 +6,7 @@ from launches import only_launches, sanitized
 
 from cnn_numba import device
 from cnn_numba.ops.update import gpu, reference
-from cnn_numba.ops.update.gpu import THREADS
+from cnn_numba.ops.update.gpu import SKIPPED, THREADS
 
 STEPS = 6
 ARENAS = {"sgd": ("velocity",), "adam": ("exp_avg", "exp_avg_sq")}
@@ -34,10 +34,10 @@ def plain_step(ops, name, arenas, gradient, number, lr, options):
     return ops.adam_update(parameters, gradient, *state, number, lr, **options)
 
 
-def scheduled_step(name, arenas, gradient, rates, cursor, options):
+def scheduled_step(name, arenas, gradient, rates, cursor, options, advances=None):
     parameters, *state = arenas
     update = {"sgd": gpu.sgd_update_scheduled, "adam": gpu.adam_update_scheduled}[name]
-    return update(parameters, gradient, *state, rates, cursor, **options)
+    return update(parameters, gradient, *state, rates, cursor, **options, advances=advances)
 
 
 def make_rates(name, lrs, options, first_step=1):
@@ -136,13 +136,38 @@ def test_the_sanitizer_finds_nothing(rng, name, options, kernel):
 
 
 @all_settings
+@pytest.mark.parametrize("size", [0, 1, 2 * THREADS + 77])
+@pytest.mark.parametrize("row", [1, SKIPPED, 3])
+def test_a_scheduled_step_moves_another_cursor(rng, name, options, kernel, size, row):
+    """Whether the step is skipped or its rates are not there, and where there are no parameters too."""
+    arenas, (gradient, *_), lrs = problem(rng, name, size, steps=3)
+    rates, gradient = device.to_device(make_rates(name, lrs, options)), device.to_device(gradient)
+    arenas, expected = on_device(arenas), on_device(arenas)
+    cursor, other = cursor_at(row), cursor_at(41)
+    with sanitized() as reports:
+        scheduled_step(name, arenas, gradient, rates, cursor, options, other)
+        scheduled_step(name, expected, gradient, rates, cursor, options)
+    assert all(report.kinds <= {"NaN produced"} for report in reports), str(reports)
+    assert [device.to_host(each).tolist() for each in (cursor, other)] == [[row], [42]]
+    for one, another in zip(arenas, expected, strict=True):
+        assert device.to_host(one).tobytes() == device.to_host(another).tobytes()
+
+
+@all_settings
+def test_a_step_cannot_move_the_cursor_that_it_reads(rng, name, options, kernel):
+    arenas, (gradient, *_), lrs = problem(rng, name, 5)
+    rates, cursor = device.to_device(make_rates(name, lrs, options)), cursor_at(0)
+    arguments = name, on_device(arenas), device.to_device(gradient), rates, cursor, options, cursor
+    with pytest.raises(ValueError, match=r"advances .* cursor"), only_launches() as launched:
+        scheduled_step(*arguments)
+    assert not launched
+
+
+@all_settings
 def test_no_parameters_need_no_launch(name, options, kernel):
-    arenas = [device.empty(0) for _ in range(1 + len(ARENAS[name]))]
-    gradient, cursor = device.empty(0), cursor_at(0)
-    rates = device.to_device(make_rates(name, [0.1], options))
+    arenas, gradient = [device.empty(0) for _ in range(1 + len(ARENAS[name]))], device.empty(0)
     with only_launches() as launched:
         plain_step(gpu, name, arenas, gradient, 1, 0.1, options)
-        scheduled_step(name, arenas, gradient, rates, cursor, options)
     assert not launched
 
 

@@ -5,12 +5,15 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import assert_close
 
 from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train import graphs, step
+from cnn_numba.train.alone import ALONE, Alone, Part
+from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import load_model
 from cnn_numba.train.loop import TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
@@ -240,6 +243,45 @@ def fake_graphs(monkeypatch):
 
     monkeypatch.setattr(graphs, "record", record)
     return recorded
+
+
+class SecondOfTwo(Alone):
+    """A worker that has no image of a batch of one, and lets the gradients be."""
+
+    size, rank = 2, 1
+
+
+class SecondPart(Part):
+    """What such a worker takes of a batch."""
+
+    def phases_of_nothing(self):
+        yield "loss"
+
+
+@pytest.mark.parametrize(
+    ("augment", "workers", "advances"),
+    [("none", ALONE, 0), ("crop", ALONE, 1), ("none", SecondOfTwo(), 1)],
+)
+def test_each_step_takes_its_rate_and_moves_the_cursors(data, augment, workers, advances):
+    """Without a launch for it, but where no kernel gathers that could move a cursor."""
+    model, lrs, count = toy_cnn(), [0.02, 0.01, 0.005], 1
+    common = model, CrossEntropyLoss(BATCH, 4, "gpu"), SGD(model), data, lambda line: None, False
+    steps = step.steps_of(*common, augmentation(augment, (1, 10, 10), 0), SecondPart(workers=workers))
+    device.copy(model.gradients, np.ones(model.gradients.shape, np.float32))
+    for _ in range(2):  # epochs
+        steps.begin(np.arange(IMAGES), lrs)
+        for number, lr in enumerate(lrs):
+            before = device.to_host(model.parameters).copy()
+            launched = []
+            with device.observe_launches(
+                lambda launch, launched=launched: (launched.append(launch.kernel.__name__), launch.run())
+            ):
+                steps.take(count)
+            expected = before - np.float32(lr) * device.to_host(model.gradients)
+            assert_close(device.to_host(model.parameters), expected)
+            assert device.to_host(steps.batches.cursor).tolist() == [number + 1]
+            assert device.to_host(steps.batches.step).tolist() == [number]
+            assert launched.count("advance_kernel") == advances
 
 
 @pytest.mark.slow

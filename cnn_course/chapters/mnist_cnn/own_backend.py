@@ -13,6 +13,7 @@ from numba import cuda, float32
 from cnn_course.engine import workbook
 from cnn_numba import device
 from cnn_numba.ops.backends import Backend, backend
+from cnn_numba.ops.gather.gpu import advance
 
 THREADS = 128  # of a block with one axis
 SQUARE = (16, 16)
@@ -188,25 +189,31 @@ class _Update(Operation):
         self.ahead = iter([(lr, 1 - beta1**t, 1 - beta2**t) for t, lr in enumerate(lrs, first_step)])
         return self.package.adam_rates(lrs, first_step, beta1, beta2)
 
+    def _advance(self, cursor):
+        if cursor is not None:
+            advance(cursor)
+
     def sgd_update_scheduled(
-        self, parameters, gradients, velocity, rates, cursor, momentum=0.0, weight_decay=0.0, nesterov=False
+        self, parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov, advances
     ):
         kernel = self.own.get("momentum_kernel")
         if kernel is None or weight_decay or nesterov:
             return self.package.sgd_update_scheduled(
-                parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
+                parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov, advances
             )
+        self._advance(advances)
         settings = map(np.float32, (next(self.ahead), momentum))
         return launch_each(kernel, parameters, parameters, gradients, velocity, *settings)
 
     def adam_update_scheduled(
-        self, parameters, gradients, m, v, rates, cursor, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
+        self, parameters, gradients, m, v, rates, cursor, beta1, beta2, eps, weight_decay, advances
     ):
         kernel = self.own.get("adam_kernel")
         if kernel is None or weight_decay:
             return self.package.adam_update_scheduled(
-                parameters, gradients, m, v, rates, cursor, beta1, beta2, eps, weight_decay
+                parameters, gradients, m, v, rates, cursor, beta1, beta2, eps, weight_decay, advances
             )
+        self._advance(advances)
         lr, *corrections = next(self.ahead)
         settings = map(np.float32, (lr, beta1, beta2, eps, *corrections))
         return launch_each(kernel, parameters, parameters, gradients, m, v, *settings)

@@ -147,13 +147,13 @@ class LossScaler(Scaler):
         copy(self.taken, np.zeros(1, np.int32))
         self._settled = self.skipped
 
-    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
-        """Do what `step` does, with the learning rate that the cursor names: nothing comes from the host."""
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
+        """Do what `step` does, with the learning rate that the cursor names; move another cursor."""
         self._unscale()
         row = self.ops.scheduled_rates(
             self.rates, self.corrections, cursor, self.taken, self.found_inf, self.row, self.row_cursor
         )
-        optimizer.scheduled_step(*row)
+        optimizer.scheduled_step(*row, advances)
         self._adapt()
 
     def settle(self, optimizer: Optimizer) -> None:

@@ -42,6 +42,7 @@ class DeviceWindows(DeviceBatches):
     def take(self, count: int) -> tuple[Array, Array]:
         """Return the batch under the cursor, of `count` windows, as device arrays."""
         x, y = head(self.x, count), head(self.y, count * self.x.shape[1])
+        self.take_none()
         return self.embedding.gather_windows_at(
             self.text, self.order, self.cursor, self.stride, x, y, self.batch_size
         )

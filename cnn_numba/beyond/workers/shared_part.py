@@ -98,6 +98,6 @@ class ShareScaler(Scaler):
         """Update the parameters, as the other scaler does; the gradients are those of all workers by now."""
         return self.scaler.step(optimizer, lr)
 
-    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray) -> None:
+    def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
         """Do what `step` does, on the GPU."""
-        self.scaler.scheduled_step(optimizer, cursor)
+        self.scaler.scheduled_step(optimizer, cursor, advances)

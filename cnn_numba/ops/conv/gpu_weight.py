@@ -25,6 +25,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
+from cnn_numba.ops.shared.warps import column_sum
 
 
 def reciprocal(divisor):
@@ -290,7 +291,7 @@ conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_nar
     WITH_ONES.values()
 )
 
-LANES, GROUPS = 32, 16
+LANES, GROUPS = 32, 8
 
 
 @cuda.jit(device=True)
@@ -301,10 +302,7 @@ def sum_of_parts(parts, block, group_sums):
     """
     lane, group = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     i, size = uint32(block * LANES + lane), uint32(parts.shape[1])
-    group_sum = float32(0)
-    if i < size:
-        for part in range(group, uint32(parts.shape[0]), uint32(GROUPS)):
-            group_sum += parts[part, i]
+    group_sum = column_sum(parts, i, group, uint32(GROUPS)) if i < size else float32(0)
     group_sums[group, lane] = group_sum
     cuda.syncthreads()
     is_mine = (group == uint32(0)) & (i < size)

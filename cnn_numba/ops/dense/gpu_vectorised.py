@@ -26,7 +26,7 @@ from cnn_numba.ops.shared.products import (
     thread_results,
     tile_for,
 )
-from cnn_numba.ops.shared.warps import load4, store4
+from cnn_numba.ops.shared.warps import column_sum, load4, store4
 
 LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
@@ -221,31 +221,20 @@ globals().update(
 _KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for vectors in (True, False)}
 
 
-@cuda.jit
-@device.signature("void(float32[::1], uint32, float32[::1], uint32, bool, bool, float32[::1])")
-def matmul_sum_parts_kernel(partial, parts, bias, columns, has_bias, relu, out):
-    """Add up the parts of one result a thread, in their order; blocks of SUM_THREADS cover `out`."""
-    i = uint32(cuda.grid(1))
-    size = uint32(out.size)
-    if i >= size:
-        return
-    total = float32(0)
-    index, part = i, uint32(0)
-    # Four loads at a time are under way; one by one, each would wait for the memory.
-    while uint32(part + 4) <= parts:
-        first, second = partial[index], partial[uint32(index + size)]
-        third, fourth = partial[uint32(index + 2 * size)], partial[uint32(index + 3 * size)]
-        total = total + first + second + third + fourth
-        index, part = uint32(index + 4 * size), uint32(part + 4)
-    while part < parts:
-        total += partial[index]
-        index, part = uint32(index + size), uint32(part + 1)
-    if has_bias:
-        total += bias[i % columns]
-    out[i] = at_least(lower_bound(relu), total)
-
-
 SUM_THREADS = 128
+
+
+@cuda.jit
+@device.signature("void(float32[:, ::1], float32[::1], uint32, bool, bool, float32[::1])")
+def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
+    """Add up the parts (P, size) of a result a thread, in their order; blocks of SUM_THREADS cover `out`."""
+    i = uint32(cuda.grid(1))
+    if i < uint32(out.size):
+        total = column_sum(parts, i, uint32(0), uint32(1))
+        if has_bias:
+            total += bias[i % columns]
+        out[i] = at_least(lower_bound(relu), total)
+
 
 # Enough for a large GPU: nearly two for each of the 132 multiprocessors of an H200. The number is the same on
 # every GPU, so that sums are split the same way and give the same bits.
@@ -334,6 +323,7 @@ def multiply(
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
     device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
     if not whole:
-        arguments = sums, np.uint32(parts), bias, np.uint32(columns), has_bias, relu, flat
+        sums = sums[: parts * out.size].reshape(parts, out.size)
+        arguments = sums, bias, np.uint32(columns), has_bias, relu, flat
         device.launch_for_each(matmul_sum_parts_kernel, out.size, SUM_THREADS, *arguments)
     return out

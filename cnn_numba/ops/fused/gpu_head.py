@@ -23,17 +23,31 @@ _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 
 @cuda.jit(device=True)
+def _dot(a, b, ones, first, step):
+    """Return the sum of ``a[i] * b[i]`` over every `step`-th i from `first` on, in their order.
+
+    All LOADS pairs are on their way before the first product waits for them.
+    """
+    total = float32(0)
+    left, right = cuda.local.array(LOADS, float32), cuda.local.array(LOADS, float32)
+    while first < uint32(a.size):
+        for j in range(LOADS):
+            i = uint32(first + j * step)
+            left[j] = a[i] if i < uint32(a.size) else float32(0)
+            right[j] = b[i] if i < uint32(a.size) else float32(0)
+            right[j] = float32(1) if ones else right[j]
+        for j in range(LOADS):
+            total += left[j] * right[j]
+        first = uint32(first + LOADS * step)
+    return total
+
+
+@cuda.jit(device=True)
 def _find_scores(x, weight, bias, row, logits):
     """Multiply the row by the weight, a class a warp."""
-    lane, k, inputs = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y), uint32(x.shape[1])
+    lane, k = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     while k < uint32(weight.shape[0]):
-        score = float32(0)
-        for first in range(lane, inputs, uint32(LOADS * WARP)):
-            for j in range(LOADS):
-                i = uint32(first + j * WARP)
-                if i < inputs:
-                    score += x[row, i] * weight[k, i]
-        score = warp_sum(score)
+        score = warp_sum(_dot(x[row], weight[k], False, lane, uint32(WARP)))
         if lane == 0:
             logits[row, k] = score + bias[k]
         k = uint32(k + cuda.blockDim.y)
@@ -44,9 +58,7 @@ def _send_back(grad_logits, x, weight, row, relu, grad_input):
     """Multiply the gradient of the row's scores by the weight, an input a thread."""
     i = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
     while i < uint32(x.shape[1]):
-        gradient = float32(0)
-        for k in range(uint32(weight.shape[0])):
-            gradient += grad_logits[row, k] * weight[k, i]
+        gradient = _dot(grad_logits[row], weight[:, i], False, uint32(0), uint32(1))
         grad_input[row, i] = relu_gradient(gradient, x[row, i]) if relu else gradient
         i = uint32(i + cuda.blockDim.y * WARP)
 
@@ -99,9 +111,9 @@ def _sum_samples(grad_logits, x, k, i):
     """Return the gradient of weight i of class k, behind the last weight that of the bias, to its warp 0."""
     sums = cuda.shared.array((GROUPS, WARP), float32)
     lane, group = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(cuda.threadIdx.x) // uint32(WARP)
-    inputs, total = uint32(x.shape[1]), float32(0)
-    for n in range(group, uint32(x.shape[0]), uint32(GROUPS)):
-        total += grad_logits[n, k] * (x[n, i] if i < inputs else float32(1))
+    # The factors of the bias are 1: its column is read as column 0, and not used.
+    is_weight = i < uint32(x.shape[1])
+    total = _dot(grad_logits[:, k], x[:, i if is_weight else uint32(0)], not is_weight, group, uint32(GROUPS))
     sums[group, lane] = total
     cuda.syncthreads()
     if group == uint32(0):

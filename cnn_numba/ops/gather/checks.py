@@ -10,7 +10,7 @@ _AT = "images:uint8[N C H W], labels:int32[N], order:int64[length], cursor:int32
 
 gather_batch = Spec("images:uint8[N C H W], indices:int64[B] -> out[B C H W]")
 gather_labels = Spec("labels:int32[N], indices:int64[B] -> out:int32[B]")
-gather_batch_at = Spec(_AT, filled="C H W")
+gather_batch_at = Spec(f"{_AT}, advances?!:int32[1]", filled="C H W")
 gather_augmented_at = Spec(f"{_AT}, draw:uint32[2]", filled="C H W")
 
 

@@ -63,6 +63,13 @@ def _index_at(order, cursor, batch_size, sample):
     return index
 
 
+@cuda.jit(device=True)
+def advance_other(cursor, is_wanted):
+    """Add 1 to a cursor that no thread of this launch reads, in the first thread of a grid of one axis."""
+    if is_wanted and cuda.grid(1) == 0:
+        cursor[0] += int32(1)
+
+
 # --- Images as they are ------------------------------------------------------------------------------------
 
 
@@ -128,11 +135,14 @@ def gather_labels(labels, indices, out=None):
 
 @cuda.jit
 @device.signature(
-    "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, float32[::1], float32[::1], uint32, "
-    "float32[:, ::1], int32[::1])"
+    "void(uint8[:, ::1], int32[::1], int64[::1], int32[::1], int64, int32[::1], bool, float32[::1], "
+    "float32[::1], uint32, float32[:, ::1], int32[::1])"
 )
-def gather_batch_at_kernel(images, labels, order, cursor, batch_size, scale, shift, plane, x, y):
+def gather_batch_at_kernel(
+    images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
+):
     """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    advance_other(other, advances)
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
@@ -143,7 +153,7 @@ def gather_batch_at_kernel(images, labels, order, cursor, batch_size, scale, shi
             y[sample] = _label(labels, index)
 
 
-def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None):
+def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
     """Gather the batch that the cursor names: images, normalised, and labels in one launch.
 
     ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. Nothing is read on the host, so the
@@ -166,6 +176,9 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
         Written to; -1 where there is no image.
     batch_size : int, optional
         How many samples each batch before this one took; default n. An epoch's last batch may be smaller.
+    advances : device array, shape (1,), int32, optional
+        Another cursor, which the launch moves to the next as `advance` does. A launch may move any cursor but
+        the one that its threads read.
 
     Raises
     ------
@@ -186,10 +199,13 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     [2 1] [0.39 0.2 ]
     [ 0 -1] [ 0. nan]
     """
-    checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y)
+    checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
     scale, shift = _constants_there(mean, std, images.shape[1])
-    where, how = (order, cursor, batch_size), (scale, shift, _plane(images))
+    # A kernel must be given some array, and does not look.
+    other = cursor if advances is None else advances
+    where = order, cursor, batch_size, other, advances is not None
+    how = scale, shift, _plane(images)
     arguments = _rows(images), labels, *where, *how, _rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
@@ -205,8 +221,9 @@ def advance_kernel(cursor):
 def advance(cursor):
     """Let a cursor point to the next batch.
 
-    A launch of its own, the last one of a step: in every other kernel of the step many blocks read the
-    cursor, and nothing says which of them run last. Whichever moved it would move it under the others' feet.
+    A launch to itself. Where many blocks read the cursor, nothing says which of them run last: whichever
+    moved it would move it under the others' feet. A launch that does not read it can move it: see `advances`
+    of `gather_batch_at`.
 
     Parameters
     ----------

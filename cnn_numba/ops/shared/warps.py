@@ -13,6 +13,8 @@ from cnn_numba.ops.shared.intrinsics import instruction
 #: Threads of a warp, and the mask of `cuda.shfl_xor_sync` that names them all.
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
+#: Numbers that a thread has on their way at a time.
+LOADS = 16
 
 
 def whole_warps(elements, most):
@@ -41,6 +43,23 @@ def warp_max(value):
             value = other
         lanes >>= 1
     return value
+
+
+@cuda.jit(device=True)
+def column_sum(parts, i, first, step):
+    """Return the sum of column i of `parts` (P, size), every `step`-th row from `first` on, in their order.
+
+    LOADS numbers at a time are on their way; one by one, each would wait for the memory.
+    """
+    total, values = float32(0), cuda.local.array(LOADS, float32)
+    while first < uint32(parts.shape[0]):
+        for j in range(LOADS):
+            part = uint32(first + j * step)
+            values[j] = parts[part, i] if part < uint32(parts.shape[0]) else float32(0)
+        for j in range(LOADS):
+            total += values[j]
+        first = uint32(first + LOADS * step)
+    return total
 
 
 @cuda.jit(device=True, inline="always")

@@ -3,7 +3,8 @@
 from cnn_numba.arguments import settings, shown
 from cnn_numba.ops.specs import Spec
 
-_SGD, _SCHEDULE = "parameters![P], gradients[P]", "rates[steps 2], cursor:int32[1]"
+_SGD = "parameters![P], gradients[P]"
+_SCHEDULE = "rates[steps 2], cursor:int32[1], advances?!:int32[1]"
 _MOMENTUM, _ADAM = f"{_SGD}, velocity![P]", f"{_SGD}, exp_avg![P], exp_avg_sq![P]"
 # By the text, and whether a schedule looks the learning rate up.
 _UPDATES = {

@@ -18,6 +18,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.arguments import SETTINGS, settings
 from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.gather.gpu import advance_other
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.update import checks
 from cnn_numba.ops.update.gpu_scale import scale_gradient, unscale_gradients, update_loss_scale
@@ -39,13 +40,22 @@ THREADS = 256
 #: The cursor with which a scheduled update leaves everything as it is.
 SKIPPED = -2
 _ARENA = "float32[::1]"
-_SCHEDULE = "float32[:, ::1], int32[::1]"
+_SCHEDULE = "float32[:, ::1], int32[::1], int32[::1], bool"
 
 
 def _launch(kernel, parameters, *arguments):
     """Launch a kernel with one thread for each parameter, and return the parameters."""
     device.launch_for_each(kernel, parameters.size, THREADS, parameters, *arguments)
     return parameters
+
+
+def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
+    """Do as `_launch` does with a row of `rates`; one thread moves the other cursor of no parameters."""
+    # A kernel must be given some array, and does not look.
+    other = cursor if advances is None else advances
+    arguments = *arenas, rates, cursor, other, advances is not None, *numbers
+    device.launch_for_each(kernel, max(1, arenas[0].size), THREADS, *arguments)
+    return arenas[0]
 
 
 def _adam_settings(beta1, beta2, eps, weight_decay):
@@ -126,8 +136,9 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
 
 @cuda.jit
 @device.signature(f"void({_ARENA}, {_ARENA}, {_SCHEDULE}, float32)")
-def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
+def sgd_scheduled_kernel(parameters, gradients, rates, cursor, other, advances, weight_decay):
     """One thread updates one parameter; a grid of one dimension covers them all."""
+    advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
     _sgd(parameters, gradients, _rate(rates, cursor, 0), weight_decay)
@@ -136,9 +147,10 @@ def sgd_scheduled_kernel(parameters, gradients, rates, cursor, weight_decay):
 @cuda.jit
 @device.signature(f"void({_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, bool)")
 def sgd_momentum_scheduled_kernel(
-    parameters, gradients, velocity, rates, cursor, momentum, weight_decay, nesterov
+    parameters, gradients, velocity, rates, cursor, other, advances, momentum, weight_decay, nesterov
 ):
     """One thread updates one parameter and its velocity; a grid of one dimension covers them all."""
+    advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
     lr = _rate(rates, cursor, 0)
@@ -146,7 +158,15 @@ def sgd_momentum_scheduled_kernel(
 
 
 def sgd_update_scheduled(
-    parameters, gradients, velocity, rates, cursor, momentum=0.0, weight_decay=0.0, nesterov=False
+    parameters,
+    gradients,
+    velocity,
+    rates,
+    cursor,
+    momentum=0.0,
+    weight_decay=0.0,
+    nesterov=False,
+    advances=None,
 ):
     """Take one step of `sgd_update` with the learning rate that the cursor names.
 
@@ -161,6 +181,8 @@ def sgd_update_scheduled(
     cursor : device array, shape (1,), int32
         The row of `rates` that counts, from 0. The host cannot look at it: `SKIPPED` leaves everything as it
         is, and any other that is outside of `rates` makes the parameters NaN.
+    advances : device array, shape (1,), int32, optional
+        Another cursor, which the launch moves to the next, if it is skipped too; see `gather.gpu.advance`.
 
     Examples
     --------
@@ -174,12 +196,13 @@ def sgd_update_scheduled(
     [nan]
     """
     how = momentum, weight_decay, nesterov
-    checks.sgd(DEVICE, parameters, gradients, velocity, *how, rates, cursor)
+    schedule = rates, cursor, advances
+    checks.sgd(DEVICE, parameters, gradients, velocity, *how, *schedule)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
-        return _launch(sgd_scheduled_kernel, parameters, gradients, rates, cursor, weight_decay)
-    numbers = rates, cursor, np.float32(momentum), weight_decay, nesterov
-    return _launch(sgd_momentum_scheduled_kernel, parameters, gradients, velocity, *numbers)
+        return _launch_scheduled(sgd_scheduled_kernel, (parameters, gradients), *schedule, weight_decay)
+    arenas, numbers = (parameters, gradients, velocity), (np.float32(momentum), weight_decay, nesterov)
+    return _launch_scheduled(sgd_momentum_scheduled_kernel, arenas, *schedule, *numbers)
 
 
 def sgd_rates(lrs):
@@ -227,9 +250,22 @@ def adam_update(
     f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, float32, float32, float32)"
 )
 def adam_scheduled_kernel(
-    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, new1, beta2, new2, eps, weight_decay
+    parameters,
+    gradients,
+    exp_avg,
+    exp_avg_sq,
+    rates,
+    cursor,
+    other,
+    advances,
+    new1,
+    beta2,
+    new2,
+    eps,
+    weight_decay,
 ):
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
+    advance_other(other, advances)
     if cursor[0] == SKIPPED:
         return
     step_size, scale = _rate(rates, cursor, 0), _rate(rates, cursor, 1)
@@ -247,6 +283,7 @@ def adam_update_scheduled(
     beta2=0.999,
     eps=1e-8,
     weight_decay=0.0,
+    advances=None,
 ):
     """Take one step of `adam_update`, the one that the cursor names; as for `sgd_update_scheduled`.
 
@@ -256,7 +293,7 @@ def adam_update_scheduled(
         As for `adam_update`.
     rates : device array, shape (S, 2), float32
         As `adam_rates` makes them, with the same `beta1` and `beta2`.
-    cursor : device array, shape (1,), int32
+    cursor, advances : device array, shape (1,), int32
         As for `sgd_update_scheduled`.
 
     Examples
@@ -269,8 +306,9 @@ def adam_update_scheduled(
     [-0.5]
     """
     arenas, how = (parameters, gradients, exp_avg, exp_avg_sq), (beta1, beta2, eps, weight_decay)
-    checks.adam(DEVICE, *arenas, *how, rates, cursor)
-    return _launch(adam_scheduled_kernel, *arenas, rates, cursor, *_adam_settings(*how))
+    schedule = rates, cursor, advances
+    checks.adam(DEVICE, *arenas, *how, *schedule)
+    return _launch_scheduled(adam_scheduled_kernel, arenas, *schedule, *_adam_settings(*how))
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
