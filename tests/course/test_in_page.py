@@ -101,6 +101,9 @@ DIFFERENT = {
     ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
     ("smooth_any_kernel", "fixed block"): "the compiled kernel reads past the edge, and nothing stops it",
     ("relu_on_gpu", "fraction of a block"): "numba-cuda and the simulator refuse it in words of their own",
+    ("matmul_kernel", "raises"): "the compiler refuses whole rows, the simulator misses an index",
+    ("centre_kernel", "wrong with several blocks"): "the simulator runs one block after the other",
+    ("channel_sums", "not faster"): "no time is modelled",
     ("edge_maps", "raises"): "the name that it uses is defined in another cell, which a page runs first",
 }
 
