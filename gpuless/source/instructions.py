@@ -11,10 +11,7 @@ import linecache
 import os
 from typing import NamedTuple
 
-import numpy as np
-
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_NUMPY = os.path.dirname(np.__file__)
 
 
 class Site(NamedTuple):
@@ -129,7 +126,9 @@ def place(traceback):
     found = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not code.co_filename.startswith((PACKAGE, _NUMPY)):
+        # By its name: where NumPy is installed as bytecode, its files have the names of another machine.
+        is_numpys = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
+        if not is_numpys and not code.co_filename.startswith(PACKAGE):
             found = site(code, traceback.tb_lasti)
         elif found is not None:
             break  # further inside, a library may be at work

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from advice import advice_of, obeyed
-from wrong_answers import Derived, answers_to, functions_in
+from wrong_answers import Derived, answers_to, cell_of, functions_in
 
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.exercise import CheckFailed, Exercise
@@ -37,11 +37,11 @@ class Found:
         execute(source, namespace)
         return namespace[self.cells.name]
 
-    def attempt(self, answer):
-        """Return a wrong answer as a function: derived from the solution, or as it is written."""
+    def source_of(self, answer):
+        """Return the cell with a wrong answer: derived from the solution, or as it is written."""
         if isinstance(answer, Derived):
-            return self.run(answer.source(self.cells.solution))
-        return answer
+            return answer.source(self.cells.solution)
+        return cell_of(answer, self.answers)
 
 
 def execute(code, namespace):
@@ -132,7 +132,7 @@ def test_there_are_at_least_five_wrong_answers_of_different_kinds(found):
 )
 @pytest.mark.parametrize(("found", "answer"), ANSWERS, ids=named(ANSWERS))
 def test_wrong_answer_is_rejected_by_name(found, answer):
-    verdict = found.check(found.attempt(answer))
+    verdict = found.check(found.run(found.source_of(answer)))
     assert (verdict.status, verdict.mistake) == ("wrong", answer.mistake), verdict
 
 

@@ -1,5 +1,6 @@
 """Cells run as in a page of the book: the archive, with NumPy alone, comes to the verdicts of a notebook."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -9,13 +10,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_exercises import FOUND, first_of_its_notebook
-from wrong_answers import Derived, changed
+from wrong_answers import changed
 
 from cnn_course.engine.in_page import Absent, Cell, Notebook
 
 ROOT = Path(__file__).parents[2]
 STEM = "00_start_here"
-PROGRAM = """
+#: Prints what the check says of each answer, status, mistake and words, as a line of JSON.
+JUDGE = """
+import json
+from cnn_course.engine.in_page import CHECKOUT, Cell, Notebook
+def judge(answers):
+    cells = json.loads((CHECKOUT / "notebooks" / "cells.json").read_text(encoding="utf-8"))
+    for stem, cell, source in answers:
+        told = []
+        notebook = Notebook([Cell(*each) for each in cells[stem]], lambda *output: told.append(output))
+        notebook.run(cell, {cell: source} if source else {})
+        verdict = notebook.verdict
+        said = [verdict.status, verdict.mistake, str(verdict)] if verdict else [None, None, str(told)]
+        print(json.dumps(said), flush=True)
+"""
+ALONE = f"""
 import json, os, sys, threading, warnings
 def no_thread(self):
     raise RuntimeError("can't start new thread")
@@ -23,18 +38,8 @@ threading.Thread.start = no_thread
 sys.path[:0] = sys.argv[1:3]
 os.environ["CNN_NUMBA_WORKBOOK"] = sys.argv[1] + "/notebooks/workbook"
 warnings.simplefilter("ignore")
-from cnn_course.engine.in_page import Cell, Notebook
-cells = json.load(open(sys.argv[1] + "/notebooks/cells.json"))
-verdicts = []
-for stem, cell, source in json.load(sys.stdin):
-    told = []
-    notebook = Notebook([Cell(*each) for each in cells[stem]], lambda kind, text: told.append([kind, text]))
-    notebook.run(cell, {cell: source} if source else {})
-    verdict = notebook.verdict
-    verdicts.append(verdict and [verdict.status, verdict.mistake, str(verdict)])
-    if verdict is None:
-        verdicts[-1] = [None, None, str(told)]
-json.dump(verdicts, sys.stdout)
+{JUDGE}
+judge(json.load(sys.stdin))
 """
 #: Exercises whose check needs SciPy, threads or a compiler. All others run in a page.
 ELSEWHERE = {
@@ -64,20 +69,22 @@ def judged(packed, tmp_path_factory):
     """Return a function that has answers judged with NumPy alone: status, mistake and words of each."""
     folders = live.unpack(packed, tmp_path_factory.mktemp("course"))
 
-    def judge(answers):
-        command = [sys.executable, "-I", "-S", "-c", PROGRAM, *map(str, folders)]
-        done = subprocess.run(
-            command, input=json.dumps(answers), capture_output=True, text=True, timeout=3000, check=False
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads(done.stdout)
+    return functools.partial(judged_alone, folders)
 
-    return judge
+
+def judged_alone(folders, answers):
+    """Return status, mistake and words for each answer, by a Python with the unpacked archive and NumPy."""
+    command = [sys.executable, "-I", "-S", "-c", ALONE, *map(str, folders)]
+    done = subprocess.run(
+        command, input=json.dumps(answers), capture_output=True, text=True, timeout=3000, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def answers_of(found):
-    """Return the sources of the stub, the solution, and of all answers that are derived from it."""
-    wrong = [each.source(found.cells.solution) for each in found.wrong if isinstance(each, Derived)]
+    """Return the sources of the stub, the solution, and of all wrong and all unusual answers."""
+    wrong = [found.source_of(each) for each in found.wrong]
     right = [changed(found.cells.solution, change) for change in found.right.values()]
     return list(dict.fromkeys([found.cells.stub, found.cells.solution, *wrong, *right]))
 
@@ -94,6 +101,9 @@ DIFFERENT = {
     ("matmul_1x4_kernel", "raises"): "the compiler refuses what the simulator computes, in float64",
     ("smooth_any_kernel", "fixed block"): "the compiled kernel reads past the edge, and nothing stops it",
     ("relu_on_gpu", "fraction of a block"): "numba-cuda and the simulator refuse it in words of their own",
+    ("matmul_kernel", "raises"): "the compiler refuses whole rows, the simulator misses an index",
+    ("centre_kernel", "wrong with several blocks"): "the simulator runs one block after the other",
+    ("channel_sums", "not faster"): "no time is modelled",
     ("edge_maps", "raises"): "the name that it uses is defined in another cell, which a page runs first",
 }
 

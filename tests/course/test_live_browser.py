@@ -5,6 +5,7 @@ Python takes NumPy for Pyodide, of which ``CNN_NUMBA_PYODIDE_WHEELS`` names the 
 """
 
 import html
+import json
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ import pytest
 from browser import Quiet, chrome_in, serving, until
 from firefox import firefox_in
 from test_exercises import FOUND
+from test_in_page import JUDGE, answers_of, asked, in_page, judged_alone, live
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "build" / "page" / "npm" / "node_modules"
@@ -314,3 +316,28 @@ def test_a_package_that_is_needed_is_fetched_when_asked_for(page):
     assert "No module named 'PIL'" in run(page)
     part(page, ".live-fetch").click()
     until(page, lambda page: "✔ solved" in part(page, ".live-output").text)
+
+
+# --- All answers -------------------------------------------------------------------------------------------
+
+
+def judged_in(page, answers):
+    """Return what checks say of answers in the page: a cell judges them, and prints a line for each."""
+    write(page, f"{JUDGE}\njudge(json.loads({json.dumps(json.dumps(answers))}))")
+    part(page, ".live-run").click()
+    script = "return document.querySelector('.live-output').textContent.split('\\n')"
+    for count in range(1, len(answers) + 1):
+        until(page, lambda page, count=count: len(page.execute_script(script)) > count)
+    return [json.loads(line) for line in page.execute_script(script)[: len(answers)]]
+
+
+@needs_wheels
+@pytest.mark.exhaustive("test_in_page.py: a Python with NumPy alone comes to the verdicts of a notebook")
+@pytest.mark.parametrize("notebook", sorted({found.path.stem for found in in_page()}))
+def test_pyodide_says_what_another_python_with_numpy_alone_says(site, page, tmp_path, notebook):
+    found = [each for each in in_page() if each.path.stem == notebook]
+    answers = [asked(each, source) for each in found for source in answers_of(each)]
+    there = judged_alone(live.unpack(next(site.glob("course-*.zip")), tmp_path), answers)
+    for said in there:  # NumPy's own integers have 32 bits in Pyodide
+        said[2] = said[2].replace("dtype int64", "dtype int32")
+    assert judged_in(page, answers) == there

@@ -25,12 +25,16 @@ All else that an answer needs, such as ``np`` and ``TILE``, comes from the noteb
 """
 
 import ast
+import inspect
 import re
 import textwrap
 from dataclasses import dataclass
 
+from cnn_course.engine.in_page import Cell, _names as names_of, _parts as parts
+from cnn_numba import device
 
-def wrong(exercise, mistake):
+
+def wrong(exercise, mistake, emulated=False):
     """Mark a function as a wrong answer.
 
     Parameters
@@ -39,10 +43,13 @@ def wrong(exercise, mistake):
         Name of the exercise.
     mistake : str
         The `Verdict.mistake` that the check must come to.
+    emulated : bool, optional
+        Whether only the emulated GPU shows it: elsewhere no time is modelled, no launch waits for its blocks.
     """
 
     def mark(function):
-        function.exercise, function.mistake = exercise, mistake
+        if device.SELECTION.emulated or not emulated:
+            function.exercise, function.mistake = exercise, mistake
         return function
 
     return mark
@@ -84,6 +91,22 @@ def answers_to(check, module):
         for change in changes
     ]
     return derived + [function for function in functions_in(module) if function.exercise == name]
+
+
+def cell_of(function, module):
+    """Return a function of a module that is a wrong answer as a cell: below what it needs of the module.
+
+    It has the name of the exercise there.
+    """
+    (wanted,) = [name for name, value in vars(module).items() if value is function]
+    text = re.sub(r"^@wrong\(.*\n", "", inspect.getsource(module), flags=re.MULTILINE)
+    statements = [statement for _, statement in parts(Cell("answers", "setup", text))]
+    needed, before = {wanted}, set()
+    while needed != before:
+        before = needed
+        chosen = [each for each in statements if names_of(each).given & needed]
+        needed = needed.union(*(names_of(each).needed for each in chosen))
+    return re.sub(rf"\b{wanted}\b", function.exercise, "\n".join(chosen))
 
 
 def functions_in(module):

@@ -18,7 +18,7 @@ from gpuless.simulator import (
     foreign,
 )
 from gpuless.simulator.errors import located
-from gpuless.source.instructions import Site
+from gpuless.source.instructions import Site, place as place_in
 
 LAUNCH = Shape((4, 1, 1), (8, 4, 1))
 HERE, THERE = (Site("blur", line, f"y[{line}] = 0", "", 0) for line in (3, 5))
@@ -252,3 +252,14 @@ def test_a_refusal_of_the_compiler_is_read_into_fields():
     assert found.cause == Cause("no attribute", "mean", ("float32",))
     assert found.places == (("kernels.py", 7, "blur"),)
     assert foreign.read_refusal("NRT required").reason == "it would need memory for a new array"
+
+
+def test_an_exception_is_not_placed_in_numpy_whatever_its_files_are_called():
+    """Pyodide's NumPy may be bytecode that was compiled elsewhere."""
+    numpys = {"__name__": "numpy.lib.mixins"}
+    exec(compile("def func(x): return x.missing", "of/another/machine/mixins.py", "exec"), numpys)
+    try:
+        numpys["func"](1)
+    except AttributeError as error:
+        found = place_in(error.__traceback__)
+    assert found.text == 'numpys["func"](1)'

@@ -182,13 +182,10 @@ def streams_of_numba(run):
     run.copy(0, None)
 
 
+@wrong("channel_sums", "not faster", emulated=True)
 def channels_as_given(x, out):
     out.copy_to_device(np.zeros(out.size, np.float32))
     slow.channel_sums_kernel[x.shape[1], 128](x, out)
-
-
-if device.SELECTION.emulated:  # elsewhere no time is modelled
-    wrong("channel_sums", "not faster")(channels_as_given)
 
 
 @wrong("channel_sums", "shortcut")
@@ -196,19 +193,17 @@ def channels_by_numpy(x, out):
     out.copy_to_device(x.copy_to_host().sum(axis=(0, 2)))
 
 
-if device.SELECTION.emulated:  # elsewhere no launch of several blocks can wait
-
-    @wrong("centre_kernel", "wrong with several blocks")
-    @cuda.jit
-    def centre_waits_too_early(x, total):
-        cuda.cg.this_grid().sync()
-        mine = float32(0)
-        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-            mine += x[i]
-        cuda.atomic.add(total, 0, mine)
-        cuda.syncthreads()
-        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-            x[i] -= total[0] / float32(x.size)
+@wrong("centre_kernel", "wrong with several blocks", emulated=True)
+@cuda.jit
+def centre_waits_too_early(x, total):
+    cuda.cg.this_grid().sync()
+    mine = float32(0)
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        mine += x[i]
+    cuda.atomic.add(total, 0, mine)
+    cuda.syncthreads()
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        x[i] -= total[0] / float32(x.size)
 
 
 RIGHT = {
