@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.device import Array, copy, head, to_host
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import Conv2d, MaxPool2d, ReLU
 from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from cnn_numba.arguments import integer, pair, settings
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Saved, Shape, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer, Saved, Shape
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
@@ -190,7 +190,7 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:  # the same view for the same array: operations check it faster, see `ops.seen`
+        if x is not self.x:  # the same view for the same array: operations know it, see `specs.Seen`
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 

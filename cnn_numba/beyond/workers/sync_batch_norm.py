@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cnn_numba.beyond.norm.layers import BatchNorm2d
-from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layer import head
+from cnn_numba.device import Array, copy, head, to_host
 
 
 class SyncBatchNorm:
