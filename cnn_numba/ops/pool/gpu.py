@@ -65,7 +65,7 @@ def planes(array):
 
 
 @cuda.jit(device=True)
-def _larger(best, where, value, here):
+def larger(best, where, value, here):
     """Return the larger of two pixels and its position: of equals the first, of numbers and a NaN the NaN."""
     better = (value > best) | (math.isnan(value) & (best == best))  # no "or": that would branch
     return value if better else best, here if better else where
@@ -86,7 +86,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     best, where = float32(-math.inf), top * width + left
     for h in range(top, bottom):
         for w in range(left, right):
-            best, where = _larger(best, where, x[plane, h, w], uint32(h * width + w))
+            best, where = larger(best, where, x[plane, h, w], uint32(h * width + w))
     out[i] = best
     argmax[i] = where
 
@@ -104,10 +104,10 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     width = x.shape[2]
     row = h * width
     # No loop and no bounds: all four loads are under way before the first comparison needs one.
-    best, where = _larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
+    best, where = larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
     row += width
-    best, where = _larger(best, where, x[plane, below, w], row + w)
-    best, where = _larger(best, where, x[plane, below, right], row + right)
+    best, where = larger(best, where, x[plane, below, w], row + w)
+    best, where = larger(best, where, x[plane, below, right], row + right)
     out[i] = best
     argmax[i] = where
 
