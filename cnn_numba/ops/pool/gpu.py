@@ -19,7 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
-from cnn_numba.ops.shared.warps import ALL_LANES, WARP
+from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
 __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
 
@@ -135,7 +135,7 @@ def _tiles_2x2(window):
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
     thread = uint32(cuda.grid(1))
-    plane, lane = thread // WARP, thread % uint32(WARP)
+    plane, lane = thread // LANE_COUNT, thread % LANE_COUNT
     if plane >= grad_input.shape[0]:
         return  # the whole warp at once: the ones that stay are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
