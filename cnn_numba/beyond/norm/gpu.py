@@ -109,17 +109,15 @@ def batch_norm2d_combine_kernel(
     c, lane = uint32(thread // LANE_COUNT), uint32(thread % LANE_COUNT)
     if c >= uint32(x.shape[1]):
         return
-    parts, count = uint32(centres.shape[1]), channel_size(x)
+    part_size, parts, count = uint32(part_size), uint32(centres.shape[1]), channel_size(x)
     total, lost = float32(0), float32(0)
     for part in range(lane, parts, LANE_COUNT):
-        begin, end = _part(x, part, part_size)
-        size = float32(uint32(end - begin))
+        size = float32(min(part_size, uint32(count - part * part_size)))
         total, lost = add(total, lost, size * centres[c, part])
     centre = warp_sum(total) / float32(count)
     total, lost = float32(0), float32(0)
     for part in range(lane, parts, LANE_COUNT):
-        begin, end = _part(x, part, part_size)
-        size = float32(uint32(end - begin))
+        size = float32(min(part_size, uint32(count - part * part_size)))
         distance = centres[c, part] - centre
         total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
     total = warp_sum(total)

@@ -245,7 +245,8 @@ def _stage_plane(x, first, top, shares, image):
 def _add_lanes(at, count, shares, image, grad_output, codes, sums):
     """Add each lane's windows of a band to its sums; their gradients begin at `at`."""
     fetched, fetched_codes = cuda.local.array(_WINDOWS, float32), cuda.local.array(_WINDOWS, uint32)
-    across, pitch, (_, first) = uint32(shares.pooled_w), uint32(shares.pitch), warp_and_lane()
+    across, pitch, first = uint32(shares.pooled_w), uint32(shares.pitch), uint32(cuda.threadIdx.x)
+    first = first % LANE_COUNT
     while first < count:
         for k in range(_WINDOWS):
             window = uint32(first + k * WARP)
@@ -275,7 +276,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     """
     image = cuda.shared.array(0, float32)
     sums = cuda.local.array(LANE_SUMS, float32)
-    warp, lane = warp_and_lane()
+    warp, lane = uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
     channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
     channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
     across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
