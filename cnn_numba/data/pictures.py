@@ -12,10 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = (
-    *("disc", "ring", "square", "frame", "diamond"),
-    *("triangle", "plus", "cross", "stripes", "checks"),
-)
+KINDS = (*("disc", "ring", "square", "frame", "diamond"), *("triangle", "plus", "cross", "stripes", "checks"))
 #: Pictures of each file, and the files; the last one is to test with.
 BATCH = 2_000
 FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")

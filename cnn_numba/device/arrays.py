@@ -204,11 +204,7 @@ PLAIN = (np.ndarray, np.memmap)
 
 
 def check_array(
-    name: str,
-    array: Any,
-    shape: AnyShape,
-    dtype: DTypeLike = np.float32,
-    writeable: bool = False,
+    name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
 ) -> np.ndarray:
     """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
 
@@ -317,11 +313,7 @@ def _insist_on_one(name: str, a: Any, other: str, b: Any, allowed: bool) -> None
 
 
 def check_device_array(
-    name: str,
-    array: Any,
-    shape: AnyShape,
-    dtype: DTypeLike = np.float32,
-    writeable: bool = False,
+    name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
 ) -> DeviceArray:
     """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
 

@@ -357,8 +357,4 @@ def cifar_convnet(
 
 
 #: The networks by name, as ``cnn-numba train --model`` knows them; `cnn_numba.beyond` enters more.
-MODELS = {
-    "mnist_cnn": mnist_cnn,
-    "mnist_cnn_deep": mnist_cnn_deep,
-    "cifar_convnet": cifar_convnet,
-}
+MODELS = {"mnist_cnn": mnist_cnn, "mnist_cnn_deep": mnist_cnn_deep, "cifar_convnet": cifar_convnet}

@@ -27,12 +27,7 @@ from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_sum, whole_warps
 
-__all__ = [
-    "batch_norm2d_backward",
-    "batch_norm2d_forward",
-    "layer_norm_backward",
-    "layer_norm_forward",
-]
+__all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache

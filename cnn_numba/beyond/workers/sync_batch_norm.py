@@ -48,10 +48,7 @@ class SyncBatchNorm:
         squares = sums[2] - self.count * mean**2
         self._set(self.mean, mean)
         self._set(self.variance, squares / self.count)
-        for running, batch in (
-            (layer.running_mean, mean),
-            (layer.running_var, squares / (self.count - 1)),
-        ):
+        for running, batch in ((layer.running_mean, mean), (layer.running_var, squares / (self.count - 1))):
             self._set(running, (1 - layer.momentum) * to_host(running) + layer.momentum * batch)
         return None if x is None else self._normalise(x, layer.weight, layer.bias, layer.out)
 
