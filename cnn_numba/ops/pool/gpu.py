@@ -135,7 +135,7 @@ def _tiles_2x2(window):
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
     thread = uint32(cuda.grid(1))
-    plane, lane = thread // LANE_COUNT, thread % LANE_COUNT
+    plane, lane = thread // WARP, thread % LANE_COUNT
     if plane >= grad_input.shape[0]:
         return  # the whole warp at once: the ones that stay are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
