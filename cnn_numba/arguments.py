@@ -130,11 +130,7 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
 
 
 def sizes(
-    value: object,
-    name: str,
-    axes: str | None = None,
-    minimum: int = 0,
-    maximum: int | None = MOST_ELEMENTS,
+    value: object, name: str, axes: str | None = None, minimum: int = 0, maximum: int | None = MOST_ELEMENTS
 ) -> tuple[int, ...]:
     """Return a shape as a tuple of int; without `axes` it has one or more of any meaning.
 

@@ -180,10 +180,10 @@ def test_a_reference_imports_numpy_and_what_references_share():
     """
     allowed = (
         *("numpy", "math", "operator", "numbers", "re", "functools", "typing", "collections.abc", "weakref"),
-        *("cnn_numba.arguments", "cnn_numba.ops._reference", "cnn_numba.ops.specs", "cnn_numba.ops.seen"),
+        *("cnn_numba.arguments", "cnn_numba.ops._reference", "cnn_numba.ops.specs"),
     )
     paths = [*files_of("cnn_numba/ops"), *files_of("cnn_numba/beyond")]
-    paths = [path for path in paths if path.name in ("reference.py", "_reference.py", "specs.py", "seen.py")]
+    paths = [path for path in paths if path.name in ("reference.py", "_reference.py", "specs.py")]
     for path in paths:
         declarations = ".".join([*path.relative_to(ROOT).parts[:-1], "checks"])
         for module, line in imports_of(path):

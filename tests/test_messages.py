@@ -138,8 +138,8 @@ CALLS = {
     "numerical_gradient array": lambda value: numerical_gradient(np.sum, value),
     "numerical_gradient epsilon": lambda value: numerical_gradient(np.sum, np.ones(2), epsilon=value),
     "check_precision precision": shapes.check_precision,
-    "check_array array": lambda value: shapes.check_array("array", value, (3, 3, 3)),
-    "check_device_array array": lambda value: shapes.check_device_array("array", value, (3,)),
+    "check_array array": lambda value: device.arrays.check_array("array", value, (3, 3, 3)),
+    "check_device_array array": lambda value: device.arrays.check_device_array("array", value, (3,)),
 }
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from cnn_numba.arguments import shown
 from cnn_numba.beyond.attention.layers import MultiHeadAttention, token_rows
 from cnn_numba.beyond.norm.layers import LayerNorm
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Shape, head, layer_list
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer, Shape, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
 from cnn_numba.ops.backends import BackendLike
 

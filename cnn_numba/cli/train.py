@@ -89,11 +89,7 @@ _Timeline = Annotated[
 ]
 _Timeout = Annotated[
     float,
-    option(
-        "Give a worker up that has not answered for this long.",
-        metavar="SECONDS",
-        callback=positive,
-    ),
+    option("Give a worker up that has not answered for this long.", metavar="SECONDS", callback=positive),
 ]
 
 #: The options that say what is trained and how; a checkpoint holds them.

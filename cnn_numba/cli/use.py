@@ -128,10 +128,10 @@ def _load_network(checkpoint):
     return network, "mnist", mean, std
 
 
-def _likeliest(probabilities, dataset, count=3):
-    """Return the likeliest classes of one picture as text."""
+def _likeliest(probabilities, dataset):
+    """Return the three likeliest classes of one picture as text."""
     names = classes(dataset)
-    best = np.argsort(-probabilities, kind="stable")[:count]
+    best = np.argsort(-probabilities, kind="stable")[:3]
     return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
 
 
@@ -193,8 +193,7 @@ def export(
         ),
     ] = None,
     pixels: Annotated[
-        bool,
-        flag("pixels", "Let it take raw pixels, and normalise them as the training did."),
+        bool, flag("pixels", "Let it take raw pixels, and normalise them as the training did.")
     ] = False,
 ):
     """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.

@@ -275,8 +275,9 @@ def _strokes(ink):
     reach = _DETACHED * _length(largest)
     groups, _ = scipy.ndimage.label(scipy.ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
     digit = inner & (groups == groups[largest][0])
-    strokes = _magnified(scipy.ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2), ink.shape)
-    return strokes, _doubts(coarse, marked, digit, inner & ~digit)
+    coarse_strokes = scipy.ndimage.binary_dilation(digit, _DIAGONALS_TOO, 2)
+    strokes = coarse_strokes.repeat(block := _block(ink.shape), 0).repeat(block, 1)
+    return strokes[: ink.shape[0], : ink.shape[1]], _doubts(coarse, marked, digit, inner & ~digit)
 
 
 def _doubts(coarse, marked, digit, others):
@@ -321,12 +322,6 @@ def _pressed(ink, strokes):
 def _coarse(picture):
     """Return the means of square blocks, as large as it takes to fit `_COARSE`."""
     return np.asarray(Image.fromarray(picture.astype(np.float32)).reduce(_block(picture.shape)))
-
-
-def _magnified(mask, shape):
-    """Return a mask of `_coarse`'s blocks as one of pixels."""
-    block = _block(shape)
-    return mask.repeat(block, 0).repeat(block, 1)[: shape[0], : shape[1]]
 
 
 def _block(shape):

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = (
-    *("disc", "ring", "square", "frame", "diamond"),
-    *("triangle", "plus", "cross", "stripes", "checks"),
-)
+KINDS = (*("disc", "ring", "square", "frame", "diamond"), *("triangle", "plus", "cross", "stripes", "checks"))
 #: Pictures of each file, and the files; the last one is to test with.
 BATCH = 2_000
 FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
@@ -81,10 +78,10 @@ def _ground(draws, count):
     return colour + slopes[0] * rows + slopes[1] * columns + blotches, colour
 
 
-def _add_scraps(draws, canvas, scraps=3):
-    """Lay small slanted pieces of any colour over the ground."""
+def _add_scraps(draws, canvas):
+    """Lay three small slanted pieces of any colour over the ground."""
     count = len(canvas)
-    for _ in range(scraps):
+    for _ in range(3):
         u, v = _coordinates(draws, count, places=(0, SIDE), radii=(1, 5))
         piece = np.maximum(abs(u), abs(v)) < _RADIUS
         np.copyto(canvas, draws(20, 235, count, 3, 1, 1), where=piece[:, np.newaxis])

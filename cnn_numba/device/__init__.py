@@ -12,6 +12,7 @@ from cnn_numba.device.arrays import (
     elsewhere as elsewhere,
     empty as empty,
     extent as extent,
+    head as head,
     is_device_array as is_device_array,
     overlap as overlap,
     pinned as pinned,

@@ -1,14 +1,20 @@
-"""Arrays on the device: made, copied, and where they lie."""
+"""Arrays: on the device made and copied; wherever they are, what operations insist on.
+
+One rule about memory holds for every operation in every backend: **an output shares no memory with an input
+or with another output, unless its docstring says which input it may be.** Then it may be exactly that one,
+the same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
+"""
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from cnn_numba.arguments import shown, sizes
+from cnn_numba.arguments import MOST_ELEMENTS, shown, sizes
 from cnn_numba.device.selection import SELECTION
 from cnn_numba.device.streams import current_stream, synchronize
 from cnn_numba.device.usable import driver_status, usable_cuda
@@ -26,6 +32,7 @@ class DeviceArray(Protocol):
     ndim: int
     size: int
     nbytes: int
+    strides: tuple[int, ...]
 
     gpu_data: Any
     __cuda_array_interface__: dict[str, Any]
@@ -33,6 +40,9 @@ class DeviceArray(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: Any) -> Any: ...
     def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    def is_c_contiguous(self) -> bool:
+        """Return whether its elements lie one behind the other, those of the last axis first."""
 
     def reshape(self, *shape: Any) -> Any:
         """Return a view of the same elements in another shape."""
@@ -48,6 +58,9 @@ _MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, 
 
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
+_Either = TypeVar("_Either", bound=Array)
+#: Which shape a check asks for: a None stands for any length, and in the place of a shape for any shape.
+AnyShape = tuple[int | None, ...] | None
 
 
 def is_device_array(array: object) -> "TypeIs[DeviceArray]":
@@ -141,6 +154,12 @@ def copy(target: Array, source: Array) -> None:
             synchronize()  # the caller may change `source` as soon as this returns
 
 
+def head(array: _Either, n: int) -> _Either:
+    """Return the first n samples of a buffer, the buffer itself if those are all."""
+    part: Any = array if array.shape[0] == n else array[:n]
+    return part
+
+
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
     """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
     return usable_cuda().pinned_array(_checked(shape), dtype)
@@ -178,3 +197,149 @@ def elsewhere(array: DeviceArray) -> int | None:
         return None
     number = array.gpu_data.context.device.id
     return None if number == usable_cuda().get_current_device().id else number
+
+
+#: The types of arrays that kernels take: a masked array would lose its mask, a matrix its products.
+PLAIN = (np.ndarray, np.memmap)
+
+
+def check_array(
+    name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
+) -> np.ndarray:
+    """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
+
+    Parameters
+    ----------
+    name : str
+        What to call it in an error.
+    array : ndarray
+    shape : tuple
+        The shape it must have. A None stands for any length; a shape of None for any shape.
+    dtype : dtype
+        The dtype it must have.
+    writeable : bool
+        Whether it is going to be written to.
+
+    Raises
+    ------
+    TypeError
+        If it is not a plain array on the host (a masked array or a matrix is none), or of another dtype.
+    ValueError
+        If it has another shape, is not C-contiguous, or is read-only but going to be written to.
+
+    Examples
+    --------
+    >>> check_array("bias", np.zeros(3, np.float32), (4,))
+    Traceback (most recent call last):
+        ...
+    ValueError: bias must have shape (4,), got (3,)
+    """
+    if type(array) not in PLAIN:
+        raise TypeError(_not_plain(name, array))
+    _check_layout(name, array, shape, dtype, array.flags.c_contiguous)
+    if writeable and not array.flags.writeable:
+        raise ValueError(f"{name} must be writeable, but this array is read-only")
+    return array
+
+
+def _not_plain(name: str, array: object) -> str:
+    """Say what is wrong with something that is no plain array on the host."""
+    kind = type(array).__name__
+    if is_device_array(array):
+        return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
+    if isinstance(array, np.ndarray):
+        return (
+            f"{name} must be a plain array, got {kind}: np.asarray makes one, or filled() of a masked array"
+        )
+    return f"{name} must be an array, got {kind}: {shown(array)}"
+
+
+def _check_layout(name: str, array: Array, shape: AnyShape, dtype: DTypeLike, contiguous: bool) -> None:
+    """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
+    if array.dtype != dtype:
+        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
+    if shape is not None and array.shape != shape:
+        wanted = len(shape) == array.ndim and all(
+            want is None or want == got for want, got in zip(shape, array.shape, strict=True)
+        )
+        if not wanted:
+            axes = ", ".join("any" if want is None else str(want) for want in shape)
+            axes += "," * (len(shape) == 1)
+            raise ValueError(f"{name} must have shape ({axes}), got {array.shape}")
+    if not contiguous:
+        raise ValueError(f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}")
+
+
+def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:
+    """Insist that what an operation writes shares no memory with its other arrays: the rule at the top.
+
+    Parameters
+    ----------
+    written, read : dict of str to array
+        C-contiguous arrays by their names, all on the host or all on the device; None for none.
+    may_be : sequence of str
+        The names in `read` of those that a written array may be exactly.
+
+    Examples
+    --------
+    >>> x = np.zeros(4, np.float32)
+    >>> check_memory({"out": x}, {"x": x}, may_be=["x"])
+    >>> check_memory({"out": x[1:]}, {"x": x[:-1]}, may_be=["x"])
+    Traceback (most recent call last):
+        ...
+    ValueError: out must not share memory with x unless it is exactly that (shapes (3,) and (3,))
+    """
+    arrays = {**written, **read}
+    apart: dict[str, Any] = dict(arrays)
+    share: Callable[..., bool] = np.may_share_memory
+    if type(next(iter(written.values()))) not in PLAIN:
+        apart = {name: extent(array) for name, array in arrays.items() if array is not None}
+        share = overlap
+    for name in written:
+        place = apart.pop(name)
+        for other, that in apart.items():
+            if that is not None and share(place, that):
+                _insist_on_one(name, arrays[name], other, arrays[other], other in may_be)
+
+
+def _insist_on_one(name: str, a: Any, other: str, b: Any, allowed: bool) -> None:
+    """Raise, for two arrays that share memory, unless they are exactly one array and that is allowed."""
+    begin = address if is_device_array(a) else operator.attrgetter("ctypes.data")
+    if not (allowed and a.shape == b.shape and begin(a) == begin(b)):
+        unless = " unless it is exactly that" if allowed else ""
+        raise ValueError(
+            f"{name} must not share memory with {other}{unless} (shapes {a.shape} and {b.shape})"
+        )
+
+
+def check_device_array(
+    name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
+) -> DeviceArray:
+    """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
+
+    It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
+
+    Parameters
+    ----------
+    name, array, shape, dtype, writeable
+        As for `check_array`; there, every array may be written to.
+
+    Examples
+    --------
+    >>> check_device_array("x", np.zeros(3, np.float32), (3,))
+    Traceback (most recent call last):
+        ...
+    TypeError: x is an array on the host, shape (3,): copy it with cnn_numba.device.to_device
+    """
+    if isinstance(array, np.ndarray) and not is_device_array(array):
+        raise TypeError(
+            f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
+        )
+    if not is_device_array(array):
+        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
+    _check_layout(name, array, shape, dtype, array.is_c_contiguous())
+    if array.size > MOST_ELEMENTS:
+        raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
+    if (number := elsewhere(array)) is not None:
+        raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
+    return array

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.device import Array, copy, head, to_host
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import Conv2d, MaxPool2d, ReLU
 from cnn_numba.ops.backends import Backend
 from cnn_numba.ops.fused.checks import Convolution
@@ -125,29 +125,20 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
         Where they compute. A backend without chains, or with other functions than a chain stands for, keeps
         all layers.
     """
-    if not _can_chain(backend):
+    if not backend.ops.fuses("PARTS"):
         return list(layers)
     steps: list[Layer | ConvChain] = []
-    chain: list[Layer] = []
     rest = list(layers)
     while rest:
-        taken = _next_link(rest)
-        if chain and not taken:
-            steps.append(ConvChain(chain))
-            chain = []
-        chain += taken
-        if not taken:
-            steps.append(rest[0])
-        rest = rest[len(taken) or 1 :]
-    return [*steps, ConvChain(chain)] if chain else steps
+        chain: list[Layer] = []
+        while rest and (link := _next_link(rest)):
+            chain += link
+            rest = rest[len(link) :]
+        steps.append(ConvChain(chain) if chain else rest.pop(0))
+    return steps
 
 
-def _can_chain(backend):
-    fused = backend.ops.fused if "fused" in backend.ops.names() else None
-    return fused is not None and all(getattr(backend.ops, name) is part for name, part in fused.PARTS.items())
-
-
-def _next_link(layers):
+def _next_link(layers: list[Layer]) -> list[Layer]:
     """Return the convolution that these layers begin with and what follows it, [] if that is no link.
 
     A subclass of them may compute something else, so it is no part of one.
@@ -155,13 +146,10 @@ def _next_link(layers):
     conv, *rest = layers
     if type(conv) is not Conv2d or conv.precision != "float32" or max(conv.kernel_size) < 2:
         return []
-    taken = [conv]
+    link: list[Layer] = [conv]
     if rest and type(rest[0]) is ReLU:
-        taken.append(rest.pop(0))
-    if rest and type(rest[0]) is MaxPool2d and _two_by_two(rest[0]):
-        taken.append(rest.pop(0))
-    return taken
-
-
-def _two_by_two(pool):
-    return (pool.kernel_size, pool.stride, pool.padding) == ((2, 2), (2, 2), (0, 0))
+        link.append(rest.pop(0))
+    pool = rest[0] if rest else None
+    if type(pool) is MaxPool2d and (pool.kernel_size, pool.stride, pool.padding) == ((2, 2), (2, 2), (0, 0)):
+        link.append(pool)
+    return link

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
 
@@ -78,14 +78,8 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
         or linear.precision != "float32"
         or not linear.needs_grad_input
         or any(name in vars(part) for part in parts for name in ("forward", "backward"))
-        or not all(_has_heads(backend) for backend in (model.backend, loss.backend))
+        or not all(backend.ops.fuses("HEAD_PARTS") for backend in (model.backend, loss.backend))
         or not model.backend.ops.fused.head_fits(samples, linear.out_features, linear.in_features)
     ):
         return None
     return LossHead(loss, linear, relu)
-
-
-def _has_heads(backend):
-    fused = backend.ops.fused if "fused" in backend.ops.names() else None
-    parts = getattr(fused, "HEAD_PARTS", None)
-    return parts is not None and all(getattr(backend.ops, name) is part for name, part in parts.items())

@@ -6,24 +6,17 @@ hand them buffers that `build` allocated once, for the largest batch.
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from cnn_numba.arguments import shown
-from cnn_numba.device import Array
+from cnn_numba.device import Array, head
 from cnn_numba.ops.backends import BackendLike, backend
 from cnn_numba.ops.shapes import PRECISIONS
 
 Shape = tuple[int, ...]
-_Either = TypeVar("_Either", bound=Array)
-
-
-def head(array: _Either, n: int) -> _Either:
-    """Return the first n samples of a buffer, the buffer itself if those are all."""
-    part: Any = array if array.shape[0] == n else array[:n]
-    return part
 
 
 class Saved:

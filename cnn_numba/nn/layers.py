@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from cnn_numba.arguments import integer, pair, settings
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Saved, Shape, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer, Saved, Shape
 from cnn_numba.ops.backends import BackendLike, backend, with_scratch
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
@@ -190,7 +190,7 @@ class View(Layer):
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:  # the same view for the same array: operations check it faster, see `ops.seen`
+        if x is not self.x:  # the same view for the same array: operations know it, see `specs.Seen`
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
@@ -277,19 +277,21 @@ class Linear(_Weighted):
 
 class _Activation(Layer):
     operation = "activation"
+    slope_from = "output"  # what the function's slope follows from, as the layer keeps it
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
+        self.x = x
         function = getattr(self.ops, f"{self.kind}_forward")
         self.output = function(x, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which follows from its output."""
+        """Multiply the gradient by the function's slope."""
         if not self.needs_grad_input:
             return None
-        function = getattr(self.ops, f"{self.kind}_backward")
-        return function(grad_output, self.output, grad_input=self._grad_input_like(grad_output))
+        function, saved = getattr(self.ops, f"{self.kind}_backward"), getattr(self, self.slope_from)
+        return function(grad_output, saved, grad_input=self._grad_input_like(grad_output))
 
 
 class ReLU(_Activation):
@@ -322,17 +324,7 @@ class GELU(_Activation):
     """``x * P(x)``, P being the normal distribution's share below x."""
 
     kind = "gelu"
-
-    def forward(self, x: Array, training: bool = True) -> Array:
-        """Apply the function to every element."""
-        self.x = x
-        return super().forward(x, training)
-
-    def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope, which follows from its input."""
-        if not self.needs_grad_input:
-            return None
-        return self.ops.gelu_backward(grad_output, self.x, grad_input=self._grad_input_like(grad_output))
+    slope_from = "x"
 
 
 class CrossEntropyLoss:

@@ -125,21 +125,16 @@ class Sequential:
 
     def _allocate_arenas(self, generator):
         """Lay all parameters, gradients and buffers out in one array each; give the layers views."""
-        parameters = [
-            (layer, key, shape)
-            for layer in self.every_layer
-            for key, shape in layer.parameter_shapes().items()
-        ]
-        gradients = [(layer, f"grad_{key}", shape) for layer, key, shape in parameters]
-        buffers = [
-            (layer, key, shape) for layer in self.every_layer for key, shape in layer.buffer_shapes().items()
-        ]
-        entries = {"parameters": parameters, "gradients": gradients, "buffers": buffers}
-        if _total(parameters) > MOST_ELEMENTS:
-            raise ValueError(
-                f"{self.name} has {_total(parameters)} parameters; the kernels count up to {MOST_ELEMENTS}"
-            )
-        arenas = {name: np.zeros(_total(entries[name]), self.backend.dtype) for name in entries}
+        entries: dict[str, list] = {"parameters": [], "gradients": [], "buffers": []}
+        for layer in self.every_layer:
+            shapes = layer.parameter_shapes()
+            entries["parameters"] += [(layer, key, shape) for key, shape in shapes.items()]
+            entries["gradients"] += [(layer, f"grad_{key}", shape) for key, shape in shapes.items()]
+            entries["buffers"] += [(layer, key, shape) for key, shape in layer.buffer_shapes().items()]
+        counts = {name: sum(math.prod(shape) for _, _, shape in entries[name]) for name in entries}
+        if (count := counts["parameters"]) > MOST_ELEMENTS:
+            raise ValueError(f"{self.name} has {count} parameters; the kernels count up to {MOST_ELEMENTS}")
+        arenas = {name: np.zeros(count, self.backend.dtype) for name, count in counts.items()}
         self._set_arenas(arenas, entries)
         for layer in self.every_layer:
             layer.initialise(generator)
@@ -272,10 +267,6 @@ class Sequential:
         return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])
 
 
-def _total(entries):
-    return sum(math.prod(shape) for _, _, shape in entries)
-
-
 def mnist_cnn(
     batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
@@ -366,8 +357,4 @@ def cifar_convnet(
 
 
 #: The networks by name, as ``cnn-numba train --model`` knows them; `cnn_numba.beyond` enters more.
-MODELS = {
-    "mnist_cnn": mnist_cnn,
-    "mnist_cnn_deep": mnist_cnn_deep,
-    "cifar_convnet": cifar_convnet,
-}
+MODELS = {"mnist_cnn": mnist_cnn, "mnist_cnn_deep": mnist_cnn_deep, "cifar_convnet": cifar_convnet}

@@ -49,6 +49,11 @@ class Operations:
         """Return the operations that are imported by now."""
         return {name for name in vars(self) if not name.startswith("_")}
 
+    def fuses(self, parts: str) -> bool:
+        """Return whether `fused` has a constant of this name, and what it stands for are these operations."""
+        known = getattr(vars(self).get("fused"), parts, None)
+        return known is not None and all(vars(self)[name] is part for name, part in known.items())
+
     def replace(self, **modules: Any) -> "Operations":
         """Return these operations with others in the place of some."""
         replaced = copy.copy(self)

@@ -1,23 +1,18 @@
-"""Output-size arithmetic and every shape check, in one place and in one style.
+"""How windows slide and how large what they leave is; and what `HOST` and `DEVICE` take, for every `Spec`.
 
 The operations call these before any work starts, so a wrong argument is an error that names
 the offending values, and never a crash, a half-written array or a silently wrong number: a TypeError
 for what is of the wrong type, a ValueError for a wrong value, shape or layout.
-
-One rule about memory holds for every operation in every backend: **an output shares no memory with an input
-or with another output, unless its docstring says which input it may be.** Then it may be exactly that one,
-the same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
 """
 
-import operator
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
 from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
-from cnn_numba.ops.seen import Seen
-from cnn_numba.ops.specs import Memory
+from cnn_numba.device.arrays import check_array, check_device_array, check_memory
+from cnn_numba.ops.specs import Memory, Seen
 
 
 class Window2d(NamedTuple):
@@ -142,147 +137,6 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
             f"and kernel_size {shown(kernel_size)}"
         )
     return window
-
-
-#: The types of arrays that kernels take: a masked array would lose its mask, a matrix its products.
-PLAIN = (np.ndarray, np.memmap)
-
-
-def check_array(name, array, shape, dtype=np.float32, writeable=False):
-    """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
-
-    Parameters
-    ----------
-    name : str
-        What to call it in an error.
-    array : ndarray
-    shape : tuple
-        The shape it must have. A None stands for any length; a shape of None for any shape.
-    dtype : dtype
-        The dtype it must have.
-    writeable : bool
-        Whether it is going to be written to.
-
-    Raises
-    ------
-    TypeError
-        If it is not a plain array on the host (a masked array or a matrix is none), or of another dtype.
-    ValueError
-        If it has another shape, is not C-contiguous, or is read-only but going to be written to.
-
-    Examples
-    --------
-    >>> check_array("bias", np.zeros(3, np.float32), (4,))
-    Traceback (most recent call last):
-        ...
-    ValueError: bias must have shape (4,), got (3,)
-    """
-    if type(array) not in PLAIN:
-        raise TypeError(_not_plain(name, array))
-    _check_layout(name, array, shape, dtype, array.flags.c_contiguous)
-    if writeable and not array.flags.writeable:
-        raise ValueError(f"{name} must be writeable, but this array is read-only")
-    return array
-
-
-def _not_plain(name, array):
-    """Say what is wrong with something that is no plain array on the host."""
-    kind = type(array).__name__
-    if device.is_device_array(array):
-        return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
-    if isinstance(array, np.ndarray):
-        return (
-            f"{name} must be a plain array, got {kind}: np.asarray makes one, or filled() of a masked array"
-        )
-    return f"{name} must be an array, got {kind}: {shown(array)}"
-
-
-def _check_layout(name, array, shape, dtype, contiguous):
-    """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
-    if array.dtype != dtype:
-        raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
-    if shape is not None and array.shape != shape:
-        wanted = len(shape) == array.ndim and all(
-            want is None or want == got for want, got in zip(shape, array.shape, strict=True)
-        )
-        if not wanted:
-            axes = ", ".join("any" if want is None else str(want) for want in shape)
-            axes += "," * (len(shape) == 1)
-            raise ValueError(f"{name} must have shape ({axes}), got {array.shape}")
-    if not contiguous:
-        raise ValueError(f"{name} must be C-contiguous, got shape {array.shape} with strides {array.strides}")
-
-
-def check_memory(written, read, may_be=()):
-    """Insist that what an operation writes shares no memory with its other arrays: the rule at the top.
-
-    Parameters
-    ----------
-    written, read : dict of str to array
-        C-contiguous arrays by their names, all on the host or all on the device; None for none.
-    may_be : sequence of str
-        The names in `read` of those that a written array may be exactly.
-
-    Examples
-    --------
-    >>> x = np.zeros(4, np.float32)
-    >>> check_memory({"out": x}, {"x": x}, may_be=["x"])
-    >>> check_memory({"out": x[1:]}, {"x": x[:-1]}, may_be=["x"])
-    Traceback (most recent call last):
-        ...
-    ValueError: out must not share memory with x unless it is exactly that (shapes (3,) and (3,))
-    """
-    arrays = {**written, **read}
-    apart, share = dict(arrays), np.may_share_memory
-    if type(next(iter(written.values()))) not in PLAIN:
-        apart = {name: device.extent(array) for name, array in arrays.items() if array is not None}
-        share = device.overlap
-    for name in written:
-        place = apart.pop(name)
-        for other, that in apart.items():
-            if that is not None and share(place, that):
-                _insist_on_one(name, arrays[name], other, arrays[other], other in may_be)
-
-
-def _insist_on_one(name, a, other, b, allowed):
-    """Raise, for two arrays that share memory, unless they are exactly one array and that is allowed."""
-    begin = device.address if device.is_device_array(a) else operator.attrgetter("ctypes.data")
-    if not (allowed and a.shape == b.shape and begin(a) == begin(b)):
-        unless = " unless it is exactly that" if allowed else ""
-        raise ValueError(
-            f"{name} must not share memory with {other}{unless} (shapes {a.shape} and {b.shape})"
-        )
-
-
-def check_device_array(name, array, shape, dtype=np.float32, writeable=False):
-    """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
-
-    It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
-
-    Parameters
-    ----------
-    name, array, shape, dtype, writeable
-        As for `check_array`; there, every array may be written to.
-
-    Examples
-    --------
-    >>> check_device_array("x", np.zeros(3, np.float32), (3,))
-    Traceback (most recent call last):
-        ...
-    TypeError: x is an array on the host, shape (3,): copy it with cnn_numba.device.to_device
-    """
-    if isinstance(array, np.ndarray) and not device.is_device_array(array):
-        raise TypeError(
-            f"{name} is an array on the host, shape {array.shape}: copy it with cnn_numba.device.to_device"
-        )
-    if not device.is_device_array(array):
-        raise TypeError(f"{name} must be an array on the device, got {type(array).__name__}: {shown(array)}")
-    _check_layout(name, array, shape, dtype, array.is_c_contiguous())
-    if array.size > MOST_ELEMENTS:
-        raise ValueError(f"{name} has {array.size} elements; the kernels count up to {MOST_ELEMENTS}")
-    if (number := device.elsewhere(array)) is not None:
-        raise ValueError(f"{name} is on GPU {number}, which is not the current one (shape {array.shape})")
-    return array
 
 
 def _window(sizes, stride, padding, kernel_size=None):

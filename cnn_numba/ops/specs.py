@@ -12,13 +12,13 @@ arithmetic in common: sizes are compared here, and nothing is computed from them
 """
 
 import re
+import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba.arguments import SETTINGS, sizes as tuple_of
-from cnn_numba.ops.seen import Seen, is_plain
 
 _MOST_KNOWN = 1000
 _ARGUMENT = re.compile(r"(?P<name>\w+)(?P<mark>[?!]*)(:(?P<dtype>\w+))?(?P<open>[\[(])(?P<axes>[^\])]*)[\])]")
@@ -35,7 +35,7 @@ class Memory(NamedTuple):
     empty: Callable
     """``(shape, dtype)``: a new, uninitialised array."""
     apart: Callable
-    """``(written, read, may_be)``: refuse outputs that share memory, see `cnn_numba.ops.shapes`."""
+    """``(written, read, may_be)``: refuse outputs that share memory, see `device.arrays`."""
     window: Callable
     """``(sizes, stride, padding, kernel_size=None)``: how a window slides; its `out` is (H_out, W_out)."""
     on_host: bool = False
@@ -106,6 +106,52 @@ class _Known(NamedTuple):
     """Of the axes."""
     windows: dict
     """What is known once there is a window, by its size of the output."""
+
+
+class Seen:
+    """What checks returned, by their arguments: a training step gives an operation the same arrays each time.
+
+    What a check found out about them is still so while they live, but for what can be changed in place: that
+    is compared again. It keeps no array alive, and forgets what it knows of one that is gone: a new one
+    in its place may have the same id.
+    """
+
+    def __init__(self):
+        self._known = {}
+
+    def get(self, key, arguments):
+        """Return what was added for a key, None if there is nothing or an array has changed since."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        result, arrays, _ = known
+        for place, shape, dtype, flags in arrays:
+            array = arguments[place]
+            if array.shape != shape or array.dtype != dtype or array.flags.num != flags:
+                return None
+        return result
+
+    def add(self, key, arguments, result):
+        """Note the result of a check; the ids of the arrays among the arguments must be part of the key."""
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        known = self._known
+
+        def forget(_):
+            known.pop(key, None)
+
+        arrays = [(place, array) for place, array in enumerate(arguments) if isinstance(array, np.ndarray)]
+        states = [(place, array.shape, array.dtype, array.flags.num) for place, array in arrays]
+        known[key] = result, states, [weakref.ref(array, forget) for _, array in arrays]
+
+
+def is_plain(value):
+    """Return whether a value is made of nothing but None, ints and tuples: as part of a key only it is equal.
+
+    A bool is none of them, and equal to an int.
+    """
+    kind = type(value)
+    return kind is int or value is None or (kind is tuple and all(map(is_plain, value)))
 
 
 class Spec:

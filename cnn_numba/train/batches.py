@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import head
+from cnn_numba.device import Array, head
 from cnn_numba.nn.models import Sequential
 from cnn_numba.ops.gather.cpu import gather_augmented, gather_batch, gather_labels
 from cnn_numba.train.augment import Augmentation

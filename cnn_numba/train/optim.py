@@ -164,30 +164,23 @@ def cosine(peak: float, step: int, total_steps: int) -> float:
     return _anneal(peak, 0.0, step / max(total_steps - 1, 1))
 
 
-def one_cycle(
-    peak: float,
-    step: int,
-    total_steps: int,
-    warm_up: float = 0.3,
-    start_factor: float = 25.0,
-    end_factor: float = 1e4,
-) -> float:
+def one_cycle(peak: float, step: int, total_steps: int, warm_up: float = 0.3) -> float:
     """Return a learning rate that climbs to `peak`, then falls almost to 0.
 
     Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's
-    ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / start_factor`` up
-    during the first 30% of the steps, `warm_up`, then down to ``peak / start_factor / end_factor``.
+    ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / 25`` up during the
+    first 30% of the steps, `warm_up`, then down to ``peak / 25 / 10000``.
 
     Examples
     --------
     >>> [round(one_cycle(1.0, step, 11), 3) for step in range(0, 11, 2)]
     [0.04, 0.96, 0.884, 0.531, 0.157, 0.0]
     """
-    start = peak / start_factor
+    start = peak / 25
     top = warm_up * total_steps - 1
     if step < top:
         return _anneal(start, peak, step / top)
-    return _anneal(peak, start / end_factor, (step - top) / max(total_steps - 1 - top, 1))
+    return _anneal(peak, start / 10_000, (step - top) / max(total_steps - 1 - top, 1))
 
 
 def _anneal(begin, end, share):

@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike
 from cnn_numba import device
 from cnn_numba.arguments import instance
 from cnn_numba.data import Dataset
-from cnn_numba.device import Array
+from cnn_numba.device import Array, head
 from cnn_numba.nn.heads import loss_head
-from cnn_numba.nn.layer import head
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Part

@@ -121,7 +121,7 @@ def test_pinned_memory_is_an_array():
 )
 def test_what_is_no_such_array_is_named(array, error, message):
     with pytest.raises(error, match=message):
-        shapes.check_device_array("x", array, (2, 3))
+        device.arrays.check_device_array("x", array, (2, 3))
 
 
 def test_a_masked_array_is_not_copied_without_its_mask():
@@ -130,16 +130,16 @@ def test_a_masked_array_is_not_copied_without_its_mask():
 
 
 def test_an_array_of_another_gpu_is_named(monkeypatch):
-    monkeypatch.setattr(device, "elsewhere", lambda array: 1)
+    monkeypatch.setattr(device.arrays, "elsewhere", lambda array: 1)
     with pytest.raises(ValueError, match="x is on GPU 1, which is not the current one"):
-        shapes.check_device_array("x", device.zeros(3), (3,))
+        device.arrays.check_device_array("x", device.zeros(3), (3,))
 
 
 def test_more_elements_than_the_kernels_count_are_refused(monkeypatch):
-    monkeypatch.setattr(shapes, "MOST_ELEMENTS", 5)
-    shapes.check_device_array("x", device.zeros(5), (5,))
+    monkeypatch.setattr(device.arrays, "MOST_ELEMENTS", 5)
+    device.arrays.check_device_array("x", device.zeros(5), (5,))
     with pytest.raises(ValueError, match="x has 6 elements; the kernels count up to 5"):
-        shapes.check_device_array("x", device.zeros((2, 3)), (2, 3))
+        device.arrays.check_device_array("x", device.zeros((2, 3)), (2, 3))
 
 
 def test_outputs_are_checked_or_allocated():

@@ -4,14 +4,8 @@ from helpers import strided
 from hypothesis import given, settings, strategies as st
 
 from cnn_numba import device
-from cnn_numba.ops.shapes import (
-    check_array,
-    check_memory,
-    conv2d_window,
-    output_size,
-    pool2d_window,
-    window2d,
-)
+from cnn_numba.device.arrays import check_array, check_memory
+from cnn_numba.ops.shapes import conv2d_window, output_size, pool2d_window, window2d
 
 thorough = settings(deadline=None, derandomize=True, max_examples=40)
 

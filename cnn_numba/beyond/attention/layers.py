@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Shape, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import with_scratch
 
 

@@ -12,17 +12,22 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.norm import checks
 from cnn_numba.beyond.norm.gpu_layer import layer_norm_backward, layer_norm_forward
-from cnn_numba.beyond.norm.gpu_sums import add, add_parts_kernel, element, inverse_std, moments, two_scratch
+from cnn_numba.beyond.norm.gpu_sums import (
+    add,
+    add_parts_kernel,
+    channel_size,
+    element,
+    inverse_std,
+    moments,
+    place,
+    threads_of_block,
+    two_scratch,
+)
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum, whole_warps
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_sum, whole_warps
 
-__all__ = [
-    "batch_norm2d_backward",
-    "batch_norm2d_forward",
-    "layer_norm_backward",
-    "layer_norm_forward",
-]
+__all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
 THREADS = 256
 PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
@@ -51,9 +56,7 @@ def batch_norm2d_forward_block_kernel(
     x, weight, bias, running_mean, running_var, momentum, eps, out, mean, inv_std
 ):
     """Normalise one channel a block, from statistics to output; launched over the channels."""
-    c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    pixels = uint32(x.shape[2])
-    count = uint32(x.shape[0] * pixels)
+    c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
     centre, squares = moments(x, c, uint32(0), count)
     centre += x[uint32(0), c, uint32(0)]
     if thread == 0:
@@ -61,10 +64,16 @@ def batch_norm2d_forward_block_kernel(
     scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
     j = thread
     while j < count:
-        n = uint32(j // pixels)
-        pixel = uint32(j - n * pixels)
+        n, pixel = place(x, j)
         out[n, c, pixel] = (x[n, c, pixel] - centre) * scale + shift
         j = uint32(j + threads)
+
+
+@cuda.jit(device=True)
+def _part(x, part, part_size):
+    """Return where a part of a channel begins and ends."""
+    begin = uint32(part * part_size)
+    return begin, min(uint32(begin + part_size), channel_size(x))
 
 
 @cuda.jit
@@ -72,8 +81,7 @@ def batch_norm2d_forward_block_kernel(
 def batch_norm2d_parts_kernel(x, part_size, centres, squares):
     """Take the moments of one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
-    begin = uint32(part * part_size)
-    end = min(uint32(begin + part_size), uint32(x.shape[0] * uint32(x.shape[2])))
+    begin, end = _part(x, part, part_size)
     centre, square = moments(x, c, begin, end)
     if cuda.threadIdx.x == 0:
         centres[c, part] = centre
@@ -93,18 +101,17 @@ def batch_norm2d_combine_kernel(
     the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
     """
     thread = uint32(cuda.grid(1))
-    c, lane = uint32(thread // uint32(WARP)), uint32(thread % uint32(WARP))
+    c, lane = uint32(thread // LANE_COUNT), uint32(thread % LANE_COUNT)
     if c >= uint32(x.shape[1]):
         return
-    part_size, parts = uint32(part_size), uint32(centres.shape[1])
-    count = uint32(x.shape[0] * uint32(x.shape[2]))
+    part_size, parts, count = uint32(part_size), uint32(centres.shape[1]), channel_size(x)
     total, lost = float32(0), float32(0)
-    for part in range(lane, parts, uint32(WARP)):
+    for part in range(lane, parts, LANE_COUNT):
         size = float32(min(part_size, uint32(count - part * part_size)))
         total, lost = add(total, lost, size * centres[c, part])
     centre = warp_sum(total) / float32(count)
     total, lost = float32(0), float32(0)
-    for part in range(lane, parts, uint32(WARP)):
+    for part in range(lane, parts, LANE_COUNT):
         size = float32(min(part_size, uint32(count - part * part_size)))
         distance = centres[c, part] - centre
         total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
@@ -193,7 +200,7 @@ def _flat_planes(x):
 @cuda.jit(device=True, inline="always")
 def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
     """Return the shares of a part of a channel in grad_weight and grad_bias; as for `moments`."""
-    thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+    thread, threads = threads_of_block()
     product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
     j = uint32(begin + thread)
     while j < end:
@@ -214,9 +221,7 @@ def batch_norm2d_backward_block_kernel(
 
     `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
     """
-    c, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    pixels = uint32(x.shape[2])
-    count = uint32(x.shape[0] * pixels)
+    c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, uint32(0), count)
     if thread == 0:
         grad_weight[c] = weight_sum
@@ -227,8 +232,7 @@ def batch_norm2d_backward_block_kernel(
     shift, scale = mean[c], weight[c] * inv_std[c]
     j = thread
     while j < count:
-        n = uint32(j // pixels)
-        pixel = uint32(j - n * pixels)
+        n, pixel = place(x, j)
         distance = x[n, c, pixel] - shift
         grad_input[n, c, pixel] = scale * (grad_output[n, c, pixel] - average - distance * slope)
         j = uint32(j + threads)
@@ -239,8 +243,7 @@ def batch_norm2d_backward_block_kernel(
 def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
     """Sum up one part of a channel a block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
-    begin = uint32(part * part_size)
-    end = min(uint32(begin + part_size), uint32(x.shape[0] * uint32(x.shape[2])))
+    begin, end = _part(x, part, part_size)
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, begin, end)
     if cuda.threadIdx.x == 0:
         weight_parts[c, part] = weight_sum

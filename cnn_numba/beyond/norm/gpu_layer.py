@@ -4,7 +4,14 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.norm import checks
-from cnn_numba.beyond.norm.gpu_sums import add, add_parts_kernel, inverse_std, moments, two_scratch
+from cnn_numba.beyond.norm.gpu_sums import (
+    add,
+    add_parts_kernel,
+    inverse_std,
+    moments,
+    threads_of_block,
+    two_scratch,
+)
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
@@ -19,7 +26,7 @@ _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 @device.signature(f"void({_PLANES}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
 def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
     """Normalise one sample a block, x and out being (1, samples, features); launched over the samples."""
-    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), cuda.blockDim.x
+    sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
     first, features = 0, uint32(x.shape[2])
     centre, squares = moments(x, sample, first, features)
     centre += x[first, sample, first]
@@ -49,7 +56,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 @device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, {_ROW}, {_ROWS})")
 def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad_input):
     """Send the gradients of one sample back, one sample a block; launched over the samples."""
-    sample, thread, threads = uint32(cuda.blockIdx.x), uint32(cuda.threadIdx.x), cuda.blockDim.x
+    sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
     features = uint32(x.shape[1])
     shift, scale = mean[sample], inv_std[sample]
     product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)

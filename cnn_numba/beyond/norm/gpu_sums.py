@@ -10,7 +10,7 @@ import math
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.shared.warps import WARP, block_sum, warp_sum
+from cnn_numba.ops.shared.warps import LANE_COUNT, block_sum, warp_sum
 
 
 @cuda.jit(device=True)
@@ -22,11 +22,30 @@ def add(total, lost, value):
 
 
 @cuda.jit(device=True)
-def element(x, c, j):
-    """Return element number `j` of channel `c` of an array (N, C, pixels)."""
+def threads_of_block():
+    """Return the thread's number in a block of one dimension, and how many there are."""
+    return uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
+
+
+@cuda.jit(device=True)
+def channel_size(x):
+    """Return how many elements a channel of an array (N, C, pixels) has."""
+    return uint32(x.shape[0] * uint32(x.shape[2]))
+
+
+@cuda.jit(device=True)
+def place(x, j):
+    """Return the image and the pixel of a channel's element number `j`."""
     pixels = uint32(x.shape[2])
-    n = j // pixels
-    return x[n, c, uint32(j - n * pixels)]
+    n = uint32(j // pixels)
+    return n, uint32(j - n * pixels)
+
+
+@cuda.jit(device=True)
+def element(x, c, j):
+    """Return element number `j` of channel `c`."""
+    n, pixel = place(x, j)
+    return x[n, c, pixel]
 
 
 @cuda.jit(device=True, inline="always")
@@ -35,7 +54,7 @@ def moments(x, c, begin, end):
 
     The mean is relative to the channel's first element. The whole block works; all threads get the result.
     """
-    thread, threads = cuda.threadIdx.x, cuda.blockDim.x
+    thread, threads = threads_of_block()
     origin = x[0, c, 0]
     total, lost = float32(0), float32(0)
     j = uint32(begin + thread)
@@ -69,11 +88,11 @@ def two_scratch(array, rows, columns):
 def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     """Add up the parts of one row of each array, one row a warp; launched over 32 threads a row."""
     thread = uint32(cuda.grid(1))
-    row, lane = uint32(thread // WARP), thread % uint32(WARP)
+    row, lane = uint32(thread // LANE_COUNT), thread % LANE_COUNT
     if row >= uint32(weight_parts.shape[0]):
         return
     weight_sum, weight_lost, bias_sum, bias_lost = float32(0), float32(0), float32(0), float32(0)
-    for part in range(lane, uint32(weight_parts.shape[1]), WARP):
+    for part in range(lane, uint32(weight_parts.shape[1]), LANE_COUNT):
         weight_sum, weight_lost = add(weight_sum, weight_lost, weight_parts[row, part])
         bias_sum, bias_lost = add(bias_sum, bias_lost, bias_parts[row, part])
     weight_sum, bias_sum = warp_sum(weight_sum), warp_sum(bias_sum)

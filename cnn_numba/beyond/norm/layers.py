@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cnn_numba.arguments import integer, settings, sizes
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import Layer, Shape, head
+from cnn_numba.device import Array, head
+from cnn_numba.nn.layer import Layer, Shape
 
 
 class _Norm(Layer):

@@ -15,7 +15,7 @@ from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
-from cnn_numba.ops.shapes import HOST, check_array
+from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 from cnn_numba.ops.shared.tile import (
     TILE_COLUMNS,
@@ -79,7 +79,7 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
         shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads: each takes its share
     try:
         for name, shape in shapes.items():
-            check_array(f"scratch.{name}", getattr(scratch, name), shape, writeable=True)
+            HOST.check(f"scratch.{name}", getattr(scratch, name), shape, writeable=True)
     except ValueError as error:
         raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
     return scratch._replace(joined=scratch.joined[:batch_size])

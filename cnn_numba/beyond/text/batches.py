@@ -4,8 +4,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.text.data import Windows
-from cnn_numba.device import Array
-from cnn_numba.nn.layer import head
+from cnn_numba.device import Array, head
 from cnn_numba.nn.models import Sequential
 from cnn_numba.train.batches import DeviceBatches, HostBatches
 

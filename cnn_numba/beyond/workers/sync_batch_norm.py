@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cnn_numba.beyond.norm.layers import BatchNorm2d
-from cnn_numba.device import Array, copy, to_host
-from cnn_numba.nn.layer import head
+from cnn_numba.device import Array, copy, head, to_host
 
 
 class SyncBatchNorm:
@@ -49,10 +48,7 @@ class SyncBatchNorm:
         squares = sums[2] - self.count * mean**2
         self._set(self.mean, mean)
         self._set(self.variance, squares / self.count)
-        for running, batch in (
-            (layer.running_mean, mean),
-            (layer.running_var, squares / (self.count - 1)),
-        ):
+        for running, batch in ((layer.running_mean, mean), (layer.running_var, squares / (self.count - 1))):
             self._set(running, (1 - layer.momentum) * to_host(running) + layer.momentum * batch)
         return None if x is None else self._normalise(x, layer.weight, layer.bias, layer.out)
 

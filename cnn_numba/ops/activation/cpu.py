@@ -1,5 +1,6 @@
 """Activations on the CPU: one pass over the memory, on all cores where that pays."""
 
+import functools
 import math
 
 import numpy as np
@@ -30,95 +31,85 @@ def _elementwise(parallel_from):
     return decorate
 
 
-def _forward(loop, x, out):
-    *_, out = checks.forward(HOST, x, out)
-    loop(x, out)
-    return out
+def _forward(parallel_from):
+    """Make a forward function of the loop over its elements."""
+
+    def decorate(loop):
+        compiled = _elementwise(parallel_from)(loop)
+
+        @functools.wraps(loop)
+        def forward(x, out=None):
+            *_, out = checks.forward(HOST, x, out)
+            compiled(x, out)
+            return out
+
+        return forward
+
+    return decorate
 
 
-def _backward(loop, grad_output, out, grad_input):
-    *_, grad_input = checks.backward(HOST, grad_output, out, grad_input)
-    loop(grad_output, out, grad_input)
-    return grad_input
+def _backward(loop):
+    """Make a backward function of the loop over its elements; all of these are cheap."""
+    compiled = _elementwise(CHEAP_PARALLEL_FROM)(loop)
+
+    @functools.wraps(loop)
+    def backward(grad_output, out, grad_input=None):
+        *_, grad_input = checks.backward(HOST, grad_output, out, grad_input)
+        compiled(grad_output, out, grad_input)
+        return grad_input
+
+    return backward
 
 
-@_elementwise(CHEAP_PARALLEL_FROM)
-def _relu_forward(x, out):
+@_forward(CHEAP_PARALLEL_FROM)
+def relu_forward(x, out=None):
+    """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
     for i in prange(out.size):
         out[i] = np.float32(0.0) if x[i] <= np.float32(0.0) else x[i]
 
 
-def relu_forward(x, out=None):
-    """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
-    return _forward(_relu_forward, x, out)
-
-
-@_elementwise(CHEAP_PARALLEL_FROM)
-def _relu_backward(grad_output, out, grad_input):
+@_backward
+def relu_backward(grad_output, out, grad_input=None):
+    """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     for i in prange(out.size):
         grad_input[i] = np.float32(0.0) if out[i] <= np.float32(0.0) else grad_output[i]
 
 
-def relu_backward(grad_output, out, grad_input=None):
-    """Let the gradient through where the output is positive; see `reference.relu_backward`."""
-    return _backward(_relu_backward, grad_output, out, grad_input)
-
-
-@_elementwise(COSTLY_PARALLEL_FROM)
-def _sigmoid_forward(x, out):
+@_forward(COSTLY_PARALLEL_FROM)
+def sigmoid_forward(x, out=None):
+    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
     for i in prange(out.size):
         small = math.exp(-abs(x[i]))
         out[i] = (small if x[i] < np.float32(0.0) else np.float32(1.0)) / (np.float32(1.0) + small)
 
 
-def sigmoid_forward(x, out=None):
-    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
-    return _forward(_sigmoid_forward, x, out)
-
-
-@_elementwise(CHEAP_PARALLEL_FROM)
-def _sigmoid_backward(grad_output, out, grad_input):
+@_backward
+def sigmoid_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * out[i] * (np.float32(1.0) - out[i])
 
 
-def sigmoid_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
-    return _backward(_sigmoid_backward, grad_output, out, grad_input)
-
-
-@_elementwise(COSTLY_PARALLEL_FROM)
-def _tanh_forward(x, out):
+@_forward(COSTLY_PARALLEL_FROM)
+def tanh_forward(x, out=None):
+    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
     for i in prange(out.size):
         out[i] = math.tanh(x[i])
 
 
-def tanh_forward(x, out=None):
-    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
-    return _forward(_tanh_forward, x, out)
-
-
-@_elementwise(CHEAP_PARALLEL_FROM)
-def _tanh_backward(grad_output, out, grad_input):
+@_backward
+def tanh_backward(grad_output, out, grad_input=None):
+    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * (np.float32(1.0) - out[i] * out[i])
 
 
-def tanh_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
-    return _backward(_tanh_backward, grad_output, out, grad_input)
-
-
-@_elementwise(COSTLY_PARALLEL_FROM)
-def _gelu_forward(x, out):
+@_forward(COSTLY_PARALLEL_FROM)
+def gelu_forward(x, out=None):
+    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
     for i in prange(out.size):
         share, _ = normal(x[i])
         out[i] = x[i] * share
-
-
-def gelu_forward(x, out=None):
-    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
-    return _forward(_gelu_forward, x, out)
 
 
 @_elementwise(COSTLY_PARALLEL_FROM)

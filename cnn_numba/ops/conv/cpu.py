@@ -333,9 +333,8 @@ def _gather_short_rows(values, offsets, count, image, pitch, window, row, partia
     for j in range(0, row, WIDTH):
         for kh in range(0, window.kernel_h, 3):
             start, q = kh * pitch + j, p + kh * row_pitch + j
-            last = (
-                window.kernel_h - 1 - kh
-            )  # which is computed, and written, once more for each that is missing
+            # The last row is computed, and written, once more for each that is missing.
+            last = window.kernel_h - 1 - kh
             for i in range(3):
                 sums[i] = load(partial, q + min(i, last) * row_pitch)
             for k in range(count):

@@ -1,12 +1,11 @@
 """What a chain of convolutions is, and what its arrays and those of a head must be; for all backends."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cnn_numba.arguments import pair, shown
+from cnn_numba.arguments import shown
 from cnn_numba.ops.specs import Spec
 
 
@@ -25,69 +24,75 @@ class Convolution(NamedTuple):
     """Whether 2x2 windows side by side leave only their largest value, in the end."""
 
 
+class Chain(NamedTuple):
+    """The geometry of a chain, for batches of up to ``shapes[0][0]`` images; working space begins with it."""
+
+    settings: list
+    """Of each convolution: the weight's shape, stride, padding, ReLU, pooling."""
+    windows: list
+    shapes: list
+    """(N, C, H, W) of each convolution's input, and of the result."""
+
+
+def _settings_of(convolutions):
+    if not isinstance(convolutions, Sequence) or not convolutions:
+        raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
+    return [(each.weight.shape, *each[2:]) for each in convolutions]
+
+
 def output_of(convolution, window):
     """Return height and width of what leaves a convolution and its pooling."""
     scale = 2 if convolution.pool else 1
     return tuple(size // scale for size in window.out)
 
 
-def windows_of(memory, x_shape, convolutions):
-    """Return the window of each convolution, and the shape (N, C, H, W) of each one's input and the result.
+def chain_of(memory, x_shape, convolutions):
+    """Return the `Chain` that some convolutions are for images of this shape.
 
     Raises
     ------
     ValueError
         If they do not fit one another.
     """
-    if not isinstance(convolutions, Sequence) or not convolutions:
-        raise ValueError(f"convolutions must be a list with at least one, got {shown(convolutions)}")
-    settings = tuple(
-        each._replace(
-            weight=each.weight.shape,
-            bias=None,
-            stride=pair(each.stride, "stride"),
-            padding=pair(each.padding, "padding", minimum=0),
-        )
-        for each in convolutions
-    )
-    return _windows_of(memory, tuple(x_shape), settings)
-
-
-@functools.lru_cache(1000)  # a network meets the same few shapes in every step
-def _windows_of(memory, shape, convolutions):
+    settings, shape = _settings_of(convolutions), tuple(x_shape)
     windows, shapes = [], [shape]
     for index, each in enumerate(convolutions):
-        out_channels, in_channels, kernel_h, kernel_w = each.weight
-        if shape[1] != in_channels or 0 in each.weight:
+        out_channels, in_channels, kernel_h, kernel_w = each.weight.shape
+        if shape[1] != in_channels or 0 in each.weight.shape:
             raise ValueError(
-                f"weight of convolution {index} must be for {shape[1]} channels, got shape {each.weight}"
+                f"weight of convolution {index} must be for {shape[1]} channels, "
+                f"got shape {each.weight.shape}"
             )
-        sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), C_out=out_channels)
-        window = memory.window(sizes | {"K_h": kernel_h, "K_w": kernel_w}, each.stride, each.padding)
+        sizes = dict(zip(("N", "C_in", "H", "W"), shape, strict=True), K_h=kernel_h, K_w=kernel_w)
+        window = memory.window(sizes, each.stride, each.padding)
         height, width = output_of(each, window)
         if not height or not width:
             raise ValueError(f"the {window.out} pixels of convolution {index} are too few for a 2x2 pooling")
         shape = (shape[0], out_channels, height, width)
         windows.append(window)
         shapes.append(shape)
-    return windows, shapes
+    return Chain(settings, windows, shapes)
 
 
-def conv_chain_forward(memory, x, convolutions, out):
-    """Check the arguments of `conv_chain_forward`; return `out`, made if None, windows and shapes."""
-    memory.check("x", x, (None,) * 4, np.float32)
-    windows, shapes = windows_of(memory, x.shape, convolutions)
+def scratch_of_chain(scratch, kind, x, convolutions):
+    """Return working space of a chain once it is known to fit: kernels write into it unchecked."""
+    fits = isinstance(scratch, kind) and scratch.chain.settings == _settings_of(convolutions)
+    if not fits or len(x) > scratch.chain.shapes[0][0] or x.shape[1:] != scratch.chain.shapes[0][1:]:
+        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
+    return scratch
+
+
+def conv_chain_forward(memory, x, convolutions, out, chain):
+    """Check the arguments of `conv_chain_forward` but for `x`; return `out`, made if None."""
     read = {"x": x, **_parameters(memory, convolutions)}
-    out = _given_or_new(memory, "out", out, shapes[-1])
+    out = _given_or_new(memory, "out", out, (len(x), *chain.shapes[-1][1:]))
     memory.apart({"out": out}, read, ())
-    return out, windows, shapes
+    return out
 
 
-def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input):
-    """Check the arguments of `conv_chain_backward`; return the gradients, made if None, windows, shapes."""
-    memory.check("x", x, (None,) * 4, np.float32)
-    windows, shapes = windows_of(memory, x.shape, convolutions)
-    memory.check("grad_output", grad_output, shapes[-1], np.float32)
+def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, chain):
+    """Check the arguments of `conv_chain_backward` but for `x`; return the gradients, made if None."""
+    memory.check("grad_output", grad_output, (len(x), *chain.shapes[-1][1:]), np.float32)
     parameters = _parameters(memory, convolutions)
     grads = [(None, None)] * len(convolutions) if grads is None else grads
     if len(grads) != len(convolutions):
@@ -105,23 +110,7 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input)
     memory.apart(written, {"grad_output": grad_output, "x": x, **parameters}, ())
     arrays = list(written.values())
     grads = [tuple(arrays[i : i + 2]) for i in range(0, 2 * len(convolutions), 2)]
-    return grads, written.get("grad_input"), windows, shapes
-
-
-def settings_of(convolutions, windows):
-    """Return all that the working space of a chain is made for, but for the images."""
-    return [
-        (window, each.weight.shape, bool(each.relu), bool(each.pool))
-        for each, window in zip(convolutions, windows, strict=True)
-    ]
-
-
-def scratch_of_chain(scratch, kind, x, convolutions, windows):
-    """Return working space of a chain once it is known to fit: kernels write into it unchecked."""
-    fits = isinstance(scratch, kind) and scratch.settings == settings_of(convolutions, windows)
-    if not fits or not len(x) <= scratch.images[0] or scratch.images[1:] != x.shape[1:]:
-        raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
-    return scratch
+    return grads, written.get("grad_input")
 
 
 def _parameters(memory, convolutions):

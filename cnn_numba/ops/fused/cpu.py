@@ -43,8 +43,7 @@ _NOT_NEEDED = np.empty((0, 0, 0, 0), np.float32)
 class ConvChainScratch(NamedTuple):
     """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
 
-    images: tuple  # the shape of the largest batch
-    settings: list  # all that the stages are made for: see `checks.settings_of`
+    chain: checks.Chain
     needs_grad_input: bool
     plan: np.ndarray  # see `cpu_stage`
     memory: Memory
@@ -67,16 +66,17 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     needs_grad_input : bool
         Whether `conv_chain_backward` will be asked for the gradient of the images.
     """
-    windows, shapes = checks.windows_of(HOST, input_shape, convolutions)
-    laid_out = lay_out(shapes, convolutions, windows, needs_grad_input)
-    return ConvChainScratch(shapes[0], checks.settings_of(convolutions, windows), needs_grad_input, *laid_out)
+    chain = checks.chain_of(HOST, input_shape, convolutions)
+    laid_out = lay_out(chain.shapes, convolutions, chain.windows, needs_grad_input)
+    return ConvChainScratch(chain, needs_grad_input, *laid_out)
 
 
-def _checked(scratch, x, convolutions, windows, needs_grad_input):
-    """Return working space, a new one if none is given."""
+def _scratch_for(x, convolutions, scratch, needs_grad_input=True):
+    """Return working space for a batch, a new one if none is given."""
+    HOST.check("x", x, (None,) * 4)
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
-    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions, windows)
+    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -84,8 +84,8 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    out, windows, _ = checks.conv_chain_forward(HOST, x, convolutions, out)
-    scratch = _checked(scratch, x, convolutions, windows, needs_grad_input=True)
+    scratch = _scratch_for(x, convolutions, scratch)
+    out = checks.conv_chain_forward(HOST, x, convolutions, out, scratch.chain)
     _forward(x, convolutions, out, scratch)
     return out
 
@@ -101,14 +101,14 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
     `scratch` must be as the forward pass of `x` left it; None computes that pass again.
     """
+    fresh, needs_grad_input = scratch is None, grad_input is not False
+    scratch = _scratch_for(x, convolutions, scratch, needs_grad_input)
     arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input, windows, shapes = checks.conv_chain_backward(HOST, *arrays)
-    needs_grad_input = grad_input is not None
-    fresh, scratch = scratch is None, _checked(scratch, x, convolutions, windows, needs_grad_input)
+    grads, grad_input = checks.conv_chain_backward(HOST, *arrays, scratch.chain)
     if needs_grad_input and not scratch.needs_grad_input:
         raise ValueError("grad_input must be False: scratch was made with needs_grad_input=False")
     if fresh:
-        _forward(x, convolutions, np.empty(shapes[-1], np.float32), scratch)
+        _forward(x, convolutions, np.empty_like(grad_output), scratch)
     memory, plan = scratch.memory, scratch.plan
     for index, each in enumerate(convolutions):
         if index or needs_grad_input:

@@ -5,7 +5,8 @@ the kernel less one. Then both gradients are tiles of sums in registers: that of
 the spread gradient with the flipped kernel, that of the weight a product over all pixels.
 """
 
-from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
+from cnn_numba.ops.fused.cpu_stage import PIXELS
+from cnn_numba.ops.fused.cpu_tile import SUMS, convolve
 from cnn_numba.ops.fused.cpu_weights import place
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (

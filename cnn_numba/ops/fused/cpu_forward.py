@@ -4,9 +4,8 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
-from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import stage_at
-from cnn_numba.ops.fused.cpu_tile import PIXELS, SUMS, convolve
+from cnn_numba.ops.fused.cpu_stage import PIXELS, stage_at
+from cnn_numba.ops.fused.cpu_tile import SUMS, convolve, largest, leave
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, number, vectors

@@ -11,11 +11,11 @@ import numpy as np
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cnn_numba.ops.fused.checks import output_of
-from cnn_numba.ops.fused.cpu_tile import PIXELS
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
+PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
 SIDE = 3  # of a square of the kernel that the backward pass takes at once, for one block of channels
 GROUP = SIDE * SIDE
 TAPS = 9  # elements of a small kernel that it takes at once ...
@@ -284,6 +284,13 @@ _FIELDS = len(Stage._fields)
 def stage_at(plan, thread, index):
     """Return a stage for one thread."""
     return Stage(*to_fixed_tuple(plan[thread, index], _FIELDS))
+
+
+@inline_jit
+def panel_of(stage, oc):
+    """Return where among the panels the bias of an output channel lies; its weights follow."""
+    size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
+    return stage.panels + oc // TILE_COLUMNS * size + oc % TILE_COLUMNS
 
 
 @inline_jit

@@ -1,17 +1,10 @@
 """How a chain's weights are laid out for its passes, and their gradients are collected; see `cpu_stage`."""
 
-from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, row_of, stage_at
+from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, panel_of, row_of, stage_at
 from cnn_numba.ops.fused.cpu_winograd import transform_weight
 from cnn_numba.ops.shared.jit import inner_jit, serial_jit
 from cnn_numba.ops.shared.simd import WIDTH
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
-
-
-@inner_jit
-def _panel_of(stage, oc):
-    """Return where among the panels the bias of an output channel lies; its weights follow."""
-    size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
-    return stage.panels + oc // TILE_COLUMNS * size + oc % TILE_COLUMNS
 
 
 @serial_jit
@@ -20,7 +13,7 @@ def pack_forward(memory, plan, index, weight, bias):
     floats, stage = memory.floats, stage_at(plan, 0, index)
     out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
-        start = _panel_of(stage, oc)
+        start = panel_of(stage, oc)
         floats[start] = bias[oc]
         for ic in range(in_channels):
             for kh in range(kernel_h):
@@ -37,7 +30,7 @@ def unpack_forward(memory, plan, index, weight, bias):
     floats, stage = memory.floats, stage_at(plan, 0, index)
     out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
-        start = _panel_of(stage, oc)
+        start = panel_of(stage, oc)
         bias[oc] = floats[start]
         for ic in range(in_channels):
             for kh in range(kernel_h):

@@ -6,8 +6,8 @@ the weight are transformed, multiplied as 16 matrices, and the result is transfo
 those of the definition: results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN.
 """
 
-from cnn_numba.ops.fused.cpu_pooling import largest, leave
-from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, row_of
+from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, panel_of, row_of
+from cnn_numba.ops.fused.cpu_tile import largest, leave
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, add, filled, load, multiply_add, number, store, subtract, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
@@ -58,19 +58,12 @@ def _transform_three(a, b, c):
     return a, multiply_add(0.5, add(ends, b), zero), multiply_add(0.5, subtract(ends, b), zero), c
 
 
-@inline_jit
-def _panel_of(stage, channel):
-    """Return where among the panels the bias of an output channel lies."""
-    size = (9 * stage.channels + 1) * TILE_COLUMNS
-    return stage.panels + channel // TILE_COLUMNS * size + channel % TILE_COLUMNS
-
-
 @inner_jit
 def transform_weight(floats, stage):
     """Transform the weight, from where it lies in panels to 16 matrices in panels."""
     kernel, half = vectors(9), vectors(12)
     for channel in range(0, stage.columns, WIDTH):
-        panel = _panel_of(stage, channel)
+        panel = panel_of(stage, channel)
         for ic in range(stage.channels):
             for tap in range(9):
                 row = 1 + row_of(stage, ic, tap // 3, tap % 3)
@@ -119,7 +112,7 @@ def _leave_windows(memory, stage, n):
     for position in range(stage.positions):
         for channel in range(0, stage.columns, WIDTH):
             products = stage.products + position * stage.product_columns + channel
-            bias = load(floats, _panel_of(stage, channel))
+            bias = load(floats, panel_of(stage, channel))
             for i in range(MATRICES):
                 m[i] = load(floats, products + i * stage.product_step)
             for i in range(4):

@@ -56,8 +56,7 @@ class Stage(NamedTuple):
 class ConvChainScratch(NamedTuple):
     """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
 
-    images: tuple  # the shape of the largest batch
-    settings: list  # see `checks.settings_of`
+    chain: checks.Chain
     stages: list
     last: list  # the result of the last forward pass
 
@@ -71,11 +70,12 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
 
     The arguments are those of `cpu.conv_chain_scratch`.
     """
-    windows, shapes = checks.windows_of(DEVICE, input_shape, convolutions)
+    chain = checks.chain_of(DEVICE, input_shape, convolutions)
     stages = [
-        _stage(each, shapes[index + 1], index == len(windows) - 1) for index, each in enumerate(convolutions)
+        _stage(each, shape, each is convolutions[-1])
+        for each, shape in zip(convolutions, chain.shapes[1:], strict=True)
     ]
-    return ConvChainScratch(shapes[0], checks.settings_of(convolutions, windows), stages, [None])
+    return ConvChainScratch(chain, stages, [None])
 
 
 def _stage(convolution, shape, is_last):
@@ -88,11 +88,12 @@ def _stage(convolution, shape, is_last):
     )
 
 
-def _checked(scratch, x, convolutions, windows):
-    """Return working space, a new one if none is given."""
+def _scratch_for(x, convolutions, scratch):
+    """Return working space for a batch, a new one if none is given."""
+    DEVICE.check("x", x, (None,) * 4)
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions)
-    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions, windows)
+    return checks.scratch_of_chain(scratch, ConvChainScratch, x, convolutions)
 
 
 def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
@@ -100,13 +101,14 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 
     `scratch` comes from `conv_chain_scratch`; None allocates it.
     """
-    out, windows, _ = checks.conv_chain_forward(DEVICE, x, convolutions, out)
-    _forward(x, convolutions, windows, out, _checked(scratch, x, convolutions, windows))
+    scratch = _scratch_for(x, convolutions, scratch)
+    out = checks.conv_chain_forward(DEVICE, x, convolutions, out, scratch.chain)
+    _forward(x, convolutions, out, scratch)
     return out
 
 
-def _forward(x, convolutions, windows, out, scratch):
-    for each, window, stage in zip(convolutions, windows, scratch.stages, strict=True):
+def _forward(x, convolutions, out, scratch):
+    for each, window, stage in zip(convolutions, scratch.chain.windows, scratch.stages, strict=True):
         result = out if stage.out is None else stage.out[: len(x)]
         if not len(x):
             pass
@@ -123,17 +125,18 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
     `scratch` must be as the forward pass of `x` left it; None computes that pass again.
     """
+    fresh, scratch = scratch is None, _scratch_for(x, convolutions, scratch)
     arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input, windows, shapes = checks.conv_chain_backward(DEVICE, *arrays)
-    fresh, scratch = scratch is None, _checked(scratch, x, convolutions, windows)
+    grads, grad_input = checks.conv_chain_backward(DEVICE, *arrays, scratch.chain)
     if not len(x):
         for array in (each for pair in grads for each in pair):
             device.copy(array, device.zeros(array.shape))
         return grads, grad_input
     if fresh:
-        _forward(x, convolutions, windows, device.empty(shapes[-1]), scratch)
+        _forward(x, convolutions, device.empty(grad_output.shape), scratch)
     gradient, sums = grad_output, []
-    stages = zip(convolutions, windows, scratch.stages, [None, *scratch.stages[:-1]], grads, strict=True)
+    befores = [None, *scratch.stages[:-1]]
+    stages = zip(convolutions, scratch.chain.windows, scratch.stages, befores, grads, strict=True)
     for each, window, stage, before, pair in reversed([*stages]):
         image = before.out[: len(x)] if before else x
         grad_image = before.gradient[: len(x)] if before else grad_input

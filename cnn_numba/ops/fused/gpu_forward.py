@@ -11,8 +11,6 @@ weights of four output channels: 144 products for 13 loads. Products are added i
 results are the same bits.
 """
 
-import math
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint64
 from cnn_numba.ops.conv.gpu_implicit import (
@@ -25,6 +23,7 @@ from cnn_numba.ops.conv.gpu_implicit import (
     gathered_product,
     grid_of,
 )
+from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile, thread_results
 from cnn_numba.ops.shared.warps import load4
 
@@ -44,18 +43,11 @@ def window_by_window(gather, column):
 
 
 @cuda.jit(device=True)
-def _keep_larger(best, code, value, here):
-    """Return the larger value and its code: of equals the first, of a number and a NaN the NaN."""
-    better = (value > best) | (math.isnan(value) & (best == best))  # no "or": that would branch
-    return value if better else best, here if better else code
-
-
-@cuda.jit(device=True)
 def pooled(first, second, third, fourth, relu):
     """Return the largest of a window's results, rectified, and its code."""
-    best, code = _keep_larger(first, uint32(0), second, uint32(1))
-    best, code = _keep_larger(best, code, third, uint32(2))
-    best, code = _keep_larger(best, code, fourth, uint32(3))
+    best, code = larger(first, uint32(0), second, uint32(1))
+    best, code = larger(best, code, third, uint32(2))
+    best, code = larger(best, code, fourth, uint32(3))
     if relu & (best <= float32(0)):
         best, code = float32(0), uint32(DEAD)
     return best, code

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.shared.warps import WARP, load4, store4
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, warp_and_lane
 
 SIDE, TAPS = 3, 9  # of the kernel
 PATCH = SIDE + 1  # pixels of a window, along each side
@@ -133,8 +133,8 @@ def _add_up(sums, part, row, tile, top, planes, image):
     turns = rounds * (uint32(planes.slices + planes.copies - 1) // copies)
     mine = uint32(part // copies * rounds + tile % uint32(2) * uint32(2) + row % uint32(2))
     mine = mine if row < uint32(planes.pooled_h) else turns
-    lane, first_line = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(2 * row - top)
-    first = uint32((part % copies * uint32(WARP) + lane) * planes.plane + 2 * TOGETHER * tile)
+    (_, lane), first_line = warp_and_lane(), uint32(2 * row - top)
+    first = uint32((part % copies * LANE_COUNT + lane) * planes.plane + 2 * TOGETHER * tile)
     for turn in range(turns):
         if turn == mine:
             for h in range(PATCH):
@@ -160,9 +160,9 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     kernel = cuda.local.array(TAPS, float32)
     fetched = cuda.local.array(TAPS, float32)
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
-    warp, lane = thread // uint32(WARP), thread % uint32(WARP)
+    warp, lane = warp_and_lane()
     part, tile = warp // uint32(planes.tiles), warp % uint32(planes.tiles)
-    block, weights = uint32(cuda.blockIdx.x), uint32(threads // uint32(WARP) * uint32(_OF_WARP))
+    block, weights = uint32(cuda.blockIdx.x), uint32(threads // LANE_COUNT * uint32(_OF_WARP))
     n, band = block // uint32(planes.bands), block % uint32(planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
@@ -224,8 +224,8 @@ def _store(image, n, band, first_channel, planes, grad_input):
     """Write the block's rows, the sums of all slices, but for the padding and the next block's rows."""
     height, width = uint32(planes.height), uint32(planes.width)
     size, channels = uint32(planes.plane), uint32(planes.channels)
-    thread, warps = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x) // uint32(WARP)
-    count, i = min(uint32(WARP), uint32(channels - first_channel)), thread % uint32(WARP)
+    (warp, lane), warps = warp_and_lane(), uint32(cuda.blockDim.x) // LANE_COUNT
+    count, i = min(LANE_COUNT, uint32(channels - first_channel)), lane
     top, is_last = uint32(2 * band * planes.band), uint32(band + 1) == uint32(planes.bands)
     copy = uint64(uint32(WARP * size))
     lines = uint32(planes.rows) if is_last else uint32(2 * planes.band)
@@ -235,7 +235,7 @@ def _store(image, n, band, first_channel, planes, grad_input):
         if h < height:
             place = uint32(line * planes.pitch + w + planes.padding_w)
             to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
-            c = thread // uint32(WARP)
+            c = warp
             while c < count:
                 total, part, at = float32(0), uint32(0), uint64(uint32(c * size + place))
                 while part < uint32(planes.copies):

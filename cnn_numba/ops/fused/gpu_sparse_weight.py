@@ -18,7 +18,7 @@ from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
-from cnn_numba.ops.shared.warps import WARP, load4, warp_sum
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, warp_and_lane, warp_sum
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes fetch at once
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
@@ -75,7 +75,7 @@ def _source_of(at, top, shares):
 def _stage_pixels(x, n, first_channel, top, shares, image):
     """Bring a band of rows of the block's channels to shared memory, with zeros for the padding."""
     values = cuda.local.array(_LOADS, float32)
-    warp, lane = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(cuda.threadIdx.x) % uint32(WARP)
+    warp, lane = warp_and_lane()
     size, plane = uint32(shares.height * shares.width), uint32(shares.plane)
     first = uint32((n * shares.channels + first_channel + warp) * size)
     count = uint32(shares.channels - first_channel)
@@ -115,8 +115,8 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
     `at` is where those of the lane's output channel begin for this band, if it `is_there`.
     """
     pixels = cuda.local.array(PIXELS, float32)
-    lane, total = uint32(cuda.threadIdx.x) % uint32(WARP), float32(0)
-    warp = uint32(cuda.threadIdx.x) // uint32(WARP) * uint32(WARP)
+    (warp, lane), total = warp_and_lane(), float32(0)
+    warp = uint32(warp * LANE_COUNT)  # its first thread
     across, pitch, of_lane = uint32(shares.pooled_w), uint32(shares.pitch), uint32(lane * shares.plane)
     while first < end:
         window = uint32(first + lane % uint32(TOGETHER))
@@ -161,7 +161,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
         cuda.syncthreads()
     weights, first = uint32(shares.channels * TAPS), uint32(first_channel * TAPS)
     count = min(uint32(_ROW), uint32(weights - first))
-    out = uint32(cuda.threadIdx.x) // uint32(WARP)
+    out, _ = warp_and_lane()
     while (out < uint32(BLOCK_OUTS)) & (uint32(first_out + out) < uint32(shares.out_channels)):
         row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1) + first)
         j = lane
@@ -197,7 +197,7 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
     window_codes = cuda.shared.array(THREADS, float32, alignment=16)  # float32, for `load4`
     sums = cuda.local.array(SUMS, float32)
     thread = uint32(cuda.threadIdx.x)
-    warp, lane = thread // uint32(WARP), thread % uint32(WARP)
+    warp, lane = warp_and_lane()
     group, split = warp % uint32(GROUPS), warp // uint32(GROUPS)
     first_channel, first_out = uint32(cuda.blockIdx.x * WARP), uint32(cuda.blockIdx.y * BLOCK_OUTS)
     out = uint32(first_out + group * OUTS + lane // uint32(TOGETHER))
@@ -246,7 +246,7 @@ def _add_lanes(at, count, shares, image, grad_output, codes, sums):
     """Add each lane's windows of a band to its sums; their gradients begin at `at`."""
     fetched, fetched_codes = cuda.local.array(_WINDOWS, float32), cuda.local.array(_WINDOWS, uint32)
     across, pitch, first = uint32(shares.pooled_w), uint32(shares.pitch), uint32(cuda.threadIdx.x)
-    first = first % uint32(WARP)
+    first = first % LANE_COUNT
     while first < count:
         for k in range(_WINDOWS):
             window = uint32(first + k * WARP)
@@ -276,7 +276,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     """
     image = cuda.shared.array(0, float32)
     sums = cuda.local.array(LANE_SUMS, float32)
-    warp, lane = uint32(cuda.threadIdx.x) // uint32(WARP), uint32(cuda.threadIdx.x) % uint32(WARP)
+    warp, lane = uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
     channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
     channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
     across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)

@@ -1,5 +1,7 @@
 """The definition of layers that are computed together: the operations one after another."""
 
+import numpy as np
+
 from cnn_numba.ops._reference import ANYTHING, put
 from cnn_numba.ops.activation.reference import relu_backward, relu_forward
 from cnn_numba.ops.conv.reference import (
@@ -48,8 +50,12 @@ def conv_chain_forward(x, convolutions, out=None):
     >>> conv_chain_forward(np.arange(9.0).reshape(1, 1, 3, 3), chain).tolist()
     [[[[4.0]]]]
     """
-    out, *_ = checks.conv_chain_forward(ANYTHING, x, convolutions, out)
+    out = checks.conv_chain_forward(ANYTHING, x, convolutions, out, _chain_of(x, convolutions))
     return put(out, _passes(x, convolutions)[-1][-1])
+
+
+def _chain_of(x, convolutions):
+    return checks.chain_of(ANYTHING, ANYTHING.check("x", x, None, np.float32).shape, convolutions)
 
 
 def _passes(x, convolutions):
@@ -85,7 +91,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     """
     needs_grad_input = grad_input is not False
     arrays = grad_output, x, convolutions, grads, grad_input
-    grads, grad_input, *_ = checks.conv_chain_backward(ANYTHING, *arrays)
+    grads, grad_input = checks.conv_chain_backward(ANYTHING, *arrays, _chain_of(x, convolutions))
     gradient, results = grad_output, []
     passes = _passes(x, convolutions)
     for each, pair, made in reversed([*zip(convolutions, grads, passes, strict=True)]):

@@ -20,7 +20,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import WARP, block_sum, warp_max, warp_sum, whole_warps
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_max, warp_sum, whole_warps
 
 ROWS = 4  # of a block, a warp each
 THREADS = 256
@@ -31,13 +31,13 @@ def _largest_and_total(logits, row):
     """Return a row's largest logit and the sum of exp(logit - largest), to all lanes of its warp."""
     lane, classes = uint32(cuda.threadIdx.x), uint32(logits.shape[1])
     largest = float32(-math.inf)
-    for k in range(lane, classes, uint32(WARP)):
+    for k in range(lane, classes, LANE_COUNT):
         # A NaN never is the larger one; it comes back in the sum.
         if logits[row, k] > largest:
             largest = logits[row, k]
     largest = warp_max(largest)
     total = float32(0)
-    for k in range(lane, classes, uint32(WARP)):
+    for k in range(lane, classes, LANE_COUNT):
         total += math.exp(logits[row, k] - largest)
     return largest, warp_sum(total)
 
@@ -47,7 +47,7 @@ def _share_of_all(logits, row, each, largest):
     """Return the sum of each * (logit - largest) over a row, to all lanes of its warp."""
     total = float32(0)
     if each > 0:  # for all lanes alike
-        for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), uint32(WARP)):
+        for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), LANE_COUNT):
             total += each * (logits[row, k] - largest)
         total = warp_sum(total)
     return total
@@ -84,7 +84,7 @@ def cross_entropy_forward_kernel(logits, labels, right, each, losses, probabilit
     if lane == 0:
         losses[row] = _loss(logits, row, uint32(labels[row]), right, largest, total) - of_all
     scale = float32(1) / total
-    for k in range(lane, uint32(logits.shape[1]), uint32(WARP)):
+    for k in range(lane, uint32(logits.shape[1]), LANE_COUNT):
         probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
 
 
@@ -140,7 +140,7 @@ def forward_backward_row(logits, labels, row, right, each, scale, losses, grad_l
     if lane == 0:
         losses[row] = _loss(logits, row, label, right, largest, total) - of_all
     to_probability = float32(1) / total
-    for k in range(lane, classes, uint32(WARP)):
+    for k in range(lane, classes, LANE_COUNT):
         probability = math.exp(logits[row, k] - largest) * to_probability
         grad_logits[row, k] = _gradient(probability, k, label, classes, right, each, scale)
 

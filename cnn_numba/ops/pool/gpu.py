@@ -19,7 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
-from cnn_numba.ops.shared.warps import ALL_LANES, WARP
+from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
 __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
 
@@ -65,7 +65,7 @@ def planes(array):
 
 
 @cuda.jit(device=True)
-def _larger(best, where, value, here):
+def larger(best, where, value, here):
     """Return the larger of two pixels and its position: of equals the first, of numbers and a NaN the NaN."""
     better = (value > best) | (math.isnan(value) & (best == best))  # no "or": that would branch
     return value if better else best, here if better else where
@@ -86,7 +86,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     best, where = float32(-math.inf), top * width + left
     for h in range(top, bottom):
         for w in range(left, right):
-            best, where = _larger(best, where, x[plane, h, w], uint32(h * width + w))
+            best, where = larger(best, where, x[plane, h, w], uint32(h * width + w))
     out[i] = best
     argmax[i] = where
 
@@ -104,10 +104,10 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     width = x.shape[2]
     row = h * width
     # No loop and no bounds: all four loads are under way before the first comparison needs one.
-    best, where = _larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
+    best, where = larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
     row += width
-    best, where = _larger(best, where, x[plane, below, w], row + w)
-    best, where = _larger(best, where, x[plane, below, right], row + right)
+    best, where = larger(best, where, x[plane, below, w], row + w)
+    best, where = larger(best, where, x[plane, below, right], row + right)
     out[i] = best
     argmax[i] = where
 
@@ -135,7 +135,7 @@ def _tiles_2x2(window):
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
     """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
     thread = uint32(cuda.grid(1))
-    plane, lane = thread // WARP, thread % uint32(WARP)
+    plane, lane = thread // WARP, thread % LANE_COUNT
     if plane >= grad_input.shape[0]:
         return  # the whole warp at once: the ones that stay are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]

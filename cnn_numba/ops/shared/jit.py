@@ -1,15 +1,41 @@
 """The decorators that the `cpu` backends share; without Numba what they make says so when it is called."""
 
+import functools
+
 from gpuless import nvidia
 
-if nvidia.installed("numba"):
-    from cnn_numba.ops.shared import compiling as decorators
-else:
-    from cnn_numba.ops.shared import uncompiled as decorators  # type: ignore[no-redef]
 
-EXACT, FASTMATH = decorators.EXACT, decorators.FASTMATH
-serial_jit, parallel_jit = decorators.serial_jit, decorators.parallel_jit
-inner_jit, exact_jit, inline_jit = decorators.inner_jit, decorators.exact_jit, decorators.inline_jit
+class NoNumba(RuntimeError):
+    """The CPU backend was used, which Numba compiles, and Numba is not installed."""
+
+
+def _refused(function):
+    """Return a function that says why it cannot be called, and what to do."""
+
+    @functools.wraps(function)
+    def refuse(*arguments, **named):
+        raise NoNumba(
+            f"{function.__name__} is compiled by Numba, which is not installed: pip install numba, or run "
+            "this in a container, WSL or Colab"
+        )
+
+    refuse.py_func = function
+    return refuse
+
+
+if nvidia.installed("numba"):
+    from cnn_numba.ops.shared.compiling import (
+        EXACT as EXACT,
+        FASTMATH as FASTMATH,
+        exact_jit,
+        inline_jit,
+        inner_jit,
+        parallel_jit,
+        serial_jit,
+    )
+else:
+    EXACT = FASTMATH = frozenset()
+    exact_jit = inline_jit = inner_jit = parallel_jit = serial_jit = _refused
 
 
 def cores_by_size(parallel_from):

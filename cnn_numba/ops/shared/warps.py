@@ -15,11 +15,20 @@ WARP = 32
 ALL_LANES = 0xFFFFFFFF
 #: Numbers that a thread has on their way at a time.
 LOADS = 16
+#: `WARP` as a number without a sign: what is divided by it, or counted in its steps, stays without one.
+LANE_COUNT = uint32(WARP)
 
 
 def whole_warps(elements, most):
     """Return how many threads a block needs to share so many elements: whole warps, `most` at the most."""
     return min(most, WARP * device.blocks(elements, WARP))
+
+
+@cuda.jit(device=True)
+def warp_and_lane():
+    """Return the thread's warp in a block of one dimension, and its lane there."""
+    thread = uint32(cuda.threadIdx.x)
+    return thread // LANE_COUNT, thread % LANE_COUNT
 
 
 @cuda.jit(device=True)
