@@ -63,6 +63,17 @@ def test_a_chain_equals_its_definition(shape, layers, needs_grad_input):
     assert_alike(both(*arguments), defined(*arguments))
 
 
+def test_a_convolution_may_stand_twice_in_a_chain():
+    rng = np.random.default_rng(0)
+    chain, x = chain_of([(4, 3, 1, 0, True, True)], 4, rng) * 2, random_float32(rng, 2, 4, 20, 20)
+    there = on_device(chain[:1]) * 2
+    out = gpu.conv_chain_forward(device.to_device(x), there)
+    grad_output = random_float32(rng, *out.shape)
+    grads, grad_input = gpu.conv_chain_backward(device.to_device(grad_output), device.to_device(x), there)
+    arrays = [out, *(array for pair in grads for array in pair), grad_input]
+    assert_alike([device.to_host(array) for array in arrays], defined(chain, x, grad_output))
+
+
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(data=st.data())
 def test_any_chain_equals_its_definition(data):

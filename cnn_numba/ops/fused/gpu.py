@@ -71,10 +71,8 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     The arguments are those of `cpu.conv_chain_scratch`.
     """
     chain = checks.chain_of(DEVICE, input_shape, convolutions)
-    stages = [
-        _stage(each, shape, each is convolutions[-1])
-        for each, shape in zip(convolutions, chain.shapes[1:], strict=True)
-    ]
+    links = [*zip(convolutions, chain.shapes[1:], strict=True)]
+    stages = [_stage(*link, number == len(links)) for number, link in enumerate(links, 1)]
     return ConvChainScratch(chain, stages, [None])
 
 
