@@ -203,7 +203,7 @@ NOTEBOOKS = (
         "launches_and_graphs",
         "Launches and graphs",
         "make_it_fast",
-        75,
+        80,
         ("add_in_streams", "centre_kernel", "capturable_step", "cause_of", "channel_sums"),
         ("09",),
     ),
