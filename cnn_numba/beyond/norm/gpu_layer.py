@@ -14,12 +14,22 @@ from cnn_numba.beyond.norm.gpu_sums import (
 )
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.intrinsics import ptx
 from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
 
 THREADS = 256
 PART_ROWS = 512  # samples of which one block of `layer_norm_columns_kernel` adds up the columns
 COLUMN_ROWS = 8  # threads that share a column there
 _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
+
+
+def _product(a, b):
+    return a * b
+
+
+# Of `a * b - c` the compiler makes one instruction that does not round the product: the difference of a number
+# and the mean of numbers that are all like it would not be 0.
+rounded_product = ptx(_product, "mul.rn.f32 $0, $1, $2;", "=f,f,f", float32, float32, float32)
 
 
 @cuda.jit
@@ -70,7 +80,7 @@ def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad
     average = block_sum(total) / float32(features)
     i = thread
     while i < features:
-        gradient = grad_output[sample, i] * weight[i]
+        gradient = rounded_product(grad_output[sample, i], weight[i])
         grad_input[sample, i] = scale * (gradient - average - (x[sample, i] - shift) * slope)
         i = uint32(i + threads)
 

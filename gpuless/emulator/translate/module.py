@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from gpuless.emulator.analysis import lanes
+from gpuless.emulator.analysis.contractions import contracted
 from gpuless.emulator.analysis.inlining import joined
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.analysis.signs import with_masks
@@ -59,7 +60,7 @@ class ModuleTranslator:
 
     private_span = PRIVATE_SPAN
     translator = Translator
-    prepared = staticmethod(with_masks)  # what a function is translated as
+    prepared = staticmethod(lambda function: contracted(with_masks(function)))  # what is translated for it
     passed = ""  # what is run where all have come to a barrier
 
     def __init__(self, source, kernel, block, alignments=None):
