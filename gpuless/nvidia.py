@@ -27,6 +27,7 @@ _LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+_HIDDEN = ("", "-1")  # what CUDA_VISIBLE_DEVICES is where no GPU is to be seen
 
 
 class Gpu(NamedTuple):
@@ -81,6 +82,9 @@ def driver() -> Driver:
     """
     if _played:
         return Driver((), None, None, f"{_played[0]} is in the driver's place")
+    # The driver, once loaded, stays where the emulated GPU's own has to be: it is not where it is of no use.
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in _HIDDEN:
+        return Driver((), None, None, "CUDA_VISIBLE_DEVICES hides every GPU")
     names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
     cuda = None
     # Apple has no NVIDIA driver, and looking for one takes time there.

@@ -76,6 +76,8 @@ def select(package: str = "gpuless") -> Selection:
         simulator.install()
     elif selection.emulated:
         frontends.install()
+    else:
+        frontends.keep_kernels()
     return selection
 
 

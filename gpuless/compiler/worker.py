@@ -28,6 +28,8 @@ _USAGE = {
 }
 
 
+_WITH_LINES = 13, 2  #: The first toolkit whose disassembler writes source files beside the lines.
+
 #: What a listing of machine code is made with, and what reads it.
 _MACHINE_CODE = {
     "SASS": (["--emit-json", "--print-line-info", "--print-code", "--no-dataflow"], json.loads),
@@ -52,14 +54,8 @@ def _serve(jobs):
     missing = _missing()
     if missing:
         return {"missing": missing}
-    from cuda.pathfinder import find_nvidia_binary_utility
-
     frontends.prepare_compilers()
-    nvdisasm = (
-        find_nvidia_binary_utility("nvdisasm")
-        if any(job["listing"] in _MACHINE_CODE for job in jobs)
-        else None
-    )
+    nvdisasm = _nvdisasm() if any(job["listing"] in _MACHINE_CODE for job in jobs) else None
     with ThreadPoolExecutor(1) as disassembler:
         return [_finish(result) for result in [_attempt(job, nvdisasm, disassembler) for job in jobs]]
 
@@ -75,6 +71,18 @@ def _missing():
     except Exception as error:
         return (str(error).splitlines() or [type(error).__name__])[0]
     return ""
+
+
+def _nvdisasm():
+    """Return where NVIDIA's disassembler is; None if there is none, or one that tells no source lines."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    path = find_nvidia_binary_utility("nvdisasm")
+    if path is None:
+        return None
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    release = re.search(r"release (\d+)\.(\d+)", said)
+    return path if release and tuple(map(int, release.groups())) >= _WITH_LINES else None
 
 
 def _attempt(job, nvdisasm, disassembler):

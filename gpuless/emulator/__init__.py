@@ -5,13 +5,16 @@ computer's processor: a warp is a vector of 32 lanes. Below Numba only the drive
 streams, events and graphs are the real ones.
 """
 
+import ctypes
 import functools
 import mmap
+import os
 import platform
 import sys
 
 from gpuless import nvidia
 from gpuless.emulator.analysis.classes import CLASSES
+from gpuless.emulator.driver import stub
 from gpuless.emulator.install import install, lack_of_compiler
 from gpuless.emulator.translate.layout import ARENA_TAKEN
 
@@ -36,8 +39,19 @@ def problem() -> str:
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"it runs on Linux, on x86-64 and ARM of 64 bits, not on {sys.platform} ({platform.machine()})"
     if "cuda.bindings" in sys.modules or not nvidia.has_compiler():
-        return lack_of_compiler() or _lack_of_addresses()
-    return _lack_of_addresses()
+        return lack_of_compiler() or _lack_of_place() or _lack_of_addresses()
+    return _lack_of_place() or _lack_of_addresses()
+
+
+def _lack_of_place():
+    """Return why another driver is where the emulated GPU's has to be, "" if none is."""
+    try:
+        loaded = ctypes.CDLL(stub.SONAME, os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return ""
+    if hasattr(loaded, stub.SLOTS):
+        return ""
+    return "this process has loaded NVIDIA's driver, which answers in its place; GPULESS=emulator asks none"
 
 
 @functools.cache  # once there is its memory, a limit may be reached

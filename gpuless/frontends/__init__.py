@@ -16,6 +16,7 @@ __all__ = [
     "cuda",
     "install",
     "installed",
+    "keep_kernels",
     "kernel_types",
     "launch_of",
     "make_kernel",
@@ -33,6 +34,11 @@ def install():
     emulator.install()
     for each in _COMPILERS:
         each.install()
+
+
+def keep_kernels():
+    """Let kernels that this process compiles for a real GPU be kept on disk, where the compiler can do that."""
+    numba_cuda.keep_kernels()
 
 
 def present():

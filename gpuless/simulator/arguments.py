@@ -15,6 +15,7 @@ from gpuless.limits import LaunchError
 from gpuless.simulator.arithmetic import typed
 from gpuless.simulator.compilers import cuda_modules, performance_warning, warns_of_copies
 from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.far_memory import Copies
 from gpuless.simulator.memory import poison
 
 
@@ -87,17 +88,38 @@ def device_arguments(launch, arguments):
     finish, retrieve = [], []
     for extension in launch.extensions:
         arguments = [extension.prepare_args(None, value, stream=0, retr=retrieve)[1] for value in arguments]
-    yield [_on_device(value, name, launch, finish) for value, name in zip(arguments, names, strict=True)]
+    far = Copies([array for value in arguments for array in _far_arrays(value)])
+    finish.append(far.copy_back)
+    yield [_on_device(value, name, launch, finish, far) for value, name in zip(arguments, names, strict=True)]
     for copy_back in finish + retrieve:
         copy_back()
 
 
-def _on_device(value, name, launch, finish):
-    copy_in = copy_back = True
+def _far_arrays(value):
+    """Return the arrays in an argument that lie in the memory of a real GPU."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return [array for part in value for array in _far_arrays(part)]
+    value, _, _ = _unwrapped(value)
+    if isinstance(value, np.ndarray) or not hasattr(value, "__cuda_array_interface__"):
+        return []
+    value = _as_device_array(value)
+    return [] if _within_reach(value) else [value]
+
+
+def _unwrapped(value):
+    """Return what an argument wraps, and whether that is copied to the device and back."""
     for cuda in cuda_modules():
         if isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
-            copy_in, copy_back = not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
-            value = value.value
+            return value.value, not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
+    return value, True, True
+
+
+def _as_device_array(value):
+    return value if getattr(value, "__cuda_ndarray__", False) else cuda_modules()[0].as_cuda_array(value)
+
+
+def _on_device(value, name, launch, finish, far):
+    value, copy_in, copy_back = _unwrapped(value)
     if isinstance(value, np.ndarray) and getattr(value, "__cuda_ndarray__", False):
         # Mapped or managed: the host's memory as well, and `owner` keeps it.
         return np.asarray(SimpleNamespace(__array_interface__=value.__array_interface__, owner=value))
@@ -105,12 +127,11 @@ def _on_device(value, name, launch, finish):
         if copy_in:
             _warn_of_copy(name, launch.name)
         return _copied(value, finish, copy_in, copy_back)
-    if getattr(value, "__cuda_ndarray__", False):
-        return _real_or_simulated(value, finish)
-    if hasattr(value, "__cuda_array_interface__"):
-        return _real_or_simulated(cuda_modules()[0].as_cuda_array(value), finish)
+    if hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False):
+        value = _as_device_array(value)
+        return value._ary if _within_reach(value) else far.here(value)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_on_device(part, f"{name}[{i}]", launch, finish) for i, part in enumerate(value))
+        return tuple(_on_device(part, f"{name}[{i}]", launch, finish, far) for i, part in enumerate(value))
     if isinstance(value, (list, dict, set, str, bytes)) or type(value).__module__.startswith("torch"):
         raise UnsupportedPython(
             f"kernel {launch.name} got a {type(value).__name__} for {name}; kernels take arrays, numbers and "
@@ -126,13 +147,6 @@ def contents(device_array):
 
 def _within_reach(device_array):
     return "_ary" in device_array.__dict__ or hasattr(type(device_array), "_ary")
-
-
-def _real_or_simulated(value, finish):
-    host = contents(value)
-    if not _within_reach(value):
-        finish.append(lambda: value.copy_to_device(host))
-    return host
 
 
 def _copied(value, finish, copy_in, copy_back):

@@ -89,6 +89,16 @@ class ThreadGroup:
 
         return wait
 
+    def start_on_device(self, array):
+        here = device.to_host(array)
+        wait = self.start(here)
+
+        def fetch():
+            wait()
+            device.copy(array, here)
+
+        return fetch
+
     def broadcast(self, array):
         if self.rank:
             array.fill(0)
@@ -843,6 +853,8 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
     assert (record["batch_size"], record["steps"]) == (BATCH, [20, 21, 22])
     layers = [f"backward {name}" for name in ("linear2", "relu1", "linear1", "flatten1", "pool1", "conv1")]
     wait = ["wait"] if size > 1 else []
+    # What waits for a sum on a GPU is the stream: the host does not see when it ends.
+    sums = 0 if backend == "gpu" and size > 1 and device.hardware() else len(record["buckets"])
     for worker in range(size):
         for step in (20, 21, 22):
             mine = [e for e in record["events"] if (e["worker"], e["step"]) == (worker, step)]
@@ -850,7 +862,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
             expected = ["gather", "forward", "loss", *layers, *wait, "update"]
             assert [event["what"] for event in phases] == expected
             assert all(a["end"] <= b["start"] for a, b in itertools.pairwise(phases))
-            assert len(mine) - len(phases) == len(record["buckets"])
+            assert len(mine) - len(phases) == sums
 
 
 def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):

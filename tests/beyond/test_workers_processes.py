@@ -29,12 +29,16 @@ LONG = 900  # seconds that a stalled machine may take
 
 @pytest.fixture
 def environment(tmp_path, monkeypatch):
-    """Return the environment of a process that finds a few images of MNIST."""
+    """Return the environment of a process that finds a few images of MNIST, and no GPU.
+
+    Each worker would want one of its own.
+    """
     data = tmp_path / "data"
     data.mkdir()
     write_few_digits(data, IMAGES, 50)
     monkeypatch.setenv("CNN_NUMBA_DATA", str(data))
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     load("mnist")  # converts the files, which several at once would do
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)

@@ -10,7 +10,7 @@ import pytest
 from fresh_python import python
 
 import gpuless
-from gpuless import emulator, nvidia, select, simulator
+from gpuless import emulator, frontends, nvidia, select, simulator
 
 
 class FakeCuda:
@@ -184,7 +184,10 @@ def test_a_gpu_is_found(libraries, monkeypatch):
     assert (found.cuda, found.version, found.problem) == ((13, 2), "580.65.06", None)
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)
+    kept = []
+    monkeypatch.setattr(frontends, "keep_kernels", lambda: kept.append("kernels"))
     assert select() == ("hardware", "a GPU was found")
+    assert kept == ["kernels"]
     assert "NUMBA_ENABLE_CUDASIM" not in os.environ
 
 
@@ -282,6 +285,22 @@ def test_a_limit_of_addresses_that_is_just_enough_is():
     line = LIMITED.replace("4096000000", enough)
     more = "import numpy as np; from numba import cuda; cuda.to_device(np.ones(3))"
     assert python(line, "gpuless.select()", more, "print(gpuless.select().gpu)") == "emulator\n"
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
+    """Loaded, it would stay in the place of the emulated GPU's."""
+    monkeypatch.setattr(nvidia, "_played", [])
+    monkeypatch.setattr(nvidia, "_open_library", lambda names: pytest.fail(f"{names} was loaded"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert nvidia.driver.__wrapped__() == ((), None, None, "CUDA_VISIBLE_DEVICES hides every GPU", False)
+
+
+def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
+    asked = []
+    monkeypatch.setattr(emulator.ctypes, "CDLL", lambda *given: asked.append(given) or object())
+    assert "GPULESS=emulator asks none" in emulator._lack_of_place()
+    assert asked == [("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)]  # which loads none
 
 
 def test_apple_is_not_asked_for_a_driver(libraries, monkeypatch):

@@ -150,5 +150,7 @@ def test_a_large_arena(rng, place):
         gradients[place] = np.nan
     found_inf, moved = count(), device.to_device(gradients * np.float32(65536))
     gpu.unscale_gradients(moved, there(65536), found_inf)
-    assert device.to_host(moved).tobytes() == gradients.tobytes()
+    received, number = device.to_host(moved), ~np.isnan(gradients)
+    assert received[number].tobytes() == gradients[number].tobytes()
+    assert np.isnan(received[~number]).all()  # which NaN it is, the GPU chooses
     assert device.to_host(found_inf) == (place is not None)

@@ -166,7 +166,10 @@ def _between_floats(t, s, instruction, f, want, x):
 
 
 def _to_tf32(t, s, opcode, f, x):
-    """Return the bits of float32 numbers rounded to ten bits behind the point."""
+    """Return the bits of float32 numbers rounded to ten bits behind the point.
+
+    Of a NaN `rna` cuts the lower bits off, so that one that has no others becomes infinite: so does an H200.
+    """
     unordered = f("fcmp uno", x, x)
     bits = f.to_int(f.relu(x) if "relu" in opcode else x)
     half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # away from zero in the middle, or cut off
@@ -178,7 +181,8 @@ def _to_tf32(t, s, opcode, f, x):
     found = f.bitwise("and", near, -0x2000)
     if "satfinite" in opcode:
         found = _made_finite(t, s, found, 32, 0x7F800000, 0x2000)
-    return f.bitwise.select(unordered, 0x7FFFFFFF, found)
+    nan = f.bitwise("and", bits, -0x2000) if "rna" in opcode else 0x7FFFFFFF
+    return f.bitwise.select(unordered, nan, found)
 
 
 def _made_finite(t, s, found, bits, infinite, step=1):

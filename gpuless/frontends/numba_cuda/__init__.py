@@ -6,6 +6,6 @@ it finds (`typed`).
 """
 
 from gpuless.frontends.numba_cuda import compiling
-from gpuless.frontends.numba_cuda.install import install, installed, present, simulated
+from gpuless.frontends.numba_cuda.install import install, installed, keep_kernels, present, simulated
 
-__all__ = ["compiling", "install", "installed", "present", "simulated"]
+__all__ = ["compiling", "install", "installed", "keep_kernels", "present", "simulated"]

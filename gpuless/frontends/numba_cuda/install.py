@@ -1,5 +1,6 @@
 """Let numba-cuda hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
 
+import functools
 import importlib.util
 import sys
 import threading
@@ -11,6 +12,11 @@ from gpuless.importing import after_import, is_awaited
 def install():
     """Let numba-cuda compile for the emulated GPU, from when it is first imported."""
     after_import("numba.cuda", _replace)
+
+
+def keep_kernels():
+    """Let numba-cuda keep the kernels of a real GPU on disk, as those of the emulated one are."""
+    after_import("numba.cuda", _keep)
 
 
 def present():
@@ -39,16 +45,28 @@ def _replace(cuda):
     from gpuless.frontends.numba_cuda.inlined import tell_inlined_places
 
     tell_inlined_places()
-    CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
-    CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
+    _keep(cuda)
     CUDADispatcher.add_overload = _remembered(CUDADispatcher.add_overload)
     CUDACodeLibrary.get_cubin = _without_machine_code(CUDACodeLibrary.get_cubin)
     CUDACodeLibrary.get_cufunc = _one_at_a_time(CUDACodeLibrary.get_cufunc)
 
 
+def _keep(cuda):
+    """Let all kernels be looked for on disk, and put there, if that was not done before."""
+    if not present():
+        return
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    if hasattr(CUDADispatcher.__init__, "__wrapped__"):
+        return
+    CUDADispatcher.__init__ = _with_overloads(CUDADispatcher.__init__)
+    CUDADispatcher.compile_device = _taken(CUDADispatcher.compile_device)
+
+
 def _with_overloads(init):
     """Let a dispatcher look for its kernels on disk."""
 
+    @functools.wraps(init)
     def __init__(dispatcher, *args, **options):
         from gpuless.frontends.numba_cuda.overloads import Overloads
 

@@ -1,0 +1,57 @@
+"""Copies of what lies in the memory of a real GPU, for kernels that the host steps."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from gpuless.simulator.compilers import cuda_modules
+
+
+class Copies:
+    """Copies on the host of some device arrays: those that share memory there share it here."""
+
+    def __init__(self, arrays):
+        self._pieces = [(start, *_copied(start, stop)) for start, stop in _merged(map(_span, arrays))]
+
+    def here(self, array):
+        """Return the copy of one of the arrays."""
+        start, _ = _span(array)
+        own = next((piece for piece in reversed(self._pieces) if piece[0] <= start), None)
+        if own is None or array.size == 0:
+            return np.empty(array.shape, array.dtype)
+        first, _, content = own
+        address = array.__cuda_array_interface__["data"][0]
+        return np.ndarray(array.shape, array.dtype, content, address - first, array.strides)
+
+    def copy_back(self):
+        """Give the device what the copies hold now."""
+        for _, there, content in self._pieces:
+            there.copy_to_device(content)
+
+
+def _span(array):
+    """Return the addresses of an array's first byte and of what comes behind its last."""
+    address = array.__cuda_array_interface__["data"][0]
+    if array.size == 0:
+        return address, address
+    ends = [(size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True)]
+    below, above = (sum(pick(end, 0) for end in ends) for pick in (min, max))
+    return address + below, address + above + array.dtype.itemsize
+
+
+def _merged(spans):
+    """Return spans of which no two share a byte, in order; those without a byte are left out."""
+    merged = []
+    for start, stop in sorted(span for span in spans if span[0] < span[1]):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def _copied(start, stop):
+    """Return the bytes between two addresses of the device, as an array there and as a copy here."""
+    described = {"data": (start, False), "shape": (stop - start,), "typestr": "|u1", "version": 3}
+    there = cuda_modules()[0].as_cuda_array(SimpleNamespace(__cuda_array_interface__=described))
+    return there, there.copy_to_host()
