@@ -37,7 +37,7 @@ def install():
 
 
 def keep_kernels():
-    """Let kernels that this process compiles for a real GPU be kept on disk, where the compiler can do that."""
+    """Let kernels that this process compiles for a real GPU be kept on disk, where their compiler can."""
     numba_cuda.keep_kernels()
 
 

@@ -6,6 +6,7 @@
 import ast
 import functools
 import operator
+from fractions import Fraction
 
 import numpy as np
 
@@ -67,10 +68,17 @@ def _floats(a, b):
     return common.type(a), common.type(b)
 
 
+def _left_of(x, times, y):
+    """Return x - times * y as NVIDIA's assembler has it: one multiply-add, which is rounded once."""
+    if not np.isfinite(times) or not np.isfinite(y):
+        return x - times * y
+    return type(x)(float(Fraction(float(x)) - Fraction(float(times)) * Fraction(float(y))))
+
+
 def _float_divmod(a, b):
     """Return quotient and remainder as the kernel computes them: not exact for a large quotient."""
     x, y = _floats(a, b)
-    remainder = x - np.trunc(x / y) * y
+    remainder = _left_of(x, np.trunc(x / y), y)
     if y == 0:
         return x / y, remainder
     quotient = (x - remainder) / y

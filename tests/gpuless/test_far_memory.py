@@ -1,4 +1,4 @@
-"""Arrays in the memory of a real GPU, for kernels that the host steps; the emulated GPU's are taken for such."""
+"""Arrays in the memory of a real GPU, for kernels that the host steps; the emulated one plays its part."""
 
 import numpy as np
 import pytest

@@ -27,8 +27,7 @@ def _product(a, b):
     return a * b
 
 
-# Of `a * b - c` the compiler makes one instruction that does not round the product: the difference of a number
-# and the mean of numbers that are all like it would not be 0.
+# Rounded, which `a * b - c` alone is not on a GPU: what is left of equal numbers without their mean is 0.
 rounded_product = ptx(_product, "mul.rn.f32 $0, $1, $2;", "=f,f,f", float32, float32, float32)
 
 

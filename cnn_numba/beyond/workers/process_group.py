@@ -211,10 +211,7 @@ class ProcessGroup:
         return lambda: self._wait(work)
 
     def start_on_device(self, array):
-        """Begin to add an array of the GPU up, in place, after what the current stream was given before.
-
-        What waits for the sum is the stream and not the host. (Not yet run on a GPU.)
-        """
+        """Do so for one of the GPU, on the current stream, which waits for the sum; not yet run on GPUs."""
         if not self.has_gpu:
             raise WorkersError(
                 f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "

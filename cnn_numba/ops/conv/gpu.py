@@ -3,8 +3,6 @@
 - `gpu_tiled`: forward, each pixel loaded once into shared memory for all the windows it is in.
 - `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
 - `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
-
-Not yet run on a real GPU: correct on the emulated one, fast by what the compiled code looks like.
 """
 
 from cnn_numba import device

@@ -124,10 +124,7 @@ def gather_labels_kernel(labels, indices, out):
 
 
 def gather_labels(labels, indices, out=None):
-    """Pick labels; see `reference.gather_labels`.
-
-    An index outside ``0 .. N - 1`` gives the label -1.
-    """
+    """Pick labels, -1 for an index outside ``0 .. N - 1``; see `reference.gather_labels`."""
     *_, out = checks.gather_labels(DEVICE, labels, indices, out)
     device.launch_for_each(gather_labels_kernel, out.size, THREADS, labels, indices, out)
     return out

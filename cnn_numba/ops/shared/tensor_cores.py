@@ -104,9 +104,7 @@ def _through_float16(value):
 
 
 def _to_tf32(value):
-    if math.isnan(value):  # the lower bits are cut off, and an H200 finds infinity where no others are
-        return number_of(bits_of(value) & uint32(0xFFFFE000))
-    return round_to_tf32(value)
+    return number_of(bits_of(value) & uint32(0xFFFFE000)) if math.isnan(value) else round_to_tf32(value)
 
 
 def _pack_float16(low, high):
@@ -203,7 +201,7 @@ def round_to_bfloat16(value):
     return number_of((bits + uint32(0x7FFF) + odd) & uint32(0xFFFF0000))
 
 
-#: Round to tf32 with the instruction for it.
+#: Round to tf32 with the instruction for it; of a NaN an H200 cuts the lower bits off, and may find infinity.
 to_tf32 = ptx(_to_tf32, "cvt.rna.tf32.f32 $0, $1;", "=r,f", float32, float32)
 pack_float16 = ptx(_pack_float16, "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)
 pack_bfloat16 = ptx(_pack_bfloat16, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)
