@@ -181,9 +181,28 @@ def step(total, a, b, type_):
     return value(rounded(total + a * b, type_), type_)
 
 
+def cut_off_sum(total, pairs):
+    """Return a number plus products as an H200 adds them; `test_tensor_cores_h200` holds that against one."""
+    numbers = [total, *(number for pair in pairs for number in pair)]
+    if any(isinstance(number, float) for number in numbers):  # infinite, or none
+        return sum((float(x) * float(y) for x, y in pairs), float(total))
+    powers = [power(x) + power(y) for x, y in pairs if x and y] + ([power(total)] if total else [])
+    unit = Fraction(2) ** (max(powers, default=0) - 25)
+    exact = sum(math.trunc(term / unit) for term in [total, *(x * y for x, y in pairs)]) * unit
+    place = Fraction(2) ** max(power(exact) - 23, -149) if exact else 1
+    return math.trunc(exact / place) * place
+
+
+def power(number):
+    """Return the exponent of the largest power of two that is no larger."""
+    found = abs(number).numerator.bit_length() - number.denominator.bit_length()
+    return found if abs(number) >= Fraction(2) ** found else found - 1
+
+
 def product(a, b, c, types, shape):
-    """Return the bits of A B + C: of C and the products, one after the other."""
+    """Return the bits of A B + C: of C and the products, one after the other, or as Tensor Cores add."""
     m, n, k = sizes(shape)
+    cut_off = types[0] == "f32" and types[1] in ("f16", "bf16", "tf32")
     within = "f64" if types[1] == "f64" else "f32"
     x = [[value(bits, types[1]) for bits in row] for row in a]
     y = [[value(bits, types[2]) for bits in row] for row in b]
@@ -192,8 +211,11 @@ def product(a, b, c, types, shape):
         found.append([])
         for j in range(n):
             total = value(c[i][j], types[3])
-            for at in range(k):
-                total = step(total, x[i][at], y[at][j], within)
+            if cut_off:
+                total = cut_off_sum(total, [(x[i][at], y[at][j]) for at in range(k)])
+            else:
+                for at in range(k):
+                    total = step(total, x[i][at], y[at][j], within)
             found[-1].append(rounded(total, types[0]))
     return found
 
