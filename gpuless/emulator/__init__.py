@@ -14,7 +14,6 @@ import sys
 
 from gpuless import nvidia
 from gpuless.emulator.analysis.classes import CLASSES
-from gpuless.emulator.driver import stub
 from gpuless.emulator.install import install, lack_of_compiler
 from gpuless.emulator.translate.layout import ARENA_TAKEN
 
@@ -46,9 +45,11 @@ def problem() -> str:
 def _lack_of_place():
     """Return why another driver is where the emulated GPU's has to be, "" if none is."""
     try:
-        loaded = ctypes.CDLL(stub.SONAME, os.RTLD_NOLOAD | os.RTLD_LAZY)
+        loaded = ctypes.CDLL("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         return ""
+    from gpuless.emulator.driver import stub  # with all that plays a driver
+
     if hasattr(loaded, stub.SLOTS):
         return ""
     return "this process has loaded NVIDIA's driver, which answers in its place; GPULESS=emulator asks none"
