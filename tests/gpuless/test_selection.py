@@ -4,6 +4,7 @@ import ctypes
 import functools
 import os
 import sys
+from types import SimpleNamespace
 
 import numba
 import pytest
@@ -298,7 +299,8 @@ def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
 
 def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
     asked = []
-    monkeypatch.setattr(emulator.ctypes, "CDLL", lambda *given: asked.append(given) or object())
+    libraries = SimpleNamespace(CDLL=lambda *given: asked.append(given) or object())
+    monkeypatch.setattr(emulator, "ctypes", libraries)
     assert "GPULESS=emulator asks none" in emulator._lack_of_place()
     assert asked == [("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)]  # which loads none
 
