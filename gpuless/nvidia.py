@@ -84,7 +84,7 @@ def driver() -> Driver:
         return Driver((), None, None, f"{_played[0]} is in the driver's place")
     # The driver, once loaded, stays where the emulated GPU's own has to be: it is not where it is of no use.
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in _HIDDEN:
-        return Driver((), None, None, "CUDA_VISIBLE_DEVICES hides every GPU")
+        return Driver((), None, None, "no GPU is visible, as CUDA_VISIBLE_DEVICES has it")
     names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
     cuda = None
     # Apple has no NVIDIA driver, and looking for one takes time there.

@@ -181,7 +181,8 @@ def _to_tf32(t, s, opcode, f, x):
     found = f.bitwise("and", near, -0x2000)
     if "satfinite" in opcode:
         found = _made_finite(t, s, found, 32, 0x7F800000, 0x2000)
-    nan = f.bitwise("and", bits, -0x2000) if "rna" in opcode else 0x7FFFFFFF
+    cut = "rna" in opcode and "satfinite" not in opcode
+    nan = f.bitwise("and", bits, -0x2000) if cut else 0x7FFFFFFF
     return f.bitwise.select(unordered, nan, found)
 
 
