@@ -294,7 +294,8 @@ def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
     monkeypatch.setattr(nvidia, "_played", [])
     monkeypatch.setattr(nvidia, "_open_library", lambda names: pytest.fail(f"{names} was loaded"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    assert nvidia.driver.__wrapped__() == ((), None, None, "no GPU is visible, as CUDA_VISIBLE_DEVICES has it", False)
+    problem = "no GPU is visible, as CUDA_VISIBLE_DEVICES has it"
+    assert nvidia.driver.__wrapped__() == ((), None, None, problem, False)
 
 
 def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
