@@ -5,13 +5,11 @@ lane with one register of neighbours along the common dimension, and as many suc
 What the fragments of `wmma` look like PTX leaves open; here they are those of `mma`.
 
 Each lane computes its own elements of the result, all lanes at once: a column of A and a row of B come to
-them by constant shuffles. Products are exact. To which digit hardware adds is not documented, and differs
-between its generations. Sums of float32 are those of an H200, bit by bit (`_cut_off_sum`). Others begin with
-the element of C and add the products in the order of the common dimension, each rounded to float32 (float64
-for that type; integers are exact); a result of float16 is rounded once, at the end.
+them by constant shuffles. Products are exact. How hardware adds is not documented: sums of float32 are an
+H200's, bit by bit (`cut_off_sums`), others begin with C and add in the order of the common dimension, each
+rounded to float32 (float64 for that type; integers are exact). A float16 is rounded once, at the end.
 """
 
-import functools
 import re
 from typing import NamedTuple
 
@@ -19,6 +17,7 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.ptx.instructions import listed
 from gpuless.emulator.translate.addresses import place, pointers_of, space_of, spread
+from gpuless.emulator.translate.cut_off_sums import added_up
 from gpuless.emulator.translate.masked import gather, scatter
 from gpuless.emulator.translate.small_floats import from_eight
 from gpuless.emulator.translate.typed import Integers, Typed
@@ -136,7 +135,6 @@ def _sum(t, kind, a, b, c):
         for registers, type_ in ((a, kind.types[1]), (b, kind.types[2]))
     )
     totals = _accumulators(t, kind, c)
-    cut_off = kind.types[0] == "f32" and kind.types[1] in ("tf32", "f16", "bf16")
     terms = [[] for _ in totals]
     bands = kind.rows // 8
     for along in range(kind.depth):
@@ -151,41 +149,9 @@ def _sum(t, kind, a, b, c):
                 y = t.shuffle(held, None, f.element, WARP, _COLUMN[j][owner])
                 for band, x in enumerate(rows):
                     at = 2 * (band + bands * column) + j
-                    if cut_off:
-                        terms[at].append((x, y))
-                    else:
-                        totals[at] = f.call("fma", x, y, totals[at])
-    if cut_off:
-        totals = [_cut_off_sum(t, f, *each) for each in zip(terms, totals, strict=True)]
+                    terms[at].append((x, y))
+    totals = [added_up(t, f, kind.types, *each) for each in zip(terms, totals, strict=True)]
     return _finished(t, kind, totals, c)
-
-
-# Below 2^-25 of the largest power of two in them, products and sum are cut off before they are added up.
-_KEPT = 25
-_OF_ZERO = -500  # no number's power
-
-
-def _cut_off_sum(t, f, pairs, total):
-    """Return the sum of products and a float32, as an H200 computes it: see `test_tensor_cores_h200`."""
-    wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
-    terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
-    terms.append((f.change(wide, total), (total,)))
-    for term, factors in terms:
-        fields = [whole("and", whole("lshr", f.to_int(x), 23), 0xFF) for x in factors]
-        power = whole("sub", functools.reduce(lambda a, b: whole("add", a, b), fields), 127 * len(fields))
-        powers.append(whole.select(wide("fcmp oeq", term, 0.0), _OF_ZERO, power))
-    largest = functools.reduce(lambda a, b: whole.call("smax", a, b), powers)
-    up, unit = (_power_of_two(t, whole, wide, largest, sign) for sign in (-1, 1))
-    parts = [wide.call("trunc", wide("fmul", term, up)) for term, _ in terms]
-    exact = wide("fmul", functools.reduce(lambda a, b: wide("fadd", a, b), parts), unit)
-    kept = wide.bitwise("and", wide.to_int(exact), -1 << 29)  # float32 has no place for the rest
-    return wide.change(f, wide.to_float(kept))
-
-
-def _power_of_two(t, whole, wide, power, sign):
-    """Return 2 ** (sign * (power - _KEPT))."""
-    field = whole("add", whole("mul", power, sign), 1023 - sign * _KEPT)
-    return wide.to_float(wide.bitwise("shl", t.new(f"zext {_INT} {field} to {_LONG}"), 52))
 
 
 def _elements(t, register, type_):

@@ -1,0 +1,42 @@
+"""Sums of float32 as the Tensor Cores of an H200 compute them, in IR."""
+
+import functools
+
+from gpuless.emulator.translate.typed import Integers, Typed
+from gpuless.emulator.translate.values import ALL
+
+# Below 2^-25 of the largest power of two in them, products and sum are cut off before they are added up.
+_KEPT = 25
+_OF_ZERO = -500  # no number's power
+
+
+def added_up(t, f, types, pairs, total):
+    """Return a number plus products, one after another or as an H200 has it; `types`: of D, A, B and C."""
+    if types[0] == "f32" and types[1] in ("tf32", "f16", "bf16"):
+        return _cut_off_sum(t, f, pairs, total)
+    for x, y in pairs:
+        total = f.call("fma", x, y, total)
+    return total
+
+
+def _cut_off_sum(t, f, pairs, total):
+    """Return the sum of products and a float32, as an H200 computes it: see `test_tensor_cores_h200`."""
+    wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
+    terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
+    terms.append((f.change(wide, total), (total,)))
+    for term, factors in terms:
+        fields = [whole("and", whole("lshr", f.to_int(x), 23), 0xFF) for x in factors]
+        power = whole("sub", functools.reduce(lambda a, b: whole("add", a, b), fields), 127 * len(fields))
+        powers.append(whole.select(wide("fcmp oeq", term, 0.0), _OF_ZERO, power))
+    largest = functools.reduce(lambda a, b: whole.call("smax", a, b), powers)
+    up, unit = (_power_of_two(t, whole, wide, largest, sign) for sign in (-1, 1))
+    parts = [wide.call("trunc", wide("fmul", term, up)) for term, _ in terms]
+    exact = wide("fmul", functools.reduce(lambda a, b: wide("fadd", a, b), parts), unit)
+    kept = wide.bitwise("and", wide.to_int(exact), -1 << 29)  # float32 has no place for the rest
+    return wide.change(f, wide.to_float(kept))
+
+
+def _power_of_two(t, whole, wide, power, sign):
+    """Return 2 ** (sign * (power - _KEPT))."""
+    field = whole("add", whole("mul", power, sign), 1023 - sign * _KEPT)
+    return wide.to_float(wide.bitwise("shl", t.new(f"zext {ALL.int(32)} {field} to {ALL.int(64)}"), 52))
