@@ -1,5 +1,7 @@
 """The rungs of the matrix product that run on Tensor Cores."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers import poisoned, random_float32
@@ -12,7 +14,7 @@ from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops._reference import rounded
 from cnn_numba.ops.dense import gpu
 from cnn_numba.ops.shared import tensor_cores
-from gpuless import counting, sanitize
+from gpuless import counting, nvidia, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels
 
 TYPES = {
@@ -20,6 +22,7 @@ TYPES = {
     matmul_tensor.matmul_3xtf32: (np.float32, "float32"),
     matmul_tensor.matmul_float16: (np.float16, "float16"),
 }
+MEASURED = np.load(Path(__file__).with_name("tensor_cores_h200.npz"))
 of_each_rung = pytest.mark.parametrize("rung", TYPES)
 # rows, columns, depth: one element, tails, several blocks, whole copies, several stages of the pipeline
 SIZES = [(1, 1, 1), (5, 3, 7), (17, 70, 18), (129, 65, 33), (128, 64, 96), (136, 72, 200), (3, 8, 8)]
@@ -51,6 +54,20 @@ def test_rungs(rng, rung, size):
     received = device.to_host(out)
     assert_sums_close(received, expected, size[2])
     assert device.to_host(rung(d_a, d_b)).tobytes() == received.tobytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rung", [matmul_tensor.matmul_tf32, matmul_tensor.matmul_float16])
+@pytest.mark.parametrize("scale", ["alike", "wild"])
+@pytest.mark.parametrize("depth", [4, 8, 16, 32, 512])
+def test_the_bits_are_those_that_an_h200_gave(rung, scale, depth):
+    """Measured 2026-11-27, with these kernels; ``wild`` has factors from 2^-12 to 2^12, and overflows."""
+    if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
+        pytest.skip("each generation of GPUs adds in its own way")
+    dtype, precision = TYPES[rung]
+    a, b, given = (MEASURED[f"{depth}_{scale}_{name}"] for name in ("a", "b", precision))
+    received = device.to_host(rung(*there(a.astype(dtype), b.astype(dtype))))
+    np.testing.assert_array_equal(received, given)
 
 
 @pytest.mark.gpu

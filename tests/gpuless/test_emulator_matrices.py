@@ -182,7 +182,7 @@ def step(total, a, b, type_):
 
 
 def cut_off_sum(total, pairs):
-    """Return a number plus products as an H200 adds them; `test_tensor_cores_h200` holds that against one."""
+    """Return a number plus products as an H200 adds them: `tests/benchmarks` has what one gave."""
     numbers = [total, *(number for pair in pairs for number in pair)]
     if any(isinstance(number, float) for number in numbers):  # infinite, or none
         return sum((float(x) * float(y) for x, y in pairs), float(total))

@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba import cuda, float32, int32, types, uint32
 from numba.cuda.extending import intrinsic
 
-from gpuless.compiler import jobs as compiler
+from gpuless.compiler import jobs as compiler, worker
 from gpuless.compiler.jobs import InspectionError
 from gpuless.inspector import (
     ARCHITECTURES,
@@ -370,6 +370,19 @@ def reports(request, in_both_languages):
     if found[0].language != request.param:
         pytest.skip("nvdisasm is not installed")
     return dict(zip(PLANTED, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("release", "is_taken"), [("13.0", False), ("12.9", False), ("13.2", True), ("14.0", True)]
+)
+def test_a_disassembler_that_tells_no_source_files_is_none(monkeypatch, tmp_path, release, is_taken):
+    program = tmp_path / "nvdisasm"
+    program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.37'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda name: str(program))
+    assert worker._nvdisasm() == (str(program) if is_taken else None)
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda name: None)
+    assert worker._nvdisasm() is None
 
 
 def advice(report, topic=None):

@@ -288,6 +288,19 @@ def test_a_limit_of_addresses_that_is_just_enough_is():
     assert python(line, "gpuless.select()", more, "print(gpuless.select().gpu)") == "emulator\n"
 
 
+@pytest.mark.needs("numba_cuda")
+def test_kernels_of_a_gpu_are_looked_for_on_disk():
+    """Selecting twice, before the import and after it, changes nothing more."""
+    printed = python(
+        "import gpuless; gpuless.select()",
+        "from numba import cuda; gpuless.select()",
+        "print(type(cuda.jit(lambda x: None)._cache).__module__)",
+        "print(cuda.dispatcher.CUDADispatcher.__init__.__wrapped__.__module__)",
+        GPULESS="hardware",
+    )
+    assert printed == "gpuless.frontends.numba_cuda.overloads\nnumba.cuda.dispatcher\n"
+
+
 @pytest.mark.parametrize("hidden", ["", "-1"])
 def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
     """Loaded, it would stay in the place of the emulated GPU's."""

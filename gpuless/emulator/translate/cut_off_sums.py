@@ -20,7 +20,11 @@ def added_up(t, f, types, pairs, total):
 
 
 def _cut_off_sum(t, f, pairs, total):
-    """Return the sum of products and a float32, as an H200 computes it: see `test_tensor_cores_h200`."""
+    """Return the sum of products and a float32, as an H200 computes it.
+
+    Of each of them what lies below 2^-25 of the largest power of two in them is cut off, the power of a
+    product being the sum of its factors'. Then all are added exactly, and the total is cut off to a float32.
+    """
     wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
     terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
     terms.append((f.change(wide, total), (total,)))
