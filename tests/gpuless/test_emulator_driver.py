@@ -351,6 +351,11 @@ def test_workers_have_their_own_memory_and_come_to_an_end():
     ]
 
 
+def test_workers_that_are_idle_have_no_stacks():
+    """Nor are there more than blocks to run: the operating system has an end of what it keeps books on."""
+    run("workers_that_are_idle_have_no_stacks.py")
+
+
 def test_several_threads_launch_at_once():
     """Also for the first time, while another loads the kernel."""
     run("several_threads_launch_at_once.py")

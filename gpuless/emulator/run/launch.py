@@ -14,7 +14,7 @@ from gpuless.emulator.analysis.assembler import local_size
 from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.analysis.variables import lay_out, parameter_places, visible_variables
 from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
-from gpuless.emulator.run.memory import PAGE, OutOfMemory
+from gpuless.emulator.run.record import Record, put
 from gpuless.emulator.run.threads import Pool, all_done
 from gpuless.emulator.run.usual import Usual
 from gpuless.emulator.run.workspace import Workspace, done_alone
@@ -27,6 +27,9 @@ _WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch t
 _KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
 _RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
+_WITH_STACKS = (
+    32  # workers that keep the stacks of their warps, pages that the operating system keeps books on
+)
 _PERIOD = 0.25  # seconds between two looks at whether a launch goes on
 _FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 
@@ -127,7 +130,7 @@ class Workers:
         fields |= {"nctaid.x": grid[0], "nctaid.y": grid[1], "nctaid.z": grid[2], "dynamic_smem_size": shared}
         fields |= {"chunk": 1 if compiled.spins else max(1, min(64, blocks // (8 * wanted))), "blocks": end}
         for name, value in fields.items():
-            _put(launch, layout.LAUNCH[name], value, name in _WIDE)
+            put(launch, layout.LAUNCH[name], value, name in _WIDE)
         parameters = ctypes.addressof(buffer)
         with self._one_at_a_time(together), host.heard(parameters) as asserted:
             if together:
@@ -173,7 +176,7 @@ class Workers:
 
         Where blocks may wait for others that have not started, `more` starts another worker.
         """
-        ended, idle = 0, 0.0
+        ended, idle, added = 0, 0.0, []
         while not all_done(workers, _PERIOD):
             if any(worker.done and _failure(worker) for worker in workers):
                 # The others may wait for what the block that has failed would write.
@@ -188,8 +191,12 @@ class Workers:
             ended, idle = now, idle + _PERIOD if running and still else 0.0
             if more and still:
                 left = layout.WORKERS - len(self._records) + len(self._idle)
-                wanted = min(blocks - now, _RESIDENT) - len(running)
-                workers += [more() for _ in range(min(wanted, left))]
+                # One that was added counts before it runs: else there would be more threads each time.
+                coming = sum(not (worker.begun or worker.done) for worker in added)
+                wanted = min(blocks - now, _RESIDENT) - len(running) - coming
+                for _ in range(min(wanted, left)):
+                    added.append(more())
+                    workers.append(added[-1])
             gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
             alone = gathering and gathering + now == blocks
             if alone or idle >= RUNNING.kernel_seconds:
@@ -212,8 +219,8 @@ class Workers:
         again = ctypes.create_string_buffer(launch.raw)
         again.buffer, again.shared_size = launch.buffer, launch.shared_size
         for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
-            _put(again, layout.LAUNCH[name], value, True)
-        _put(again, layout.LAUNCH["stop"], 0, False)
+            put(again, layout.LAUNCH[name], value, True)
+        put(again, layout.LAUNCH["stop"], 0, False)
         with contextlib.suppress(Exception):  # it is only about the words
             traced = trace.Traced(launched.kernel, launched.block)
             seconds = _STOPPED if failed.outcome == faults.STOP else _FAILED
@@ -283,17 +290,18 @@ class Workers:
             record = self._idle.pop() if self._idle else self._new_record()
         try:
             size = WARP * max(compiled.lane_stack, self.lane_stack)
-            _put(record.buffer, layout.OFFSET["local.size"], size, True)
+            put(record.buffer, layout.OFFSET["local.size"], size, True)
             record.reserve_local(size * compiled.warps)
             record.have_shared(launch.shared_size)
+            record.have_stacks(compiled.warps)
             faults.prepare_thread()
             host.begin(record.address)
-            _put(record.buffer, layout.OFFSET["misaligned"], 0, False)
+            put(record.buffer, layout.OFFSET["misaligned"], 0, False)
             if traced:
                 traced.clear(record.address)
             if tally:
-                _put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
-            _put(record.buffer, layout.OFFSET["ended"], 0, True)  # not those of the launch before
+                put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
+            put(record.buffer, layout.OFFSET["ended"], 0, True)  # not those of the launch before
             record.launch = ctypes.addressof(launch)
             if ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value:
                 return 0, None
@@ -307,8 +315,10 @@ class Workers:
             return ended, faults.failure(outcome, record.address, steps)
         finally:
             record.launch = None
-            with self._lock:
-                self._idle.append(record)
+            if not record.keeps_stacks:
+                record.give_stacks_back()
+            with self._lock:  # those that keep theirs are taken first
+                self._idle.insert(len(self._idle) if record.keeps_stacks else 0, record)
 
     def _prepare(self, count):
         """Have records for blocks that wait for each other, before one of them runs."""
@@ -317,50 +327,9 @@ class Workers:
                 self._idle.append(self._new_record())
 
     def _new_record(self):
-        record = _Record(self.arena)
+        record = Record(self.arena, keeps_stacks=len(self._records) < _WITH_STACKS)
         self._records.append(record)
         return record
-
-
-class _Record:
-    """The record of the block that a worker runs, and its memory."""
-
-    def __init__(self, arena):
-        self.arena, self.buffer = arena, ctypes.create_string_buffer(layout.BLOCK_SIZE)
-        _put(self.buffer, layout.OFFSET["host"], host.address(), True)
-        self.local, self.launch, self.address = 0, None, ctypes.addressof(self.buffer)
-        self.shared, self.room = arena.reserve(), 0
-        shared = self.shared
-        stacks = shared + layout.STACKS_AT
-        fields = {"arena": arena.base, "shared": shared, "stack.area": stacks}
-        for name, value in (fields | {"local": shared + layout.LOCAL_AT}).items():
-            _put(self.buffer, layout.OFFSET[name], value, True)
-        try:
-            for i in range(layout.MAX_WARPS):  # above a page without memory: a stack too full is seen
-                arena.provide(stacks + i * layout.STACK + PAGE, layout.STACK - PAGE)
-            faults.watch(self.buffer)
-        except BaseException:
-            arena.release(shared)
-            raise
-
-    def have_shared(self, size):
-        """Have so many bytes of shared memory, and what is left of the last page; none behind that."""
-        room = -(-size // PAGE) * PAGE
-        if room > self.room:
-            self.arena.provide(self.shared + self.room, room - self.room)
-        elif room < self.room:
-            self.arena.withdraw(self.shared + room, self.room - room)
-        self.room = room
-        _put(self.buffer, layout.OFFSET["shared.room"], room, True)
-
-    def reserve_local(self, size):
-        """Have so much local memory."""
-        if size > layout.LOCAL_SPAN:
-            raise OutOfMemory(f"a block may have {layout.LOCAL_SPAN} bytes of local memory, not {size}")
-        if size > self.local:
-            at = ctypes.c_uint64.from_buffer(self.buffer, layout.OFFSET["local"]).value
-            self.arena.provide(at, size)
-            self.local = size
 
 
 def _tallying(launched, counted):
@@ -386,11 +355,6 @@ def _failure(worker):
 def _order(failed):
     """Return what sorts failures: those that were no more than stopped come last."""
     return failed.outcome == faults.STOP, failed.place[::-1]
-
-
-def _put(buffer, offset, value, wide):
-    kind = ctypes.c_uint64 if wide else ctypes.c_uint32
-    kind.from_buffer(buffer, offset).value = value
 
 
 def _parameters(launch):

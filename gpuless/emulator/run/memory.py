@@ -27,7 +27,7 @@ PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
 # Arrays that have a page behind them that nobody may use. The operating system keeps books on each such page
-# and has an end of them, 65530 by default; the arrays beyond these many follow each other without one.
+# and has an end of them, 65,530 by default; the arrays beyond these many follow each other without one.
 _GUARDED = 1 << 14
 # Memory shows the file in pieces; these are the bits of their sizes, the least and the largest. The file is
 # as long as the largest so far. All pieces together are another 18,000 entries in those books.
@@ -130,9 +130,14 @@ class Arena:
         """Let nobody use so many bytes of a worker's, until they are provided again."""
         _protect(address, size, _NONE)
 
+    def empty(self, address, size):
+        """Take so many bytes of a worker's back, and all that they hold; return whether that was possible."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED | _NO_RESERVE
+        return not size or _libc.mmap(address, size, _NONE, flags, -1, 0) == address
+
     def release(self, address):
         """Take back all that a worker has."""
-        _libc.mprotect(address, WORKER_SPAN, _NONE)
+        self.empty(address, WORKER_SPAN)
         with self._lock:
             self._private.append(address)
 

@@ -31,6 +31,11 @@ class Task:
         except BaseException as raised:
             self._error = raised
 
+    @property
+    def begun(self):
+        """Whether the call has begun."""
+        return self._taken.get("by") == "thread"
+
     def withdraw(self):
         """Let the call not be made, if it has not begun; return whether that is so."""
         return self._take("nobody")

@@ -32,7 +32,7 @@ def attempt():
 
 x, workers = cuda.to_device(np.zeros(128)), device().workers
 # One of four does not get its local memory, and one not its thread.
-reserve, numbers = launch._Record.reserve_local, iter(range(8))
+reserve, numbers = launch.Record.reserve_local, iter(range(8))
 
 
 def reserve_not_always(record, size):
@@ -41,9 +41,9 @@ def reserve_not_always(record, size):
     reserve(record, size)
 
 
-launch._Record.reserve_local = reserve_not_always
+launch.Record.reserve_local = reserve_not_always
 attempt()
-launch._Record.reserve_local = reserve
+launch.Record.reserve_local = reserve
 numbers = iter(range(4))
 
 
@@ -62,7 +62,7 @@ attempt()
 held, workers._idle = [], []
 try:
     while True:
-        held.append(launch._Record(workers.arena))
+        held.append(launch.Record(workers.arena, keeps_stacks=False))
 except OutOfMemory:
     print(400 < len(held) < 1000)
 attempt()
