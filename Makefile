@@ -57,7 +57,7 @@ sanitize: $(ALL) ## check every kernel with NVIDIA's compute-sanitizer (needs a 
 	for tool in memcheck racecheck initcheck; do \
 		compute-sanitizer --tool $$tool --error-exitcode 1 --report-api-errors no --target-processes all \
 			$$([ $$tool != initcheck ] || echo --check-api-memory-access no) \
-			$(BIN)/python -m pytest -q -n 0 -m 'not gpu' $(wildcard tests/ops/test_*_gpu.py tests/beyond/*/test_*_gpu.py) tests/train/test_graphs.py || exit 1; done
+			$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 -m 'not gpu' $(wildcard tests/ops/test_*_gpu.py tests/beyond/*/test_*_gpu.py) tests/train/test_graphs.py || exit 1; done
 
 lint: $(ALL) ## check style, formatting and types, notebooks included; the Dockerfile and the workflows
 	$(BIN)/ruff check .

@@ -27,7 +27,7 @@ _LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-_HIDDEN = ("", "-1")  # what CUDA_VISIBLE_DEVICES is where no GPU is to be seen
+_HIDDEN = ("", "-1")  # what CUDA_VISIBLE_DEVICES begins with where no GPU is to be seen
 
 
 class Gpu(NamedTuple):
@@ -83,7 +83,7 @@ def driver() -> Driver:
     if _played:
         return Driver((), None, None, f"{_played[0]} is in the driver's place")
     # The driver, once loaded, stays where the emulated GPU's own has to be: it is not where it is of no use.
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in _HIDDEN:
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in _HIDDEN:
         return Driver((), None, None, "no GPU is visible, as CUDA_VISIBLE_DEVICES has it")
     names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
     cuda = None

@@ -27,6 +27,18 @@ class ByFile(LoadScopeScheduling):
     def _split_scope(self, nodeid):
         return scope_of(nodeid)
 
+    def remove_node(self, node):
+        """Take the work back of a process that has ended, but for the test that it ended in.
+
+        It would end the next process too, and so on.
+        """
+        units = self.assigned_work[node].values()
+        pending = ((unit, nodeid) for unit in units for nodeid, done in unit.items() if not done)
+        unit, crashed = next(pending, ({}, None))
+        unit[crashed] = True
+        super().remove_node(node)
+        return crashed
+
 
 def sort(items):
     """Put those that compile for others first, then scopes with many slow tests, those with few tests last.

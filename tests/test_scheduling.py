@@ -40,3 +40,15 @@ def test_files_that_compile_for_others_and_those_with_slow_tests_come_first(tmp_
         "test_few.py::test_a",
         "test_notebooks.py::test_a",
     ]
+
+
+def test_a_test_that_ends_its_process_is_not_dealt_again(tmp_path):
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
+    ends = "import os\ndef test_a(): pass\ndef test_b(): os._exit(1)\ndef test_c(): pass"
+    for name, text in {"test_ends.py": ends, "test_more.py": "def test_a(): pass"}.items():
+        (tmp_path / name).write_text(text)
+    run = run_pytest("-n", "2", cwd=tmp_path, PYTHONPATH=str(Path(__file__).parent))
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "FAILED test_ends.py::test_b" in run.stdout
+    assert "1 failed, 3 passed" in run.stdout

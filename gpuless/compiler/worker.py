@@ -28,7 +28,8 @@ _USAGE = {
 }
 
 
-_WITH_LINES = 13, 2  #: The first toolkit whose disassembler writes source files beside the lines.
+#: The first toolkit whose disassembler writes source files beside the lines.
+_WITH_LINES = 13, 2
 
 #: What a listing of machine code is made with, and what reads it.
 _MACHINE_CODE = {
@@ -80,7 +81,10 @@ def _nvdisasm():
     path = find_nvidia_binary_utility("nvdisasm")
     if path is None:
         return None
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return None
     release = re.search(r"release (\d+)\.(\d+)", said)
     return path if release and tuple(map(int, release.groups())) >= _WITH_LINES else None
 

@@ -52,7 +52,10 @@ def _lack_of_place():
 
     if hasattr(loaded, stub.SLOTS):
         return ""
-    return "this process has loaded NVIDIA's driver, which answers in its place; GPULESS=emulator asks none"
+    return (
+        "this process has loaded NVIDIA's driver, which answers in its place: call gpuless.select() before "
+        "that, with GPULESS=emulator"
+    )
 
 
 @functools.cache  # once there is its memory, a limit may be reached

@@ -63,6 +63,12 @@ def in_another_block(a, b, c, d, out, other):
     out[i] = product - c[i] if d[i] > 0 else d[i] - product
 
 
+def without_itself(a, b, c, d, out, other):
+    i = cuda.grid(1)
+    product = a[i] * b[i]
+    out[i] = product - product
+
+
 def fused(a, b, c):
     """Return a * b + c, rounded once: the product is exact, and of the sum 64 bits are there."""
     return (a.astype(np.longdouble) * b + c).astype(np.float32)
@@ -77,6 +83,7 @@ CASES = {
     one_after_another: (lambda a, b, c, d: (fused(-a, b, fused(c, d, -d)), None), 2),
     a_product_of_its_own: (lambda a, b, c, d: (a * b - c, a * b * c), 0),
     a_product_that_is_kept: (lambda a, b, c, d: (a * b - c, a * b), 0),
+    without_itself: (lambda a, b, c, d: (0 * a, None), 0),
     in_another_block: (lambda a, b, c, d: (np.where(d > 0, a * b - c, d - a * b), None), 0),
 }
 

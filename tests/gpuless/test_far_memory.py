@@ -55,4 +55,5 @@ def test_strides_are_kept_and_what_lies_between_is_left_alone():
 
 def test_an_empty_array_has_no_memory():
     nothing = cuda.device_array(0)
-    gpuless.sanitize(add_kernel)[1, 1](nothing, nothing, cuda.to_device(np.ones(2)))
+    report = gpuless.sanitize(add_kernel)[1, 1](nothing, nothing, cuda.to_device(np.ones(2)))
+    assert report.ok, str(report)

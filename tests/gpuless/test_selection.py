@@ -301,7 +301,7 @@ def test_kernels_of_a_gpu_are_looked_for_on_disk():
     assert printed == "gpuless.frontends.numba_cuda.overloads\nnumba.cuda.dispatcher\n"
 
 
-@pytest.mark.parametrize("hidden", ["", "-1"])
+@pytest.mark.parametrize("hidden", ["", "-1", " -1,0"])
 def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
     """Loaded, it would stay in the place of the emulated GPU's."""
     monkeypatch.setattr(nvidia, "_played", [])
@@ -315,7 +315,7 @@ def test_a_driver_that_is_loaded_is_no_place_for_another(monkeypatch):
     asked = []
     libraries = SimpleNamespace(CDLL=lambda *given: asked.append(given) or object())
     monkeypatch.setattr(emulator, "ctypes", libraries)
-    assert "GPULESS=emulator asks none" in emulator._lack_of_place()
+    assert "call gpuless.select() before" in emulator._lack_of_place()
     assert asked == [("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)]  # which loads none
 
 

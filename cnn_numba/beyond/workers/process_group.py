@@ -211,7 +211,7 @@ class ProcessGroup:
         return lambda: self._wait(work)
 
     def start_on_device(self, array):
-        """Do so for one of the GPU, on the current stream, which waits for the sum; not yet run on GPUs."""
+        """Begin to add an array of the GPU up, in place; the current stream waits. Not yet run on a GPU."""
         if not self.has_gpu:
             raise WorkersError(
                 f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "

@@ -39,7 +39,7 @@ def _fused_products(function):
         if not isinstance(each, Instruction) or each.opcode[0] in _LEAVING:
             products = {}
             continue
-        if _is_plain(each, "add", "sub"):
+        if _is_plain(each, "add", "sub") and each.operands[1] != each.operands[2]:
             known = (products.get(name) for name in each.operands[1:])
             sums[at] = [one for one in known if one is not None and one.opcode[1:] == each.opcode[1:]]
         written = set(destinations(each))

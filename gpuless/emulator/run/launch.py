@@ -176,7 +176,7 @@ class Workers:
 
         Where blocks may wait for others that have not started, `more` starts another worker.
         """
-        ended, idle, added = 0, 0.0, []
+        ended, idle, added = 0, 0.0, set()
         while not all_done(workers, _PERIOD):
             if any(worker.done and _failure(worker) for worker in workers):
                 # The others may wait for what the block that has failed would write.
@@ -190,13 +190,12 @@ class Workers:
             still = now == ended
             ended, idle = now, idle + _PERIOD if running and still else 0.0
             if more and still:
-                left = layout.WORKERS - len(self._records) + len(self._idle)
                 # One that was added counts before it runs: else there would be more threads each time.
-                coming = sum(not (worker.begun or worker.done) for worker in added)
-                wanted = min(blocks - now, _RESIDENT) - len(running) - coming
-                for _ in range(min(wanted, left)):
-                    added.append(more())
-                    workers.append(added[-1])
+                busy = sum(not worker.done and (worker.begun or worker in added) for worker in workers)
+                left = layout.WORKERS - len(self._records) + len(self._idle) - (busy - len(running))
+                for _ in range(min(min(blocks - now, _RESIDENT) - busy, left)):
+                    workers.append(more())
+                    added.add(workers[-1])
             gathering, waiting = host.gathering(_parameters(launch)), host.waiting(running)
             alone = gathering and gathering + now == blocks
             if alone or idle >= RUNNING.kernel_seconds:
@@ -317,17 +316,21 @@ class Workers:
             record.launch = None
             if not record.keeps_stacks:
                 record.give_stacks_back()
-            with self._lock:  # those that keep theirs are taken first
-                self._idle.insert(len(self._idle) if record.keeps_stacks else 0, record)
+            with self._lock:
+                self._put_back(record)
 
     def _prepare(self, count):
         """Have records for blocks that wait for each other, before one of them runs."""
         with self._lock:
             while len(self._idle) < count:
-                self._idle.append(self._new_record())
+                self._put_back(self._new_record())
+
+    def _put_back(self, record):
+        """Let a record be taken again, the last one first: those come last that keep their stacks."""
+        self._idle.insert(len(self._idle) if record.keeps_stacks else 0, record)
 
     def _new_record(self):
-        record = Record(self.arena, keeps_stacks=len(self._records) < _WITH_STACKS)
+        record = Record(self.arena, keeps_stacks=len(self._records) < max(_WITH_STACKS, self.count))
         self._records.append(record)
         return record
 

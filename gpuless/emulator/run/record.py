@@ -10,8 +10,8 @@ from gpuless.emulator.translate import layout
 class Record:
     """What a worker hands to the warps of the block that it runs.
 
-    `keeps_stacks`: whether the stacks stay when nobody uses them. Each is two entries in the books that the
-    operating system keeps on memory, with an end at 65,530 by default: too many for hundreds of workers.
+    `keeps_stacks`: whether the stacks stay when nobody uses them. Each takes two memory mappings, of which a
+    process has 65,530 by default (vm.max_map_count): hundreds of workers cannot keep 32 stacks each.
     """
 
     def __init__(self, arena, keeps_stacks):

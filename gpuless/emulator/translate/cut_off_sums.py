@@ -24,6 +24,7 @@ def _cut_off_sum(t, f, pairs, total):
 
     Of each of them what lies below 2^-25 of the largest power of two in them is cut off, the power of a
     product being the sum of its factors'. Then all are added exactly, and the total is cut off to a float32.
+    Of subnormal numbers nothing was measured: here each has the power -127, and such a total is rounded.
     """
     wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
     terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
