@@ -27,9 +27,7 @@ _WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch t
 _KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # threads of a grid that one worker is enough for
 _RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
-_WITH_STACKS = (
-    32  # workers that keep the stacks of their warps, pages that the operating system keeps books on
-)
+_WITH_STACKS = 32  # workers that keep the stacks of their warps when they are idle, at least
 _PERIOD = 0.25  # seconds between two looks at whether a launch goes on
 _FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
 
