@@ -42,7 +42,10 @@ from cnn_numba.device.selection import (
 )
 from cnn_numba.device.signatures import signature as signature
 from cnn_numba.device.streams import (
+    branch as branch,
     current_stream as current_stream,
+    join as join,
+    recording as recording,
     seconds as seconds,
     stream as stream,
     synchronize as synchronize,

@@ -13,6 +13,7 @@ from cnn_numba.device import selection
 from cnn_numba.device.usable import usable_cuda
 
 _stream: ContextVar[Any] = ContextVar("stream", default=0)
+_recorded: ContextVar["_Recorded | None"] = ContextVar("recorded", default=None)
 
 
 def stream() -> Any:
@@ -43,6 +44,53 @@ def use_stream(stream: Any) -> Iterator[None]:
         yield
     finally:
         _stream.reset(token)
+
+
+class _Recorded:
+    """A stream that is recorded for a graph, and beside it the one of its branches."""
+
+    def __init__(self, stream):
+        self.stream, self.side, self.is_open = stream, None, False
+
+
+@contextmanager
+def recording(stream: Any) -> Iterator[None]:
+    """Send launches to a stream of `cuda.core` that is recorded for a graph; join its branches in the end."""
+    token = _recorded.set(_Recorded(stream))
+    try:
+        with use_stream(stream):
+            yield
+            join()
+    finally:
+        _recorded.reset(token)
+
+
+@contextmanager
+def branch() -> Iterator[None]:
+    """Launch what only needs what came before, and what nothing needs that follows until `join`.
+
+    In a graph the two run at the same time, as far as the GPU has room for both; elsewhere in order.
+    """
+    recorded = _recorded.get()
+    if recorded is None:
+        yield
+        return
+    if recorded.side is None:
+        from cuda.core import Device
+
+        recorded.side = Device().create_stream()
+    recorded.side.wait(recorded.stream)
+    recorded.is_open = True
+    with use_stream(recorded.side):
+        yield
+
+
+def join() -> None:
+    """Let what follows wait for what branches have launched."""
+    recorded = _recorded.get()
+    if recorded is not None and recorded.is_open:
+        recorded.stream.wait(recorded.side)
+        recorded.is_open = False
 
 
 def synchronize() -> None:

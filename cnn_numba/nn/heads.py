@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cnn_numba.device import Array, head
+from cnn_numba.device import Array, branch, head
 from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
@@ -52,9 +52,10 @@ class LossHead(NamedTuple):
         """
         loss, linear, n = self.loss, self.linear, len(labels)
         arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, n)
-        linear.backend.ops.fused.linear_cross_entropy_sums(
-            *arrays, totals, linear.grad_weight, linear.grad_bias
-        )
+        with branch():  # these sums are for the update alone
+            linear.backend.ops.fused.linear_cross_entropy_sums(
+                *arrays, totals, linear.grad_weight, linear.grad_bias
+            )
         return self._grad_input(n)
 
     def _grad_input(self, n: int) -> Array:

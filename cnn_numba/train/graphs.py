@@ -40,7 +40,7 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
         builder = stream.create_graph_builder()
         builder.begin_building()
         try:
-            with device.use_stream(builder.stream):
+            with device.recording(builder.stream):
                 function()
             graph = builder.end_building().complete()
         finally:

@@ -104,6 +104,7 @@ def phases_of(
         losses, logits = yield from _passes(model, loss, x, labels, scaler, totals)
     else:
         losses, logits = yield from _passes_with_head(model, end, x, labels, totals)
+    device.join()
     update()
     yield "update"
     return losses, logits

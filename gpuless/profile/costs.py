@@ -6,6 +6,8 @@ Where a number comes from stands beside it:
   one and two arrays, and numba/numba, issue 3003, where a further array costs as much as the second;
 - CC: NVIDIA/cuda-python, pull request 1390 (December 2025): 2.6 us a launch of `cuda.core`, once the
   arguments are there;
+- G: measured on an H100 (benchmarks/modelled/gaps-h100.json): kernels of 1 to 73 us follow each other 1.0 us
+  sooner in a graph than in a stream; in a graph CUPTI sees 0.1 us between them;
 - CG: A. Gray, "Getting Started with CUDA Graphs" (NVIDIA, 2019), on a V100: a kernel of 2.9 us takes 3.8 us
   in a stream that the host keeps full, 3.4 us in a graph, and 9.6 us if the host waits for each;
 - SL: H. Bansal and others, "Constant Time Launch for Straight-Line CUDA Graphs" (NVIDIA, 2024): launching a
@@ -53,7 +55,7 @@ COPY_RANGE = 1.3
 #: From when the host has launched a kernel, or a graph, to its beginning on a GPU that is idle.
 SUBMIT = 2.0  # CG, with `WAKE`
 #: From the end of a kernel to the beginning of the next one, in a stream and in a graph.
-STREAM_GAP, GRAPH_GAP = 0.9, 0.5  # CG
+STREAM_GAP, GRAPH_GAP = 1.1, 0.1  # G; CG, on a V100: 0.9 and 0.5
 #: From the beginning of a copy on the bus to its first byte.
 BUS_LATENCY = 1.5  # A: a small copy takes 1.3 to 2 us in the profiler
 

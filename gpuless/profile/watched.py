@@ -154,8 +154,11 @@ class Recorder(Watcher):
 
 
 def times_of(report: Any) -> tuple[float, float, float]:
-    """Return the microseconds of a kernel among others, at least and at most: gaps stand for its launch."""
-    alone = report.microseconds - report.device.launch
+    """Return the microseconds of a kernel among others, at least and at most.
+
+    A report's time is what a launch takes in a stream that the host keeps full, up to the next one.
+    """
+    alone = report.microseconds - costs.STREAM_GAP
     return alone, *(alone * bound / report.microseconds for bound in (report.low, report.high))
 
 

@@ -1,5 +1,6 @@
 """Training on the GPU, in the simulator: equal to the CPU's, and the same whether replayed or launched."""
 
+import contextlib
 import dataclasses
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
+import gpuless
 from cnn_numba import device
 from cnn_numba.data import Dataset
 from cnn_numba.nn.layers import Conv2d, CrossEntropyLoss, Flatten, Linear, MaxPool2d, ReLU
@@ -404,6 +406,46 @@ def test_what_cannot_be_recorded_is_a_reason_and_ends_the_recording(core):
     assert fake.calls == ["begin", "close"] * 2
 
 
+@pytest.mark.slow
+def test_what_a_branch_launches_may_come_last(data, monkeypatch):
+    """In a graph it may begin at once, as it does without one, and as late as the next join, as here."""
+    from cnn_numba.nn import heads
+
+    late, held = [], []
+
+    @contextlib.contextmanager
+    def branch():
+        late.append(True)
+        yield
+        late.pop()
+
+    def join():
+        while held:
+            held.pop(0).run()
+
+    trained = []
+    for delayed in (False, True):
+        if delayed:
+            monkeypatch.setattr(device, "branch", branch)
+            monkeypatch.setattr(device, "join", join)
+            monkeypatch.setattr(heads, "branch", branch)
+        model, kernels = toy_cnn(), []
+
+        def note(launch, kernels=kernels):
+            if late:
+                held.append(launch)
+                kernels.append(launch.kernel.py_func.__name__)
+            else:
+                launch.run()
+
+        with device.observe_launches(note):
+            fit(model, data, Adam(model, lr=1e-2), epochs=1, progress=False, graph=False)
+        trained.append(device.to_host(model.parameters))
+    of_a_step = ["linear_cross_entropy_sums_kernel", "conv2d_pool_backward_weight_kernel"]
+    assert (kernels, held) == (of_a_step * 3, [])
+    np.testing.assert_array_equal(*trained)
+
+
 # --- On a real GPU -----------------------------------------------------------------------------------------
 
 
@@ -419,6 +461,38 @@ def test_a_real_graph_gives_the_bits_of_plain_launches(data):
     assert measured[0] == measured[1]
     replayed, launched = (device.to_host(model.parameters) for model in models)
     np.testing.assert_array_equal(replayed, launched)
+
+
+@pytest.mark.gpu
+def test_a_branch_runs_beside_what_follows_until_they_join():
+    if device.hardware():
+        pytest.skip("when each kernel runs is modelled by the emulated GPU")
+    from cnn_numba.ops.activation.gpu import relu_forward
+
+    first, second, third = (device.to_device(np.ones(300, np.float32)) for _ in range(3))
+
+    def work():
+        relu_forward(first, second)
+        with device.branch():
+            relu_forward(second, first)
+        relu_forward(second, third)
+        device.join()
+        device.join()  # of nothing
+        relu_forward(first, second)
+        with device.branch():  # joined in the end
+            relu_forward(second, third)
+
+    work()
+    with device.use_stream(device.stream()):
+        replay = graphs.record(work)
+        with gpuless.profiling("H100 SXM") as timeline:
+            replay()
+            device.synchronize()
+    one, branch, beside, joined, last = [event for event in timeline.events if event.kind == "kernel"]
+    assert one.end < branch.begin == beside.begin < branch.end < joined.begin
+    assert last.begin > joined.end
+    with device.branch():
+        assert device.current_stream() == 0
 
 
 @pytest.mark.exhaustive("test_backends.py: two trainings, one of them of replayed steps, have the same bits")

@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import column_sum
+from cnn_numba.ops.shared.warps import COLUMNS, SHARERS, sum_of_parts
 
 
 def reciprocal(divisor):
@@ -291,33 +291,13 @@ conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_nar
     WITH_ONES.values()
 )
 
-LANES, GROUPS = 32, 8
-
-
-@cuda.jit(device=True)
-def sum_of_parts(parts, block, group_sums):
-    """Add up one element of `parts` (P, size) with block number `block` of (LANES, GROUPS) threads.
-
-    Returns which element it is, its sum, and whether this thread is the one that is to write it.
-    """
-    lane, group = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    i, size = uint32(block * LANES + lane), uint32(parts.shape[1])
-    group_sum = column_sum(parts, i, group, uint32(GROUPS)) if i < size else float32(0)
-    group_sums[group, lane] = group_sum
-    cuda.syncthreads()
-    is_mine = (group == uint32(0)) & (i < size)
-    if is_mine:
-        for other in range(uint32(1), uint32(GROUPS)):
-            group_sum += group_sums[other, lane]
-    return i, group_sum, is_mine
-
 
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1])")
 def conv2d_sum_parts_kernel(parts, total):
-    """Add up `parts` (P, size) into `total` (size,): LANES elements a block of (LANES, GROUPS) threads."""
-    group_sums = cuda.shared.array((GROUPS, LANES), float32)
-    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), group_sums)
+    """Add up `parts` (P, size) into `total` (size,), COLUMNS a block of (COLUMNS, SHARERS) threads."""
+    sums = cuda.shared.array((SHARERS, COLUMNS), float32)
+    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), sums)
     if is_mine:
         total[i] = found
 
@@ -390,6 +370,6 @@ def conv2d_backward_weight(
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
     if shares > 1:
-        grid, block = device.blocks(total.size, LANES), (LANES, GROUPS)
+        grid, block = device.blocks(total.size, COLUMNS), (COLUMNS, SHARERS)
         device.launch(conv2d_sum_parts_kernel, grid, block, parts, total)
     return grad_weight

@@ -26,7 +26,7 @@ from cnn_numba.ops.shared.products import (
     thread_results,
     tile_for,
 )
-from cnn_numba.ops.shared.warps import column_sum, load4, store4
+from cnn_numba.ops.shared.warps import COLUMNS, SHARERS, load4, store4, sum_of_parts
 
 LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
@@ -221,16 +221,13 @@ globals().update(
 _KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for vectors in (True, False)}
 
 
-SUM_THREADS = 128
-
-
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1], uint32, bool, bool, float32[::1])")
 def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
-    """Add up the parts (P, size) of a result a thread, in their order; blocks of SUM_THREADS cover `out`."""
-    i = uint32(cuda.grid(1))
-    if i < uint32(out.size):
-        total = column_sum(parts, i, uint32(0), uint32(1))
+    """Add up `parts` (P, size) into `out` (size,), COLUMNS a block of (COLUMNS, SHARERS) threads."""
+    sums = cuda.shared.array((SHARERS, COLUMNS), float32)
+    i, total, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), sums)
+    if is_mine:
         if has_bias:
             total += bias[i % columns]
         out[i] = at_least(lower_bound(relu), total)
@@ -325,5 +322,6 @@ def multiply(
     if not whole:
         sums = sums[: parts * out.size].reshape(parts, out.size)
         arguments = sums, bias, np.uint32(columns), has_bias, relu, flat
-        device.launch_for_each(matmul_sum_parts_kernel, out.size, SUM_THREADS, *arguments)
+        grid, block = device.blocks(out.size, COLUMNS), (COLUMNS, SHARERS)
+        device.launch(matmul_sum_parts_kernel, grid, block, *arguments)
     return out

@@ -140,6 +140,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
         grad_image = before.gradient[: len(x)] if before else grad_input
         gradient, parts = _backward(gradient, each, window, stage, scratch.last[0], image, grad_image)
         sums.append((parts, *pair))
+    device.join()
     conv2d_sum_weight_and_bias(sums)
     return grads, grad_input
 
@@ -154,9 +155,13 @@ def _backward(gradient, convolution, window, stage, last, image, grad_image):
         out = last if stage.out is None else stage.out[: len(image)]
         gradient = activation.relu_backward(gradient, out, stage.gradient[: len(image)])
     weight = convolution.weight
-    parts = conv2d_chain_backward_weight(gradient, codes, image, window, weight.shape, stage.parts)
-    if grad_image is not None and codes is None:
+    arrays = gradient, codes, image, window, weight.shape, stage.parts
+    if grad_image is None:
+        return None, conv2d_chain_backward_weight(*arrays)
+    with device.branch():
+        parts = conv2d_chain_backward_weight(*arrays)
+    if codes is None:
         conv.conv2d_backward_input(gradient, weight, image.shape, *convolution[2:4], grad_image)
-    elif grad_image is not None:
+    else:
         conv2d_pool_backward_input(gradient, codes, weight, window, grad_image)
     return grad_image, parts

@@ -340,18 +340,21 @@ def shares_of(grad_output, x, window):
 _SHARED, _FEWEST_CHANNELS = 32 << 10, 8
 # Two blocks of 8 warps for each of the 132 multiprocessors of an H200; 64 parts of 64 output channels.
 _ENOUGH_BLOCKS = 256
+# Of a small batch fewer: so there is room for the gradient of the images, which is computed beside this.
+_ITEMS = 2  # for a part at the least
 
 
 def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):
     """Write sums of parts and return those that there are; all are checked, `shares` is from `shares_of`."""
     weight_shape = shares.out_channels, shares.channels
-    parts = parts[: min(shares.items, most_parts(weight_shape))]
-    grid = *_tiles(*weight_shape), len(parts)
-    flat = [array.reshape(-1) for array in (grad_output, codes, x, parts)]
+    flat = [array.reshape(-1) for array in (grad_output, codes, x)]
     if shares.channels < _FEWEST_CHANNELS:
-        kernel, shared = conv2d_pool_backward_weight_few_kernel, 4 * shares.plane
+        kernel, shared, items = conv2d_pool_backward_weight_few_kernel, 4 * shares.plane, shares.items
     else:
         kernel = conv2d_pool_backward_weight_sparse_kernel
         shared = 4 * max(WARP * shares.plane, BLOCK_OUTS * _ROW)
-    device.launch(kernel, grid, THREADS, *flat, shares, shared=shared)
+        items = device.blocks(shares.items, _ITEMS)
+    parts = parts[: min(items, most_parts(weight_shape))]
+    grid = *_tiles(*weight_shape), len(parts)
+    device.launch(kernel, grid, THREADS, *flat, parts.reshape(-1), shares, shared=shared)
     return parts

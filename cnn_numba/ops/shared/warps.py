@@ -14,7 +14,7 @@ from cnn_numba.ops.shared.intrinsics import instruction
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
 #: Numbers that a thread has on their way at a time.
-LOADS = 16
+LOADS = 8
 #: `WARP` as a number without a sign: what is divided by it, or counted in its steps, stays without one.
 LANE_COUNT = uint32(WARP)
 
@@ -54,21 +54,36 @@ def warp_max(value):
     return value
 
 
-@cuda.jit(device=True)
-def column_sum(parts, i, first, step):
-    """Return the sum of column i of `parts` (P, size), every `step`-th row from `first` on, in their order.
+#: Columns of parts that a block adds up, and how many threads share each.
+COLUMNS, SHARERS = 32, 8
 
-    LOADS numbers at a time are on their way; one by one, each would wait for the memory.
+
+@cuda.jit(device=True)
+def sum_of_parts(parts, block, sums):
+    """Add up a column of `parts` (P, size), with block number `block` of (COLUMNS, SHARERS) threads.
+
+    `sums` are as many in shared memory. Returns which column it is, its sum, and whether this thread is the
+    one that is to write it. LOADS numbers at a time are on their way; one by one, each would wait for the
+    memory.
     """
+    lane, sharer = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
+    i, size = uint32(block * COLUMNS + lane), uint32(parts.shape[1])
     total, values = float32(0), cuda.local.array(LOADS, float32)
-    while first < uint32(parts.shape[0]):
+    first = sharer
+    while (first < uint32(parts.shape[0])) & (i < size):
         for j in range(LOADS):
-            part = uint32(first + j * step)
+            part = uint32(first + j * SHARERS)
             values[j] = parts[part, i] if part < uint32(parts.shape[0]) else float32(0)
         for j in range(LOADS):
             total += values[j]
-        first = uint32(first + LOADS * step)
-    return total
+        first = uint32(first + LOADS * SHARERS)
+    sums[sharer, lane] = total
+    cuda.syncthreads()
+    is_mine = (sharer == uint32(0)) & (i < size)
+    if is_mine:
+        for other in range(uint32(1), uint32(SHARERS)):
+            total += sums[other, lane]
+    return i, total, is_mine
 
 
 @cuda.jit(device=True, inline="always")

@@ -94,7 +94,7 @@ def test_launches_and_copies_are_seen_and_take_place():
     assert on_gpu == [copies[0], ("kernel", "double"), ("kernel", "scale"), copies[1]]
     double_event, _ = kernels(timeline)
     assert double_event.report.grid == (N // 128, 1, 1)
-    assert double_event.duration == double_event.report.microseconds - timeline.device.launch
+    assert double_event.duration == double_event.report.microseconds - costs.STREAM_GAP
     assert [row.size for row in timeline.rows("copy")] == [4 * N, 4 * N]
     begins = [event.begin for event in timeline.events]
     assert begins == sorted(begins)
