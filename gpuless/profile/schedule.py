@@ -2,12 +2,14 @@
 
 The host asks for one thing after the other and goes on; where it waits it goes on when the GPU is done. What
 a stream does follows what it did before, and what is in a graph the nodes that it comes after. Kernels of
-several streams run at the same time as far as their blocks find places on the SMs; copies over the bus, one
-at a time in each direction.
+several streams run at the same time as far as their blocks find places on the SMs, and share the units there:
+the one that was asked for later gets what is left of each. Copies go over the bus one at a time in each
+direction.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gpuless.profile import costs
@@ -33,7 +35,7 @@ class Asked(NamedTuple):
     `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; of what concerns the host alone "call",
     "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host
     to ask; `duration`, `low`, `high`: those that it takes the GPU; `share`: of the places for blocks that it
-    takes; `engine`: of a copy, the direction, "" if it takes none; `waits`: whether the host waits for it;
+    takes; `busy`: by unit, how much of its time a kernel that is alone takes of all SMs; `engine`: of a copy, the direction, "" if it takes none; `waits`: whether the host waits for it;
     `event`: that is recorded, or waited for; `after`: of a node, the numbers of the nodes before it; `nodes`:
     of a graph.
     """
@@ -46,6 +48,7 @@ class Asked(NamedTuple):
     low: float = 0.0
     high: float = 0.0
     share: float = 1.0
+    busy: Any = MappingProxyType({})
     engine: str = ""
     waits: bool = False
     event: Any = None
@@ -183,7 +186,7 @@ class _Machine:
             return earliest
         duration, begin = getattr(asked, self.scenario.durations), earliest
         if asked.kind == KERNEL:
-            begin = self.running.place(earliest, duration, asked.share, self.host)
+            begin, duration = self.running.place(earliest, duration, asked, self.host)
         elif asked.engine:
             begin = max(earliest, self.engines.get(asked.engine, 0.0))
             self.engines[asked.engine] = begin + duration
@@ -208,26 +211,53 @@ def _wait_for_each_other(one, other):
     return (one.legacy and other.blocking) or (other.legacy and one.blocking)
 
 
+class _Running(NamedTuple):
+    """A kernel that has its places until it ends."""
+
+    begin: float
+    end: float
+    share: float
+    busy: Any
+
+
+_LEAST = 0.05  # of its speed that a kernel keeps beside others that leave nothing of a unit
+
+
 class _Places:
-    """Which share of an SM's places kernels have, and until when."""
+    """Which kernels have places on the SMs, and until when."""
 
     def __init__(self):
         self._taken, self._last = [], 0.0
 
-    def place(self, earliest, duration, share, now):
-        """Return when a kernel that takes so much of the places begins; none begins before now."""
+    def place(self, earliest, duration, asked, now):
+        """Return when a kernel begins that takes so long alone, and how long it takes; none begins before now."""
         begin = earliest
         if earliest < self._last:
-            self._taken = [each for each in self._taken if each[1] > now]
-            moments = sorted(end for _, end, _ in self._taken if end > earliest)
-            begin = next(t for t in [earliest, *moments] if self._most(t, t + duration) + share <= 1 + 1e-9)
+            self._taken = [each for each in self._taken if each.end > now]
+            moments = sorted(each.end for each in self._taken if each.end > earliest)
+            free = 1 + 1e-9 - asked.share
+            begin = next(t for t in [earliest, *moments] if self._most(t, t + duration) <= free)
+            duration = self._slowed(begin, duration, asked.busy)
         self._last = max(self._last, begin + duration)
-        self._taken.append((begin, begin + duration, share))
-        return begin
+        self._taken.append(_Running(begin, begin + duration, asked.share, asked.busy))
+        return begin, duration
 
     def _most(self, begin, end):
         """Return the most that is taken at a time between two moments."""
-        moments = [begin, *(first for first, _, _ in self._taken if begin < first < end)]
-        return max(
-            sum(share for first, last, share in self._taken if first <= moment < last) for moment in moments
-        )
+        moments = [begin, *(each.begin for each in self._taken if begin < each.begin < end)]
+        return max(sum(each.share for each in self._at(moment)) for moment in moments)
+
+    def _at(self, moment):
+        return [each for each in self._taken if each.begin <= moment < each.end]
+
+    def _slowed(self, begin, duration, busy):
+        """Return how long a kernel takes beside others, which it leaves as fast as they are."""
+        moment, left = begin, duration
+        for end in sorted({time for each in self._taken for time in (each.begin, each.end) if time > begin}):
+            others = self._at(moment)
+            free = {unit: 1 - sum(each.busy.get(unit, 0.0) for each in others) for unit in busy}
+            speed = max(_LEAST, min([1.0, *(free[unit] / busy[unit] for unit in busy if busy[unit])]))
+            if moment + left / speed <= end:
+                return moment + left / speed - begin
+            moment, left = end, left - (end - moment) * speed
+        return moment + left - begin

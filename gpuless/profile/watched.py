@@ -14,6 +14,7 @@ from gpuless.profile import costs
 from gpuless.profile.dependence import dependence_of
 from gpuless.profile.launches import all_reports_of
 from gpuless.profile.schedule import COPY, KERNEL, SET, Asked, Lane
+from gpuless.profile.units import UNITS
 from gpuless.profile.windows import sample_of
 
 _TOGETHER = 20  # launches that are modelled together: what a process of the compiler is given
@@ -172,8 +173,16 @@ def _timed(asked, reports, number):
     device, shape = report.device, report.modelled.shape
     share = min(1.0, shape.blocks / (device.sms * shape.resident))
     duration, low, high = times_of(report)
-    about = {"name": report.kernel, "share": share, "report": report}
+    about = {"name": report.kernel, "share": share, "busy": _busy_of(report), "report": report}
     return asked._replace(duration=duration, low=low, high=high, **about)
+
+
+def _busy_of(report):
+    """Return how much of the time each unit works, of all SMs: a report says it of the busiest SM."""
+    shape, sms = report.modelled.shape, report.device.sms
+    bound = report.modelled.prediction.bound
+    spread = shape.blocks / (sms * -(-shape.blocks // sms)) if bound in (*UNITS, "fill") else 1.0
+    return {unit: share * spread for unit, share in report.busy.items()}
 
 
 def _copy(device, about):

@@ -23,6 +23,7 @@ TYPES = {
     matmul_tensor.matmul_float16: (np.float16, "float16"),
 }
 MEASURED = np.load(Path(__file__).with_name("tensor_cores_h200.npz"))
+SUBNORMAL = np.load(Path(__file__).with_name("tensor_cores_h100_subnormal.npz"))
 of_each_rung = pytest.mark.parametrize("rung", TYPES)
 # rows, columns, depth: one element, tails, several blocks, whole copies, several stages of the pipeline
 SIZES = [(1, 1, 1), (5, 3, 7), (17, 70, 18), (129, 65, 33), (128, 64, 96), (136, 72, 200), (3, 8, 8)]
@@ -68,6 +69,17 @@ def test_the_bits_are_those_that_an_h200_gave(rung, scale, depth):
     a, b, given = (MEASURED[f"{depth}_{scale}_{name}"] for name in ("a", "b", precision))
     received = device.to_host(rung(*there(a.astype(dtype), b.astype(dtype))))
     np.testing.assert_array_equal(received, given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in SUBNORMAL if not name.endswith(("_a", "_b"))])
+def test_the_bits_of_subnormal_numbers_are_those_that_an_h100_gave(name):
+    """Measured 2026-11-28: factors, results or both are subnormal, or both kinds occur in a product."""
+    if device.hardware() and nvidia.driver().gpus[0].capability != (9, 0):
+        pytest.skip("each generation of GPUs adds in its own way")
+    rung = matmul_tensor.matmul_tf32 if name.startswith("tf32") else matmul_tensor.matmul_float16
+    received = device.to_host(rung(*there(SUBNORMAL[f"{name}_a"], SUBNORMAL[f"{name}_b"])))
+    np.testing.assert_array_equal(received, SUBNORMAL[name])
 
 
 @pytest.mark.gpu

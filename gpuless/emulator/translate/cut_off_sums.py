@@ -1,4 +1,4 @@
-"""Sums of float32 as the Tensor Cores of an H200 compute them, in IR."""
+"""Sums of float32 as the Tensor Cores of an H100 and an H200 compute them, in IR."""
 
 import functools
 
@@ -7,38 +7,44 @@ from gpuless.emulator.translate.values import ALL
 
 # Below 2^-25 of the largest power of two in them, products and sum are cut off before they are added up.
 _KEPT = 25
-_OF_ZERO = -500  # no number's power
+_LEAST = -133  # of that largest power
+_SUBNORMAL = 2.0**-126, 2.0**149  # below the first float32 numbers are multiples of one by the second
 
 
 def added_up(t, f, types, pairs, total):
     """Return a number plus products, one after another or as an H200 has it; `types`: of D, A, B and C."""
     if types[0] == "f32" and types[1] in ("tf32", "f16", "bf16"):
-        return _cut_off_sum(t, f, pairs, total)
+        return _cut_off_sum(t, f, types[1], pairs, total)
     for x, y in pairs:
         total = f.call("fma", x, y, total)
     return total
 
 
-def _cut_off_sum(t, f, pairs, total):
-    """Return the sum of products and a float32, as an H200 computes it.
+def _cut_off_sum(t, f, type_, pairs, total):
+    """Return the sum of products of numbers of a type and a float32, as an H200 computes it.
 
     Of each of them what lies below 2^-25 of the largest power of two in them is cut off, the power of a
     product being the sum of its factors'. Then all are added exactly, and the total is cut off to a float32.
-    Of subnormal numbers nothing was measured: here each has the power -127, and such a total is rounded.
+    Subnormal numbers have the least power of their type, and the largest power is -133 at least.
     """
     wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
     terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
     terms.append((f.change(wide, total), (total,)))
+    least = 127 - 14 if type_ == "f16" else 1  # of the exponents of factors, as float32 has them
     for term, factors in terms:
         fields = [whole("and", whole("lshr", f.to_int(x), 23), 0xFF) for x in factors]
+        fields = [whole.call("smax", field, 1 if len(factors) == 1 else least) for field in fields]
         power = whole("sub", functools.reduce(lambda a, b: whole("add", a, b), fields), 127 * len(fields))
-        powers.append(whole.select(wide("fcmp oeq", term, 0.0), _OF_ZERO, power))
-    largest = functools.reduce(lambda a, b: whole.call("smax", a, b), powers)
+        powers.append(whole.select(wide("fcmp oeq", term, 0.0), _LEAST, power))
+    largest = functools.reduce(lambda a, b: whole.call("smax", a, b), powers, _LEAST)
     up, unit = (_power_of_two(t, whole, wide, largest, sign) for sign in (-1, 1))
     parts = [wide.call("trunc", wide("fmul", term, up)) for term, _ in terms]
     exact = wide("fmul", functools.reduce(lambda a, b: wide("fadd", a, b), parts), unit)
-    kept = wide.bitwise("and", wide.to_int(exact), -1 << 29)  # float32 has no place for the rest
-    return wide.change(f, wide.to_float(kept))
+    # What float32 has no place for is cut off.
+    kept = wide.to_float(wide.bitwise("and", wide.to_int(exact), -1 << 29))
+    first, step = _SUBNORMAL
+    few = wide("fmul", wide.call("trunc", wide("fmul", exact, step)), 1 / step)
+    return wide.change(f, wide.select(wide("fcmp olt", wide.call("fabs", exact), first), few, kept))
 
 
 def _power_of_two(t, whole, wide, power, sign):

@@ -358,6 +358,34 @@ def test_kernels_of_several_streams_share_the_sms():
     assert found["two"] == found["one"] + 100
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({}, {"fma": 1.0}, 60.0),
+        ({"fma": 0.5}, {"fma": 0.5, "L2": 0.9}, 60.0),  # each unit has time for both
+        ({"fma": 0.5, "DRAM": 0.9}, {"fma": 0.8}, 96.0),  # at 5/8 of its speed while the first runs
+        ({"fma": 0.8}, {"fma": 0.8}, 135.0),  # at a quarter for 100 us; and then alone
+        ({"fma": 1.0}, {"fma": 1.0}, 155.0),  # at a twentieth, and not for ever
+    ],
+)
+def test_kernels_beside_each_other_share_the_units(first, second, expected):
+    asked = [kernel("one", A, 100.0, 0.5, 0.0, busy=first), kernel("two", B, 60.0, 0.5, 0.0, busy=second)]
+    events, _ = schedule(asked)
+    found = {event.name: event.duration for event in events}
+    assert found == {"one": 100.0, "two": pytest.approx(expected)}
+
+
+def test_a_report_says_how_busy_the_busiest_sm_is_and_a_kernel_shares_all_of_them():
+    with gpuless.profiling("H100") as timeline:
+        x = ones()
+        double[66, 128](x)  # on every other SM
+        double[N // 128, 128](x)  # 7.75 blocks for each
+    few, many = (watched._busy_of(event.report) for event in kernels(timeline))
+    few_report, many_report = (event.report for event in kernels(timeline))
+    assert few["issue"] == pytest.approx(few_report.busy["issue"] / 2)
+    assert 0.9 * many_report.busy["issue"] < many["issue"] <= many_report.busy["issue"]
+
+
 def test_nodes_of_a_graph_follow_those_before_them():
     nodes = [kernel("one", None, 10.0, 0.3), kernel("two", None, 20.0, 0.3, after=(0,))]
     nodes += [kernel("three", None, 5.0, 0.3, after=(0,)), kernel("four", None, 1.0, after=(1, 2))]
