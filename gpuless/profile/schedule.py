@@ -35,9 +35,9 @@ class Asked(NamedTuple):
     `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; of what concerns the host alone "call",
     "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host
     to ask; `duration`, `low`, `high`: those that it takes the GPU; `share`: of the places for blocks that it
-    takes; `busy`: by unit, how much of its time a kernel that is alone takes of all SMs; `engine`: of a copy, the direction, "" if it takes none; `waits`: whether the host waits for it;
-    `event`: that is recorded, or waited for; `after`: of a node, the numbers of the nodes before it; `nodes`:
-    of a graph.
+    takes; `busy`: by unit, how much of its time on all SMs it takes alone; `engine`: of a copy, the
+    direction, "" if it takes none; `waits`: whether the host waits for it; `event`: that is recorded, or
+    waited for; `after`: of a node, the numbers of the nodes before it; `nodes`: of a graph.
     """
 
     kind: str
@@ -230,7 +230,7 @@ class _Places:
         self._taken, self._last = [], 0.0
 
     def place(self, earliest, duration, asked, now):
-        """Return when a kernel begins that takes so long alone, and how long it takes; none begins before now."""
+        """Return when a kernel begins, not before now, and how long it takes beside the others."""
         begin = earliest
         if earliest < self._last:
             self._taken = [each for each in self._taken if each.end > now]
