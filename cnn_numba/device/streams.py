@@ -13,7 +13,7 @@ from cnn_numba.device import selection
 from cnn_numba.device.usable import usable_cuda
 
 _stream: ContextVar[Any] = ContextVar("stream", default=0)
-_recorded: ContextVar["_Recorded | None"] = ContextVar("recorded", default=None)
+_recorded: ContextVar[tuple[Any, Any]] = ContextVar("recorded", default=(None, None))
 
 
 def stream() -> Any:
@@ -46,21 +46,15 @@ def use_stream(stream: Any) -> Iterator[None]:
         _stream.reset(token)
 
 
-class _Recorded:
-    """A stream that is recorded for a graph, and beside it the one of its branches."""
-
-    def __init__(self, stream):
-        self.stream, self.side, self.is_open = stream, None, False
-
-
 @contextmanager
-def recording(stream: Any) -> Iterator[None]:
-    """Send launches to a stream of `cuda.core` that is recorded for a graph; join its branches in the end."""
-    token = _recorded.set(_Recorded(stream))
+def recording(stream: Any, side: Any) -> Iterator[None]:
+    """Send launches to a stream of `cuda.core` that is recorded, and those of branches to another one."""
+    token = _recorded.set((stream, side))
     try:
+        side.wait(stream)  # from here on it is recorded as well
         with use_stream(stream):
             yield
-            join()
+        join()
     finally:
         _recorded.reset(token)
 
@@ -71,26 +65,18 @@ def branch() -> Iterator[None]:
 
     In a graph the two run at the same time, as far as the GPU has room for both; elsewhere in order.
     """
-    recorded = _recorded.get()
-    if recorded is None:
-        yield
-        return
-    if recorded.side is None:
-        from cuda.core import Device
-
-        recorded.side = Device().create_stream()
-    recorded.side.wait(recorded.stream)
-    recorded.is_open = True
-    with use_stream(recorded.side):
+    stream, side = _recorded.get()
+    if side is not None:
+        side.wait(stream)
+    with use_stream(current_stream() if side is None else side):
         yield
 
 
 def join() -> None:
     """Let what follows wait for what branches have launched."""
-    recorded = _recorded.get()
-    if recorded is not None and recorded.is_open:
-        recorded.stream.wait(recorded.side)
-        recorded.is_open = False
+    stream, side = _recorded.get()
+    if side is not None:
+        stream.wait(side)
 
 
 def synchronize() -> None:

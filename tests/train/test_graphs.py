@@ -328,12 +328,28 @@ def test_without_graphs_it_says_so_once_and_trains(data):
         assert line.endswith("(the simulator has none): every kernel is launched by itself, which is slower")
 
 
+class FakeStream:
+    """Notes for which streams it waits."""
+
+    def __init__(self):
+        self.waited = []
+
+    def wait(self, stream):
+        self.waited.append(stream)
+
+
 class FakeCore:
     """Stands in for `cuda.core`: notes what is asked of the stream, the builder and the graph."""
 
     def __init__(self, failure=None):
         self.calls, self.failure = [], failure
-        self.Stream, self.stream = self, object()
+        self.Stream, self.stream, self.side = self, FakeStream(), FakeStream()
+
+    def Device(self):
+        return self
+
+    def create_stream(self):
+        return self.side
 
     def __int__(self):
         return 42
@@ -387,6 +403,8 @@ def test_what_is_recorded_goes_to_the_stream_of_the_builder_and_the_graph_to_the
         assert fake.calls == ["begin", True, "end", "close"]
         replay()
     assert fake.calls[4:] == ["launch"]
+    # Both streams are recorded, and come together in the end.
+    assert (fake.side.waited, fake.stream.waited) == ([fake.stream], [fake.side])
 
 
 def test_the_simulator_records_nothing(monkeypatch):

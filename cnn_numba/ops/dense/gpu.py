@@ -210,16 +210,9 @@ def _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias
 
 
 def linear_backward(
-    grad_output,
-    x,
-    weight,
-    grad_input=None,
-    grad_weight=None,
-    grad_bias=None,
-    precision="float32",
-    *,
+    grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32", *,
     scratch=None,
-):
+):  # fmt: skip
     """All three gradients, of a small layer in one launch; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)

@@ -265,36 +265,14 @@ def most_partial_sums(rows, columns, depth):
 
 
 def multiply(
-    a,
-    b,
-    out,
-    transpose_a,
-    transpose_b,
-    tile=None,
-    *,
-    bias=None,
-    relu=False,
-    partial=None,
+    a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, partial=None,
     precision="float32",
-):
+):  # fmt: skip
     """Launch the kernels of a product whose arguments are checked already; return `out`.
 
-    Parameters
-    ----------
-    a, b, out : device array
-        The two matrices and their product.
-    transpose_a, transpose_b : bool
-        Whether a matrix is given transposed.
-    tile : Tile, optional
-        Default what suits the shape; for rounded operands there is only one.
-    bias : device array, shape (N,), float32, optional
-        Added to every row.
-    relu : bool
-        Set what is negative to zero.
-    partial : device array, float32, one axis, optional
-        At least `most_partial_sums` elements; allocated if None and needed.
-    precision : str
-        What both matrices are rounded to.
+    `bias`, shape (N,), is added to every row. `partial` has at least `most_partial_sums` elements, and is
+    allocated if None and needed. Without a `tile` it is what suits the shape; for operands rounded to a
+    `precision` there is only one.
     """
     rows, columns = out.shape
     if not out.size:

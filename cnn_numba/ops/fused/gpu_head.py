@@ -82,17 +82,9 @@ def linear_cross_entropy_rows_kernel(
 
 
 def linear_cross_entropy_rows(
-    x,
-    weight,
-    bias,
-    labels,
-    logits=None,
-    losses=None,
-    grad_logits=None,
-    grad_input=None,
-    relu=False,
+    x, weight, bias, labels, logits=None, losses=None, grad_logits=None, grad_input=None, relu=False,
     label_smoothing=0.0,
-):
+):  # fmt: skip
     """All that a sample has to itself, in one launch; see `reference.linear_cross_entropy_rows`."""
     arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
     *_, logits, losses, grad_logits, grad_input = checks.linear_cross_entropy_rows(

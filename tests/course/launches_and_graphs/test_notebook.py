@@ -344,8 +344,8 @@ def test_the_text_has_the_times_of_the_record():
     assert (
         f"{t4.work:.0f} µs on the T4, {a100.work:.0f} on the A100 and {h100.work:.0f} on the H100" in answer
     )
-    assert "four times as fast as a T4" in answer
-    assert 3.5 < t4.work / h100.work < 4.5
+    assert "three times as fast as a T4" in answer
+    assert 2.5 < t4.work / h100.work < 3.5
     gains = [step.launches.microseconds / step.graph.microseconds for step in STEPS]
     assert f"{gains[2]:.1f} times as fast on the H100, {gains[1]:.1f} times on the A100" in after
     assert f"On the T4 it gains {1 - 1 / gains[0]:.0%}" in after
@@ -354,9 +354,9 @@ def test_the_text_has_the_times_of_the_record():
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             411 us (247 to 699)            82%         81 us (52 to 191)" in repr(STEPS)
+    assert "A100             411 us (247 to 699)            77%         79 us (48 to 191)" in repr(STEPS)
     picture = STEPS.picture()
-    assert "H100 411 us launch by launch, 60 us as one graph" in picture.caption
+    assert "H100 411 us launch by launch, 61 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
 
 
@@ -434,7 +434,8 @@ def test_roofs_picture_tells_both_intensities_and_the_speed():
 def test_what_the_text_says_of_short_launches_is_what_was_counted():
     counted = OUTPUTS["list-real"][1].data["text/plain"]
     rows = re.findall(r"^(\S+) +(\d+) +([\d,]+) +([\d.,]+) M", counted, re.MULTILINE)
-    short = min(rows, key=lambda row: int(row[2].replace(",", "")))
+    (short,) = (row for row in rows if row[0] == "matmul_sum_parts_kernel")
+    assert int(short[2].replace(",", "")) < sum(int(row[2].replace(",", "")) for row in rows[:-1]) / 100
     numbers = count_parts(SMALL, 64, 128, 1600)[0] * 64 * 128
     text = f"Another, `{short[0]}`, only adds up {numbers / 1e6:.1f} million numbers: it takes longer"
     assert text in text_of("real-after")
@@ -449,13 +450,11 @@ def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
     marks = re.findall(r"(\w+): [\d.]+ to ([\d.]+) operations a byte, ([\d.]+) TFLOP/s", shown)
     least = {name: float(intensity) for name, intensity, _ in marks}
     slanted = [name for name in least if least[name] * modelled.A100_HBM < modelled.A100_PEAK]
-    assert (len(least), slanted) == (4, ["conv2d_pool_backward_weight_sparse"])
+    assert (len(least), slanted) == (4, [])
     for name, _, speed in marks:
-        roof = min(modelled.A100_PEAK, least[name] * modelled.A100_HBM)
-        assert float(speed) * 1e12 < (0.5 if name in slanted else 0.8) * roof
+        assert float(speed) * 1e12 < 0.8 * modelled.A100_PEAK
     text = text_of("roofs-after")
-    assert text.startswith("Three have the flat roof above their full mark")
-    assert f"Above that of `{slanted[0]}` is the slant of the HBM, far away." in text
+    assert text.startswith("All four have the flat roof above their full mark")
 
 
 def test_what_the_host_takes_for_a_launch_has_its_source():
