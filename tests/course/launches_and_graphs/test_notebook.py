@@ -451,7 +451,7 @@ def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
     least = {name: float(intensity) for name, intensity, _ in marks}
     slanted = [name for name in least if least[name] * modelled.A100_HBM < modelled.A100_PEAK]
     assert (len(least), slanted) == (4, [])
-    for name, _, speed in marks:
+    for _, _, speed in marks:
         assert float(speed) * 1e12 < 0.8 * modelled.A100_PEAK
     text = text_of("roofs-after")
     assert text.startswith("All four have the flat roof above their full mark")
