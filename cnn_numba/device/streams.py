@@ -61,9 +61,9 @@ def recording(stream: Any, side: Any) -> Iterator[None]:
 
 @contextmanager
 def branch() -> Iterator[None]:
-    """Launch what only needs what came before, and what nothing needs that follows until `join`.
+    """Launch what needs only what came before; until `join` nothing may need or overwrite its arrays.
 
-    In a graph the two run at the same time, as far as the GPU has room for both; elsewhere in order.
+    In a graph it runs beside what follows, as far as the GPU has room for both; elsewhere in order.
     """
     stream, side = _recorded.get()
     if side is not None:

@@ -48,14 +48,13 @@ class LossHead(NamedTuple):
     def backward(self, labels: Array, totals: Array | None) -> Array:
         """Write the gradients of weight and bias, and add the batch to `totals`; return that of the input.
 
-        The input is the ReLU's if there is one.
+        The input is the ReLU's if there is one. In a graph all but that one are there after `device.join`.
         """
         loss, linear, n = self.loss, self.linear, len(labels)
         arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, n)
+        results = totals, linear.grad_weight, linear.grad_bias
         with branch():  # these sums are for the update alone
-            linear.backend.ops.fused.linear_cross_entropy_sums(
-                *arrays, totals, linear.grad_weight, linear.grad_bias
-            )
+            linear.backend.ops.fused.linear_cross_entropy_sums(*arrays, *results)
         return self._grad_input(n)
 
     def _grad_input(self, n: int) -> Array:

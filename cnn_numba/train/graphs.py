@@ -34,13 +34,14 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
     if device.simulated():
         raise GraphsUnavailable("the simulator has none")
     try:
-        from cuda.core import Device, Stream
+        from cuda.core import Stream
 
         stream = Stream.from_handle(int(device.current_stream()))
+        side = device.stream()
         builder = stream.create_graph_builder()
         builder.begin_building()
         try:
-            with device.recording(builder.stream, Device().create_stream()):
+            with device.recording(builder.stream, Stream.from_handle(int(side))):
                 function()
             graph = builder.end_building().complete()
         finally:

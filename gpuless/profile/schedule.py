@@ -236,8 +236,11 @@ class _Places:
             self._taken = [each for each in self._taken if each.end > now]
             moments = sorted(each.end for each in self._taken if each.end > earliest)
             free = 1 + 1e-9 - asked.share
-            begin = next(t for t in [earliest, *moments] if self._most(t, t + duration) <= free)
-            duration = self._slowed(begin, duration, asked.busy)
+            for begin in [earliest, *moments]:
+                slowed = self._slowed(begin, duration, asked.busy)
+                if self._most(begin, begin + slowed) <= free:
+                    break
+            duration = slowed
         self._last = max(self._last, begin + duration)
         self._taken.append(_Running(begin, begin + duration, asked.share, asked.busy))
         return begin, duration

@@ -91,12 +91,15 @@ def test_an_epoch_is_its_steps():
     (result,) = found["results"]
     assert result["steps"] == -(-60000 // result["batch_size"])
     assert list(result["gpus"]) == GPUS
-    for figures in result["gpus"].values():
+    for gpu, figures in result["gpus"].items():
         graph, launches = figures["graph"], figures["launches"]
         assert graph["kernels"] == launches["kernels"] == sum(row["calls"] for row in figures["kernels"])
         whole = sum(row["microseconds"] for row in figures["kernels"])
-        assert whole < graph["microseconds"] <= launches["microseconds"]
-        assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
+        assert graph["microseconds"] <= launches["microseconds"]
+        if gpu == "T4":  # which has room for next to nothing beside its kernels; the others have
+            assert graph["microseconds"] == pytest.approx(whole + graph["gaps"], rel=0.03)
+        else:
+            assert whole / 2 < graph["microseconds"] < 0.9 * whole
         assert graph["epoch_seconds"] == result["steps"] * graph["microseconds"] / 1e6
         assert graph["host_bound"] < 0.1
 

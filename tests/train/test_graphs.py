@@ -1,8 +1,10 @@
 """Training on the GPU, in the simulator: equal to the CPU's, and the same whether replayed or launched."""
 
 import contextlib
+import contextvars
 import dataclasses
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -345,18 +347,11 @@ class FakeCore:
         self.calls, self.failure = [], failure
         self.Stream, self.stream, self.side = self, FakeStream(), FakeStream()
 
-    def Device(self):
-        return self
-
-    def create_stream(self):
-        return self.side
-
     def __int__(self):
         return 42
 
     def from_handle(self, handle):
-        assert handle == 42
-        return self
+        return {42: self, 43: self.side}[handle]
 
     def create_graph_builder(self):
         return self
@@ -391,6 +386,7 @@ def core(monkeypatch):
         fake = FakeCore(failure)
         monkeypatch.setitem(sys.modules, "cuda.core", fake)
         monkeypatch.setattr(device, "simulated", lambda: False)
+        monkeypatch.setattr(device, "stream", lambda: 43)
         return fake
 
     return become
@@ -503,6 +499,8 @@ def test_a_branch_runs_beside_what_follows_until_they_join():
     work()
     with device.use_stream(device.stream()):
         replay = graphs.record(work)
+        in_thread = ThreadPoolExecutor(1).submit(contextvars.copy_context().run, graphs.record, work)
+        in_thread.result()()
         with gpuless.profiling("H100 SXM") as timeline:
             replay()
             device.synchronize()

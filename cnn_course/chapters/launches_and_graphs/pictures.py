@@ -72,16 +72,16 @@ def step_picture(launches, overhead, work, gap=1.0) -> plots.Picture:
     Parameters
     ----------
     launches, overhead, work, gap
-        As in `step_timeline`.
+        As in `step_timeline`; in a graph the gaps have a tenth of the length.
 
     Examples
     --------
     >>> print(step_picture(launches=10, overhead=10, work=50).caption.split(". ")[1])
-    Launch by launch 105 us, and the GPU works 48% of them; as one graph 69 us and 72%.
+    Launch by launch 105 us, and the GPU works 48% of them; as one graph 61 us and 82%.
     """
     lines = {
         "launch by launch": step_timeline(launches, overhead, work, gap, graph=False),
-        "one graph": step_timeline(launches, overhead, work, gap, graph=True),
+        "one graph": step_timeline(launches, overhead, work, gap / 10, graph=True),
     }
     fig, axes = plots.figure(2, 1, size=(7.2, 2.7), sharex=True)
     for ax, (name, line) in zip(axes, lines.items(), strict=True):

@@ -340,7 +340,7 @@ def shares_of(grad_output, x, window):
 _SHARED, _FEWEST_CHANNELS = 32 << 10, 8
 # Two blocks of 8 warps for each of the 132 multiprocessors of an H200; 64 parts of 64 output channels.
 _ENOUGH_BLOCKS = 256
-_ITEMS = 2  # for a part at the least: beside those of a small batch is room for the gradient of the images
+_ITEMS = 2  # for a part at the least: a small batch's blocks leave room for the gradient of the images
 
 
 def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):

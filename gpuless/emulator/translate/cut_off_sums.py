@@ -21,11 +21,11 @@ def added_up(t, f, types, pairs, total):
 
 
 def _cut_off_sum(t, f, type_, pairs, total):
-    """Return the sum of products of numbers of a type and a float32, as an H200 computes it.
+    """Return the sum of products of numbers of a type and a float32, as an H100 and an H200 compute it.
 
     Of each of them what lies below 2^-25 of the largest power of two in them is cut off, the power of a
     product being the sum of its factors'. Then all are added exactly, and the total is cut off to a float32.
-    Subnormal numbers have the least power of their type, and the largest power is -133 at least.
+    Subnormal numbers have the least power of their type, and the largest power is -133 at least: so an H100.
     """
     wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
     terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]

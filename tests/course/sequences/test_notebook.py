@@ -60,7 +60,7 @@ def test_launches_wait_for_the_host_and_a_graph_does_not():
     t4, a100, h100 = (f["microseconds"] for f in graphs)
     assert t4 > 1.25 * a100 > 1.25**2 * h100
     parts = graphs[-1]["parts"]
-    assert 0.2 < parts["product of all inputs"] / sum(parts.values()) < 0.3
+    assert 0.14 < parts["product of all inputs"] / sum(parts.values()) < 0.19  # a sixth, the text says
 
 
 @pytest.mark.exhaustive("test_launches_wait_for_the_host_and_a_graph_does_not: what the command has written")
