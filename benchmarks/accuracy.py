@@ -21,7 +21,7 @@ def bench_accuracy(model="mnist_cnn", seeds=3, recipe="default", pytorch=False, 
     model : str
         One of `MODELS`.
     seeds : int
-        Trainings of each, with the seeds 0, 1, ...
+        Training runs of each, with the seeds 0, 1, ...
     recipe : {"default", "fast", "plain"}
         How: the recipes of `cnn_numba.train.recipes`.
     pytorch : bool
@@ -51,7 +51,7 @@ def bench_accuracy(model="mnist_cnn", seeds=3, recipe="default", pytorch=False, 
     means = {who: np.mean(runs, axis=0).tolist() for who, runs in accuracies.items()}
     for who, values in means.items():
         print(f"{model}, {who}, mean of {seeds}: " + "  ".join(f"{value:.2%}" for value in values))
-    print(f"{model}, ours, median seconds of a training: {np.median(np.sum(seconds, axis=1)):.2f}")
+    print(f"{model}, ours, median seconds of a training run: {np.median(np.sum(seconds, axis=1)):.2f}")
     figures = {"accuracies": accuracies, "means": means, "seconds": seconds}
     return new_record("accuracy", backend(device).on_device, model=model, recipe=recipe, **figures)
 

@@ -162,7 +162,7 @@ def bench_epoch(
 def bench_accuracy(
     model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     seeds: Annotated[
-        int | None, count("How many trainings, with seeds 0, 1, ...; else 3, with --fast 10.")
+        int | None, count("How many training runs, with seeds 0, 1, ...; else 3, with --fast 10.")
     ] = None,
     plain: Annotated[
         bool, flag("plain", "Constant 1e-3 for 5 epochs instead of the default recipe.")

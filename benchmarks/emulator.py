@@ -80,7 +80,7 @@ _WHO = {"emulated": 2, "simulated": 0, "numba": 0}
 
 
 def _beside_the_simulators(rounds):
-    """Return for each kind of kernel the nanoseconds a thread of every turn, and the medians."""
+    """Return for each kind of kernel the nanoseconds per thread of every turn, and the medians."""
     samples = {"emulated": [], "simulated": [], "numba": []}
     for _ in range(rounds):
         samples["emulated"].append(_run(f"simulator_kernels.measure(blocks={_BLOCKS})"))
@@ -95,7 +95,7 @@ def _beside_the_simulators(rounds):
         }
         medians = {who: statistics.median(times) for who, times in found.items()}
         results.append({"kernel": kind, "samples": found, "medians": medians})
-        told = "{emulated:6.2f} ns a thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
+        told = "{emulated:6.2f} ns per thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
         print(f"{kind:13} {told.format(**medians)}", flush=True)
     return results
 
@@ -117,13 +117,13 @@ def _compilation():
     each = [1e3 * later[who] / later["kernels"] for who in ("numba", "own")]
     print(
         f"compiling {first['kernels']} kernels: Numba {first['numba']:.1f} s, the emulated GPU "
-        f"{first['own']:.1f} s; from disk {each[0]:.0f} and {each[1]:.0f} ms a kernel"
+        f"{first['own']:.1f} s; from disk {each[0]:.0f} and {each[1]:.0f} ms per kernel"
     )
     return {"first": first, "later": later}
 
 
 def _run(measured, **variables):
-    """Return what a function of ours measures, in a process of its own."""
+    """Return what a function of ours measures, in a separate process."""
     code = f"import json; import gpuless; gpuless.select(); from benchmarks import {measured.split('.')[0]}"
     return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | variables)
 

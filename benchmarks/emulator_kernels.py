@@ -23,7 +23,7 @@ NAIVE_LAYER = (2, 32, 30, 64)
 
 @cuda.jit
 def naive_conv2d_kernel(x, weight, out):
-    """Convolve one pixel a thread, over all channels and taps."""
+    """Convolve one pixel per thread, over all channels and taps."""
     kernels = weight.shape[0]
     image, k = cuda.blockIdx.z // kernels, cuda.blockIdx.z % kernels
     j, i = cuda.grid(2)

@@ -36,7 +36,7 @@ def bench_epoch(model="mnist_cnn", batch_sizes=(64, 256), repeats=3, images=None
     repeats : int
         Epochs of each.
     images : int, optional
-        An epoch is so many of the training images; all if None.
+        How many of the training images an epoch has; all if None.
 
     Returns
     -------

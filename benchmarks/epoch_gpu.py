@@ -25,7 +25,7 @@ CONTENDERS = ("ours, graph", "ours, launches", "PyTorch", "PyTorch, compiled", "
 
 
 class _Ours:
-    """Our training."""
+    """Our training run."""
 
     def __init__(self, model, batch_size, data, graph):
         self.model = MODELS[model](batch_size=batch_size, device="gpu")

@@ -36,7 +36,7 @@ HOLD_ITERATIONS = 100_000  # some milliseconds for the one warp that runs them
 @cuda.jit
 @device.signature("void(int64, float32, float32, float32[::1])")
 def fma_peak_kernel(iterations, x, y, out):
-    """Do ``iterations * UNROLLED * SUMS`` multiply-adds a thread; blocks of THREADS, as many as one likes.
+    """Do ``iterations * UNROLLED * SUMS`` multiply-adds per thread; any number of blocks of THREADS.
 
     Each sum waits for itself only: eight of them, and the other warps, keep the units busy.
     """
@@ -50,7 +50,7 @@ def fma_peak_kernel(iterations, x, y, out):
     total = float32(0)
     for k in range(SUMS):
         total += sums[k]
-    # Never true. But the compiler cannot know, and must not leave out what nobody looks at.
+    # Never true. But the compiler cannot know that, and so must not leave out the sums.
     if total == x:
         out[0] = total
 
@@ -58,7 +58,7 @@ def fma_peak_kernel(iterations, x, y, out):
 @cuda.jit
 @device.signature("void(float32[::1], float32[::1])")
 def copy_kernel(source, target):
-    """Copy four neighbouring elements a thread; blocks of THREADS cover a size that is a multiple of 4."""
+    """Copy four neighbouring elements per thread; blocks of THREADS cover a size that is a multiple of 4."""
     i = uint32(cuda.grid(1)) * uint32(4)
     if i < uint32(source.size):
         a, b, c, d = load4(source, i)
@@ -412,7 +412,7 @@ _SHOWN = {"FMA": "FMA", "shared load": "shared", "global load": "global", "integ
 
 
 def _print_table(rows):
-    """Print the figures, a line a kernel; the last columns are shares of its instructions."""
+    """Print the figures, one line per kernel; the last columns are shares of its instructions."""
     table = [["operation", "rung", "kernel", "threads", "registers", "spilled", "shared B", "occupancy"]]
     table[0] += ["instr.", *_SHOWN.values()]
     for row in rows:

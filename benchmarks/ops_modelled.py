@@ -51,7 +51,7 @@ def bench_ops(gpus: Sequence[str], cases: Sequence[Case] = MODELLED) -> dict:
 
 def roof_of(gpu) -> dict:
     """Return what a GPU does at most: two operations for a multiply-add, and bytes from memory."""
-    lanes = 4 * 32 / gpu.fma  # four partitions, whose units a warp keeps busy for so many cycles
+    lanes = 4 * 32 / gpu.fma  # four partitions, whose units a warp keeps busy for `fma` cycles
     return {
         "flops_per_second": 2 * lanes * gpu.sms * gpu.clock * 1e9,
         "bytes_per_second": gpu.dram * gpu.dram_share * 1e9,

@@ -291,14 +291,14 @@ def _wrapped(shape):
 
 
 def _write_behind(axes, value, place, text, longest):
-    """Write text behind a bar."""
+    """Write text after the end of a bar."""
     # On a piece of paper of its own: a line may pass there.
     paper = {"facecolor": PAPER, "edgecolor": "none", "pad": 1}
     axes.text(value + 0.03 * longest, place, text, va="center", fontsize=8, color=INK, bbox=paper)
 
 
 def _set_bars(axes, names, longest, label):
-    """Name the bars, and leave room for what stands behind them."""
+    """Name the bars, and leave room for the text after them."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.set(xlim=(0, 1.35 * longest), yticks=range(len(names)), yticklabels=names)

@@ -6,7 +6,7 @@ from cnn_numba.extras import CHECKOUT
 
 
 def environment(**changes) -> dict:
-    """Return the environment of such a process.
+    """Return the environment of a benchmark's process.
 
     Otherwise Python looks first into the folder that it is started in, or that its script is in: there may be
     another `benchmarks`, or modules with the names of Python's own.

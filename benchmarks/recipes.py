@@ -1,4 +1,4 @@
-"""The trainings that are measured."""
+"""The training runs that are measured."""
 
 from cnn_numba.beyond.text.data import TEXT
 from cnn_numba.data import image_shape, load

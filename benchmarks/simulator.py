@@ -50,7 +50,7 @@ def bench_simulator():
             }
         )
         print(
-            f"{kind:13} Numba's {medians['stock']:7.1f} us a thread, ours {medians['ours']:5.1f} us: "
+            f"{kind:13} Numba's {medians['stock']:7.1f} us per thread, ours {medians['ours']:5.1f} us: "
             f"{faster:5.0f} times faster; sanitized {medians['sanitized']:6.1f} us: {cost:4.1f} times slower",
             flush=True,
         )

@@ -17,7 +17,7 @@ BLOCKS = 2
 
 @cuda.jit
 def elementwise_kernel(x, out):
-    """Double one element a thread."""
+    """Double one element per thread."""
     i = cuda.grid(1)
     if i < x.size:
         out[i] = x[i] * float32(2)
@@ -25,7 +25,7 @@ def elementwise_kernel(x, out):
 
 @cuda.jit
 def atomic_kernel(x, out):
-    """Sum up with atomic additions, one a thread."""
+    """Sum up with atomic additions, one per thread."""
     i = cuda.grid(1)
     if i < x.size:
         cuda.atomic.add(out, 0, x[i])
@@ -61,7 +61,7 @@ def reduction_kernel(x, out):
 
 @cuda.jit
 def matmul_kernel(a, b, c):
-    """Multiply matrices tile by tile: two barriers and 8 products a tile."""
+    """Multiply matrices tile by tile: two barriers and 8 products per tile."""
     a_tile = cuda.shared.array((TILE, TILE), float32)
     b_tile = cuda.shared.array((TILE, TILE), float32)
     x, y = cuda.grid(2)
@@ -111,7 +111,7 @@ def measure(repeats=5, wrap=None, blocks=BLOCKS):
     -------
     dict of str to list of float
         For each kind of kernel the microseconds per thread of every repeat, and under "first launch" those of
-        the launch before of each kernel: most tests launch a kernel once.
+        the launch before that, of each kernel: most tests launch a kernel once.
     """
     samples = {"first launch": []}
     for name, (kernel, grid, block, arguments) in _launches(blocks).items():

@@ -63,7 +63,7 @@ def stages_of(chain, gradient) -> list[Stage]:
 
 
 def calls_of(stages: list[Stage], winograd: bool = True):
-    """Return functions that take stages forward and backward, as a chain of their own.
+    """Return functions that take stages forward and backward, as a separate chain.
 
     Parameters
     ----------

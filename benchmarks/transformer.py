@@ -29,7 +29,7 @@ def bench_transformer(steps=20, rounds=5, batch_size=64):
     Returns
     -------
     dict
-        A record with the seconds a step of each round, ours and PyTorch's, and the ratio of their medians.
+        A record with the seconds per step of each round, ours and PyTorch's, and the ratio of their medians.
     """
     import torch
 

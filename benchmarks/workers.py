@@ -35,7 +35,7 @@ def _ways():
 
 
 def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
-    """Time the steps of a training with one worker and with two, alternately, and the all-reduce of two.
+    """Time the steps of a training run with one worker and with two, alternately, and the all-reduce of two.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
         the median of each round; the latency and the bandwidth that the smallest and the largest come to,
         and what a ring of these would take. Besides, how busy the machine was: its load average.
     """
-    extras.need("torch", "A training with two workers")
+    extras.need("torch", "A training run with two workers")
     load, found = round(os.getloadavg()[0], 1), {name: [] for name in _ways()}
     least = dict.fromkeys(found, math.inf)
     sums = {size: [] for size in SIZES}
@@ -105,7 +105,7 @@ def table(figures: dict) -> str:
 
 
 def _started(workers, threads, steps):
-    """Start a training in processes of its own; return what its first worker tells."""
+    """Start a training run in processes of its own; return what its first worker tells."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/told.json"
         launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]

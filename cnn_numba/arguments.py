@@ -220,7 +220,7 @@ def instance(value: object, name: str, *kinds: type) -> None:
 
 
 def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
-    """Return a setting that is one number or one for each channel as a tuple of so many.
+    """Return a setting that is one number, or one for each channel, as a tuple with one for each.
 
     Examples
     --------

@@ -71,5 +71,5 @@ def test_the_tile_is_worth_it(modelled_time, matrices):
 def test_it_has_no_fault_that_can_be_counted(modelled_time, matrices):
     """What is counted is exact: sectors of a request, wavefronts of shared memory, bytes."""
     report = modelled_time(transpose_tiled[GRID, BLOCK], gpu="T4")(*matrices)
-    assert not [text for text in report.advice if "sectors a request" in text or "wavefronts" in text]
+    assert not [text for text in report.advice if "sectors per request" in text or "wavefronts" in text]
     assert report.metrics["dram__bytes.sum"] < 1.05 * 2 * 4 * 1000 * 1500  # each is read and written once

@@ -4,7 +4,7 @@
   CPU runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment
   overrides.
 - `cuda` is `numba.cuda`, or what stands in for it: ``from gpuless import cuda`` needs no compiler.
-- `simulate` steps one launch in Python, and tells of a mistake where it is made.
+- `simulate` steps one launch in Python, and reports a mistake where it is made.
 - `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
 - `record` returns every access to memory as columns of numbers, to compute and to draw from.
 - `set_limits` says when a launch that does not end is stopped.
@@ -14,7 +14,7 @@
   `profiling` gives a timeline of all launches and copies within a block.
 - `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
   `explore_access` puts sliders around it.
-- `gpuless.inspector` compiles for real GPUs, none needed, and tells what comes out.
+- `gpuless.inspector` compiles for real GPUs, without one, and shows what comes out.
 
 ``python -m gpuless script.py`` and ``pytest -p gpuless`` run programs and tests that know nothing of it.
 """

@@ -15,7 +15,7 @@ from typing import NamedTuple
 _WORKING = {"Python": ((3, 11), (3, 15)), "NumPy": ((1, 26), (2, 5))}
 _DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
 _NVML_LIBRARIES = {"win32": ("nvml.dll",)}
-# Where numba-cuda looks for a toolkit without wheels, in its order, and what tells the version there.
+# Where numba-cuda looks for a toolkit without wheels, in its order, and what names the version there.
 _TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
 _TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
 # NVIDIA's compiler: its libraries, the wheels that hold them, and where the other toolkits have them.

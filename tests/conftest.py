@@ -206,7 +206,7 @@ def some_curves():
 
 @pytest.fixture(autouse=True)
 def curves_are_drawn_once(request, monkeypatch):
-    """Let trainings write one picture, as drawing takes longer than they do; `curves` marks exceptions."""
+    """Let training write one picture, as drawing takes longer than training; `curves` marks exceptions."""
 
     def write_curves(history, path):
         with written_whole(path) as file:

@@ -1,4 +1,4 @@
-"""A sign of life: `StillRunning` names the tests that take long, while they do."""
+"""A heartbeat: `StillRunning` names the tests that take long, while they do."""
 
 import os
 import threading

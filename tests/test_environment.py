@@ -34,7 +34,7 @@ EVERYTHING = ("torch", "roads", "test")
 
 def requirements(*extras):
     """Return what both packages need, each package once, and neither of the two."""
-    # Of a package that both name, the bounds of cnn-numba.
+    # Where both name a package, the bounds of cnn-numba.
     lines = GPULESS["dependencies"] + GPULESS["optional-dependencies"]["numba"] + PROJECT["dependencies"]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]

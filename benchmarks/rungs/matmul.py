@@ -79,7 +79,7 @@ TILE_PITCH = TILE + 1
 @cuda.jit
 @device.signature(_SIGNATURE)
 def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
-    """Compute TILE x TILE elements a block, one a thread, tile by tile along k.
+    """Compute TILE x TILE elements per block, one per thread, tile by tile along k.
 
     Blocks of TILE x TILE threads cover `out`, its columns along x.
     """
@@ -107,7 +107,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
         cuda.syncthreads()  # the tiles are complete
         for k in range(TILE):
             total += a_tile[y, k] * b_tile[uint32(k), x]
-        cuda.syncthreads()  # nobody reads them any more
+        cuda.syncthreads()  # no thread reads them any more
     if row < rows and column < columns:
         out[row, column] = total
 
@@ -149,7 +149,7 @@ def _copy_tile(matrix, along_k, first, start, lines, depth, tile):
 @cuda.jit
 @device.signature(_SIGNATURE)
 def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
-    """Compute 128 x 128 elements a block of 256 threads, 8 x 8 a thread; the grid covers the columns along x.
+    """Compute 128 x 128 elements per block of 256 threads, 8 x 8 per thread; the grid covers columns along x.
 
     A thread's results are 16 rows and 16 columns apart: neighbouring threads have neighbouring columns, read
     different banks and write neighbouring elements.
@@ -189,7 +189,7 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
 
 
 def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
-    """Multiply two matrices with 8 x 8 results a thread; arguments and result as for `matmul_naive`."""
+    """Multiply two matrices with 8 x 8 results per thread; arguments and result as for `matmul_naive`."""
     out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], BLOCK_LINES), device.blocks(out.shape[0], BLOCK_LINES)

@@ -38,7 +38,7 @@ SUMS = 4 * ROW_TILES * COLUMN_TILES
 def _copier(lines, length, pitch, copy, group):
     """Make the device function that has a tile copied: `lines` lines of `length` neighbours each.
 
-    With a `copy`, `group` numbers at a time, of which all are within the matrix or none; else one by one.
+    With a `copy`, `group` numbers at a time, either all within the matrix or none; else one by one.
     """
     groups = length // group
     rounds = lines * groups // THREADS
@@ -125,7 +125,7 @@ def _store(sums, first_row, first_column, rows, columns, out):
 # --- tf32 --------------------------------------------------------------------------------------------------
 
 # Rows of 20 words begin in banks 0, 20, 8, 28, 16, 4, 24, 12: eight of them, four words of each, are in 32
-# different banks. Of the other operand a warp reads 8 neighbours in each of 4 rows.
+# different banks. From the other operand a warp reads 8 neighbours in each of 4 rows.
 DEPTH, ROW_PITCH, COLUMN_PITCH = 16, 20, COLUMNS + 8
 
 
@@ -242,7 +242,7 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
         name=name,
     )
     def kernel(a, b, out, rows, columns, depth_of_all):
-        """Compute ROWS x COLUMNS results a block of THREADS; a grid over `out`, columns along x."""
+        """Compute ROWS x COLUMNS results per block of THREADS; a grid over `out`, columns along x."""
         row_tile = cuda.shared.array(row_size, number, alignment=16)
         column_tile = cuda.shared.array(column_size, number, alignment=16)
         sums = cuda.local.array(SUMS, float32)
@@ -257,7 +257,7 @@ def _make_kernel(name, number, depth, row_pitch, column_pitch, copies, multiply_
         stage, start = uint32(0), uint32(0)
         while start < depth_of_all:
             wait_for_copies_but_newest()
-            cuda.syncthreads()  # the tiles are complete, and nobody reads those before them any more
+            cuda.syncthreads()  # the tiles are complete, and no thread reads those before them any more
             free, ahead = (stage + (STAGES - 1)) % STAGES, (STAGES - 1) * depth
             copy_tiles(a, b, place, uint32(start + ahead), sizes, row_tile, column_tile, free)
             row_at, column_at = uint32(stage * row_part), uint32(stage * column_part)

@@ -40,7 +40,7 @@ def _load_matrices_transposed(array, index):
 
 
 def _copying(count):
-    """Make the Python function of a copy of so many numbers; what is not there becomes zeros."""
+    """Make the Python function that copies `count` numbers; what is not there becomes zeros."""
 
     def copy(target, target_index, source, source_index, there):
         for i in range(count):

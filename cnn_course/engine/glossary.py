@@ -31,7 +31,7 @@ def terms(folder: str | Path):
 
 
 def anchor(term: str) -> str:
-    """Return the part of a link behind the ``#`` that leads to a term's heading.
+    """Return the part of a link after the ``#`` that leads to a term's heading.
 
     Examples
     --------

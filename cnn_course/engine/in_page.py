@@ -1,7 +1,7 @@
 """Running cells of a notebook where there is no Jupyter: in a page of the book, in the reader's browser.
 
 A cell is run with what it needs of the cells above it, as far as that has not been run yet: the cells that
-define the names it uses, and what those need. Of a setup cell only those statements are run, and an import of
+define the names it uses, and what those need. Only those statements of a setup cell are run; an import of
 a package that is not there stops nothing but what uses it.
 """
 

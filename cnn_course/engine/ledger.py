@@ -183,5 +183,5 @@ def _short(factor):
 
 
 def _digits(value, count):
-    """Round to so many digits without an exponent: 1000, where ``.3g`` writes 1e+03."""
+    """Round to `count` digits without an exponent: 1000, where ``.3g`` writes 1e+03."""
     return f"{float(f'{value:.{count}g}'):g}"

@@ -17,7 +17,7 @@ from cnn_numba import device
 from gpuless.wrapping import wrapped
 
 GPUS = ("T4", "A100", "H100")
-#: Of two kernels that are further apart than this, the one that is modelled to be faster nearly always is.
+#: If two kernels are further apart than this, the one modelled to be faster is faster nearly always.
 CLEAR = 1.25
 _MARKS = tuple(zip((plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE), "osD^", strict=True))
 _NO_TIMES = (

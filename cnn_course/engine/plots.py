@@ -383,5 +383,5 @@ def marked_up(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write so many of something: 1 block, 2 blocks."""
+    """Write a number and its noun: 1 block, 2 blocks."""
     return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -196,7 +196,7 @@ def _draw_chapters(ax, progress):
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What a training on the reader's own kernels came to.
+    """What a training run on the reader's own kernels came to.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class Certificate:
     images : int
         Of one epoch.
     multiplications, all_multiplications : int
-        Products that the reader's kernels computed, and all of the training's, in convolutions and dense
+        Products that the reader's kernels computed, and all of the training run's, in convolutions and dense
         layers.
     kernels : tuple of (title, name, is_own)
     where : str

@@ -20,7 +20,7 @@ _TOPIC = len("torchvision")  # the longest
 
 @commands.command(short_help="Look at this machine; say how to repair what is wrong.")
 def doctor():
-    """Look at Python, packages, what kernels run on, driver, threads and data; say how to mend what is wrong.
+    """Look at Python, packages, what kernels run on, driver, threads and data; say how to fix what is wrong.
 
     The exit code is 0 if all is well and 1 if not.
 
@@ -157,7 +157,7 @@ def _mnist():
 
     try:
         if needs_download("mnist"):  # which is not for a doctor to begin
-            return Finding("MNIST", True, "not here yet: the first training downloads it (12 MB)")
+            return Finding("MNIST", True, "not here yet: the first training run downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:
         return Finding("MNIST", False, error.problem, error.fix)

@@ -1,4 +1,4 @@
-"""What ``train --resume`` finds in a checkpoint, and the command that goes on with a training."""
+"""What ``train --resume`` finds in a checkpoint, and the command that goes on with a training run."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from cnn_numba.train.recipes import DEFAULT
 
 
 def held_by(path, options, given):
-    """Return the options of the training in a checkpoint, refusing those given that contradict them."""
+    """Return the options of the training run in a checkpoint, refusing those given that contradict them."""
     from cnn_numba.train.checkpoint import load_checkpoint
 
     try:
@@ -21,13 +21,13 @@ def held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    # What older files lack, and those of a training without Adam.
+    # What older files lack, and those of a training run without Adam.
     lacking = ("weight_decay", "label_smoothing", "augment", "beta1", "beta2")
     older = {"device": "auto", "precision": "float32", **{name: DEFAULT[name] for name in lacking}}
     recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
     missing = [name for name in options if name not in recipe]
     if missing:
-        raise CliError(f"{path}: this is a model, but no training to resume: it lacks {', '.join(missing)}")
+        raise CliError(f"{path} has a model, but no training run to resume: it lacks {', '.join(missing)}")
     held = {name: recipe[name] for name in options}
     held["optimizer"] = str(held["optimizer"]).lower()
     for name, choice in CHOICES.items():
@@ -35,7 +35,7 @@ def held_by(path, options, given):
             raise CliError(
                 f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
             )
-    # A training on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
+    # A training run on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
     held["device"] = "cpu" if held["device"] == "cpu" else "auto"
     free = {"epochs", "device"}
     contradicting = [name for name in options if name in given - free and options[name] != held[name]]
@@ -61,7 +61,7 @@ def own_name():
 
 
 def command_to_resume(out, data_dir, workers):
-    """Return the shortest command that goes on with a training: its checkpoint holds nearly all of it."""
+    """Return the shortest command that goes on with a training run: its checkpoint holds nearly all of it."""
     again = ["train", "--resume"]
     if out != Path("runs/mnist_cnn"):
         again += ["--out", str(out)]

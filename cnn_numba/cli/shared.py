@@ -60,7 +60,7 @@ def complain(message):
 
 
 def _number(what, fits):
-    """Return what refuses a number that is not `what`, as `fits` knows, or that float32 cannot hold."""
+    """Return a check that refuses a number that is not `what`, by `fits`, or that float32 cannot hold."""
 
     def checked(value):
         if not fits(value) or value > LARGEST:

@@ -97,7 +97,7 @@ _HELD = ("model", "dataset", *DEFAULT, "seed", "device", "precision")
 
 
 class _Files(NamedTuple):
-    """What a training reads and writes."""
+    """What a training run reads and writes."""
 
     data_dir: Path | None
     out: Path | None
@@ -106,7 +106,7 @@ class _Files(NamedTuple):
 
 
 @commands.command()
-def train(  # noqa: PLR0913 (its options are the training's)
+def train(  # noqa: PLR0913 (these are the options of training)
     context: typer.Context,
     model: Annotated[ModelName, option("The network.")] = "mnist_cnn",
     dataset: _Dataset = None,
@@ -244,7 +244,7 @@ def _share_of(workers, batch_size):
 
 
 def _what_is_trained(network, data, backend, workers):
-    """Return the line that a training begins with."""
+    """Return the line that a training run begins with."""
     samples = "windows" if isinstance(data.train_images, Windows) else "images"
     return (
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
@@ -254,7 +254,7 @@ def _what_is_trained(network, data, backend, workers):
 
 
 def _worth_a_line(options):
-    """Return the options that a training names when it begins: the main ones, and any without its default."""
+    """Return the options that training names when it begins: the main ones, and any without its default."""
     recipe = {name: options[name] for name in DEFAULT}
     names = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
     return {name: value for name, value in recipe.items() if name in names}
@@ -262,7 +262,7 @@ def _worth_a_line(options):
 
 @contextlib.contextmanager
 def _errors_in_a_line(out, files, workers):
-    """Say in a line why a training ends early and, if it can go on, with which command."""
+    """Say in a line why a training run ends early and, if it can go on, with which command."""
     from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
@@ -331,7 +331,7 @@ def _dataset_for(network, dataset):
 def _line_printer():
     """Return a function that prints a line, above the progress bar if there is one; warnings to stderr.
 
-    A line that cannot be written does not stop the training: its files say the same, and `main` reports it.
+    A line that cannot be written does not stop training: its files say the same, and `main` reports it.
     """
     from tqdm import tqdm
 

@@ -193,7 +193,7 @@ def export(
         ),
     ] = None,
     pixels: Annotated[
-        bool, flag("pixels", "Let it take raw pixels, and normalise them as the training did.")
+        bool, flag("pixels", "Let it take raw pixels, and normalise them as training did.")
     ] = False,
 ):
     """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.

@@ -2,7 +2,7 @@
 
 The set comes in two versions, each a folder or the archive that holds it. A Python batch is a pickle, which
 could run code: its checksum is compared before it is looked at, and what reads it builds arrays only. A
-binary batch is a row of records, a byte for the label and the planes of red, green and blue behind it.
+binary batch is a row of records, a byte for the label and then the planes of red, green and blue.
 
 What is wrong with a file is a ValueError in the words of `cnn_numba.data.files`, which names the file.
 """

@@ -21,12 +21,12 @@ _RIM = 0.1
 _LARGEST = 800
 # A file with more pixels would take hundreds of megabytes: it is read in a smaller size, or not at all.
 _MOST_PIXELS = 25_000_000
-#: The formats that are read. Of the others Pillow hands some to other programs, such as EPS to Ghostscript.
+#: The formats that are read. Pillow hands some of the others to other programs, such as EPS to Ghostscript.
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM", "TGA", "ICO")
 # Where the brightness differs less than this share of the colours, the colours tell ink from paper.
 _DULL = 0.2
 
-# Where the digit is, is decided on a coarse copy of at most so many pixels a side: it is less noisy.
+# The digit is located on a coarse copy of at most this many pixels per side: it is less noisy.
 _COARSE = 160
 # As shares of the picture's side: strokes are narrower, digits longer.
 _WIDEST_STROKE, _SHORTEST_DIGIT = 0.4, 0.15
@@ -134,7 +134,7 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
     Parameters
     ----------
     picture : ndarray, shape (C, H, W), uint8
-        H is even. Of the C colours the mean is drawn.
+        H is even. The mean of the C colours is drawn.
     encoding : str
         Where it has no block characters, ASCII has to do.
 
@@ -232,7 +232,7 @@ def _brightness(image):
 def _ink(grey):
     """Return by which share each pixel is darker than the paper around it: 0 is paper, 1 is black ink.
 
-    Of light ink on dark paper the negative is taken.
+    The negative is taken if light ink is on dark paper.
     """
     darkest, lightest = float(grey.min()), float(grey.max())
     if not lightest - darkest > _FAINTEST * max(abs(lightest), abs(darkest), 1e-30):
@@ -266,7 +266,7 @@ def _strokes(ink):
     inner = marked & ~scipy.ndimage.binary_propagation(marked & edge, _DIAGONALS_TOO, marked)
     if _length(_largest(inner)) < _SHORTEST_DIGIT * min(marked.shape):
         inner = marked
-    # A box around the digit is no part of it; and no digit has a hole with so much in it.
+    # A box around the digit is no part of it; and no digit has a hole with that much in it.
     largest = _largest(inner)
     boxed = inner & scipy.ndimage.binary_fill_holes(largest) & ~largest
     if _length(_largest(boxed)) > 0.3 * _length(largest):

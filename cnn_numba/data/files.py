@@ -324,7 +324,7 @@ def _convert_batches(version, files, contents):
 
 @contextlib.contextmanager
 def _naming(path):
-    """Put a file's name before what is wrong with its content, and the fix behind it."""
+    """Put a file's name before what is wrong with its content, and the fix after it."""
     try:
         yield
     except ValueError as error:

@@ -42,7 +42,7 @@ class DeviceArray(Protocol):
     def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def is_c_contiguous(self) -> bool:
-        """Return whether its elements lie one behind the other, those of the last axis first."""
+        """Return whether its elements lie one after the other, those of the last axis first."""
 
     def reshape(self, *shape: Any) -> Any:
         """Return a view of the same elements in another shape."""
@@ -59,7 +59,7 @@ _MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, 
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
 _Either = TypeVar("_Either", bound=Array)
-#: Which shape a check asks for: a None stands for any length, and in the place of a shape for any shape.
+#: Which shape a check asks for: a None stands for any length, and in place of a shape for any shape.
 AnyShape = tuple[int | None, ...] | None
 
 
@@ -243,7 +243,7 @@ def check_array(
 
 
 def _not_plain(name: str, array: object) -> str:
-    """Say what is wrong with something that is no plain array on the host."""
+    """Say what is wrong with something that is not a plain array on the host."""
     kind = type(array).__name__
     if is_device_array(array):
         return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"

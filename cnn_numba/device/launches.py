@@ -60,7 +60,7 @@ def observe_launches(observer: Callable[[Launch], object]) -> Iterator[None]:
     Parameters
     ----------
     observer : callable
-        Called with each `Launch` in the place of running it. Of several observers the innermost comes first,
+        Called with each `Launch` instead of running it. If there are several, the innermost comes first,
         and a launch that it runs goes on to the next one.
 
     Examples

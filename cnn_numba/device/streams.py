@@ -73,7 +73,7 @@ def branch() -> Iterator[None]:
 
 
 def join() -> None:
-    """Let what follows wait for what branches have launched."""
+    """Let later work wait for what the branches have launched."""
     stream, side = _recorded.get()
     if side is not None:
         stream.wait(side)

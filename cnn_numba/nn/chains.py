@@ -1,4 +1,4 @@
-"""Layers that are computed together: convolutions, each with the ReLU and the max pooling behind it."""
+"""Layers that are computed together: convolutions, each with the ReLU and the max pooling after it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ConvChain:
         return out
 
     def _replaced(self, function):
-        """Return whether a layer has been given a function of its own, as those do who watch what it does."""
+        """Return whether a layer has been given a function of its own, as is done to watch it."""
         return any(function in vars(layer) for layer in self.layers)
 
     def _own(self, reference):
@@ -97,7 +97,7 @@ class ConvChain:
                 x = layer.forward(x)
         finally:
             self._set_parameters(now)
-            copy(self.out, result)  # it differs by rounding, and a training must not by who looks at it
+            copy(self.out, result)  # it differs by rounding, which watching must not change
         self._own(self.reference)
         # A graph on the GPU computes the next batch without calling `forward`.
         self.unfolded = not self.on_device
@@ -116,7 +116,7 @@ def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
 
 
 def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
-    """Return a model's built layers, with a `ConvChain` in the place of those that form one.
+    """Return a model's built layers, with a `ConvChain` in place of those that form one.
 
     Parameters
     ----------

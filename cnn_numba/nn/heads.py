@@ -13,7 +13,7 @@ from cnn_numba.nn.models import Sequential
 class LossHead(NamedTuple):
     """A model's last dense layer, the ReLU in front of it, if there is one, and the loss.
 
-    They leave behind what they would leave one after another, but that what is between their gradients, the
+    They leave behind what they would leave one after another, except that the gradient between them, the
     dense layer's `grad_input` where a ReLU precedes it, is not written.
     """
 
@@ -63,7 +63,7 @@ class LossHead(NamedTuple):
 
 
 def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:
-    """Return the head of a model for a batch of so many samples, None where its layers run one by one.
+    """Return the head of a model for a batch of `samples`, None where its layers run one by one.
 
     That is so in a backend without heads, or with other functions than a head stands for, for a head that is
     too large, and where a layer or the loss is of another kind, or watched by a function of its own.

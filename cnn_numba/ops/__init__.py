@@ -11,7 +11,7 @@ something else is returned. `grad_x` is always the gradient of the loss with res
 Every function checks its arguments before it computes anything: a TypeError for what is of the wrong type, a
 ValueError for shapes that do not belong together. A docstring's section "Raises" says only what goes beyond.
 
-Where a backend needs working space, its functions take a keyword `scratch` besides, which `<name>_scratch`
+Where a backend needs working space, its functions also take a keyword `scratch`, which `<name>_scratch`
 makes: `backends.with_scratch` hands it to them. In `cpu` and `gpu` arrays are float32 (labels int32) and
 C-contiguous, in `gpu` on the device, and what is None is allocated like that.
 """

@@ -11,7 +11,7 @@ from cnn_numba.ops.specs import Memory
 
 
 def rounded(array, precision):
-    """Return real numbers as they are when stored with so many bits, in an array of the same dtype.
+    """Return real numbers as they are when stored in this precision, in an array of the same dtype.
 
     A number goes to the nearest of its format. From the middle between two it goes to the even one, in tf32
     to the one further from zero, as the GPU's instruction for it does. Above the largest comes infinity.
@@ -67,7 +67,7 @@ def _real(name, array):
 
 
 def _check(name, array, shape, dtype, writeable=False):
-    """Refuse what no definition takes; return real numbers in float64, and what is written as it is.
+    """Refuse what no definition accepts; return real numbers in float64, and what is written as it is.
 
     Real numbers may be of any type, and so may outputs, of the same kind; other dtypes mean what they say.
     """

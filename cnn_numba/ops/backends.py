@@ -55,7 +55,7 @@ class Operations:
         return known is not None and all(vars(self)[name] is part for name, part in known.items())
 
     def replace(self, **modules: Any) -> "Operations":
-        """Return these operations with others in the place of some."""
+        """Return these operations with some of them replaced."""
         replaced = copy.copy(self)
         vars(replaced).update(modules)
         return replaced

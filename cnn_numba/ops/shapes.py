@@ -1,4 +1,4 @@
-"""How windows slide and how large what they leave is; and what `HOST` and `DEVICE` take, for every `Spec`.
+"""How windows slide and how large their output is; and what `HOST` and `DEVICE` take, for every `Spec`.
 
 The operations call these before any work starts, so a wrong argument is an error that names
 the offending values, and never a crash, a half-written array or a silently wrong number: a TypeError

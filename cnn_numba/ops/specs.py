@@ -3,9 +3,9 @@
 A `Spec` is one line of text, ``x[N in_features], weight[out_features in_features] -> out[N out_features]``.
 Each axis has the size that it has where it is named first. A number is that size, ``4H`` is four times ``H``,
 and ``...``, with a name before it or without, is any number of axes; an argument has at most one of these of
-unknown length. A ``?`` behind a name allows None, a ``!`` says that the array is updated in place, ``:int32``
+unknown length. A ``?`` after a name allows None, a ``!`` says that the array is updated in place, ``:int32``
 is its dtype, which is float32 otherwise, and parentheses hold the axes of an argument that is a shape, not an
-array. Outputs are behind the arrow: where one is None, a new array is made.
+array. Outputs come after the arrow: where one is None, a new array is made.
 
 The definitions in `reference` use the same declarations as the backends that they judge. That is no
 arithmetic in common: sizes are compared here, and nothing is computed from them.
@@ -50,7 +50,7 @@ class Axis(NamedTuple):
     times: int
     """How many times as large as what it is named for."""
     name: str
-    """Empty where it is a number: so many times 1."""
+    """Empty if it is a number, as a multiple of 1."""
     many: bool
     """Whether it is any number of axes, and its size a tuple."""
 

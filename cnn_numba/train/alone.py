@@ -18,12 +18,12 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Alone:
-    """The workers of a training in a single process: there is only this one."""
+    """The workers of a training run in a single process: there is only this one."""
 
     rank, size = 0, 1  #: Which worker this is, and how many there are
     run = ""  #: The same for all workers and all restarts of one start; empty where nothing restarts them
     restarted = False  #: Whether they were started again after a failure
-    asked_to_end = False  #: Whether the training should end after the next step
+    asked_to_end = False  #: Whether training should end after the next step
 
     @property
     def first(self) -> bool:
@@ -74,11 +74,11 @@ class Alone:
         return model.batch_size
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
-        """Return this worker's part of a batch, for the steps of a training."""
+        """Return this worker's part of a batch, for the steps of a training run."""
         return Part(scaler, timeline, self)
 
     def callbacks(self) -> list[Callback]:
-        """Return what the workers do around the steps of a training."""
+        """Return what the workers do around the steps of a training run."""
         return []
 
 
@@ -86,7 +86,7 @@ ALONE = Alone()
 
 
 def check_workers(workers: object) -> None:
-    """Check that `fit` and `evaluate` can share a training with these workers."""
+    """Check that `fit` and `evaluate` can share a training run with these workers."""
     if not isinstance(workers, Alone):
         raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 

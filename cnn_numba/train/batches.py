@@ -101,7 +101,7 @@ class DeviceBatches(_Batches):
         self._prepare(len(self.images))
 
     def _prepare(self, count: int) -> None:
-        """Allocate cursor and order for so many samples."""
+        """Allocate cursor and order for `count` samples."""
         self.order = device.zeros(count, np.int64)
         # Which batch comes next, and which step is under way: a launch cannot move the cursor that its blocks
         # read, and so `take` reads the first and moves the second, and the update does the opposite.

@@ -34,7 +34,7 @@ _MOST_ARRAYS = 20
 class Checkpoint:
     """What a checkpoint file holds.
 
-    `progress` says where the training stands: recipe, epoch, step, generator state, history. It is JSON-like;
+    `progress` says where the training run is: recipe, epoch, step, generator state, history. It is JSON-like;
     what is there has been checked, but all of it may be missing.
     """
 
@@ -53,7 +53,7 @@ def save_checkpoint(
     progress: dict | None = None,
     scaler: Scaler | None = None,
 ) -> None:
-    """Write a model, and what its training needs to go on, to one file.
+    """Write a model, and what its training run needs to go on, to one file.
 
     Whatever happens, `path` is a complete checkpoint: the new one or the one before. `progress` is anything
     JSON can hold; epoch, history and the like as `fit` writes them.
@@ -136,7 +136,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged, no checkpoint, of a newer format, or holds what no training writes, such as
+        If it is damaged, no checkpoint, of a newer format, or holds what no training run writes, such as
         parameters that are NaN. The message names the file and the value.
     """
     path = Path(path)  # an int would be an open file, to be closed
@@ -181,12 +181,12 @@ def _check_size(path):
 
 
 def _check_names(names):
-    """Refuse arrays that no training writes."""
+    """Refuse arrays that no training run writes."""
     unknown = [name for name in names if not _ARRAYS.fullmatch(name)]
     if unknown:
-        raise ValueError(f"no training writes an array {shown(unknown[0])}")
+        raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:
-        raise ValueError(f"no training writes more than {_MOST_ARRAYS} arrays, and these are {len(names):,}")
+        raise ValueError(f"no training run writes more than {_MOST_ARRAYS} arrays; these are {len(names):,}")
 
 
 @contextmanager

@@ -12,12 +12,12 @@ from cnn_numba.train.augment import AUGMENTATIONS
 
 #: The keys of one epoch in a history.
 HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
-#: Those that a training with a loss scale adds.
+#: Those that a training run with a loss scale adds.
 SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 def check_contents(checkpoint: Any) -> None:
-    """Refuse contents that no training writes; the ValueError names the value."""
+    """Refuse contents that no training run writes; the ValueError names the value."""
     if not isinstance(checkpoint.model, str):
         raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
@@ -120,7 +120,7 @@ def _is_generator_state(value):
 
 
 # What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
-# it, but importing its library takes longer than all the rest of a training's start.
+# it, but importing its library takes longer than all the rest of starting a training run.
 _COUNT, _SIZE = _whole(0, MOST_ELEMENTS), _whole(1, MOST_ELEMENTS)
 _DURATION = lambda value: _is_number(value) and value >= 0, "a number of at least 0"
 _SHARE = lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"

@@ -61,7 +61,7 @@ class Evaluation:
             self.loss = CrossEntropyLoss(batch_size, classes, model.backend)
             self.batches = batches_of(model, *data)
             self.totals = model.backend.zeros(2, np.float64)
-        # Where there are no graphs, the training has said so.
+        # Where there are no graphs, training has already said so.
         self.batch = Replay(
             self._batch, lambda _: None, (), lambda _: None, graph and self.stream is not None
         )

@@ -1,4 +1,4 @@
-"""One training at a time in a folder."""
+"""One training run at a time in a folder."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 from cnn_numba.train.checkpoint import remove_leftovers
 from cnn_numba.train.records import FILES
 
-#: The file that is locked while a training writes to its folder; it says which training that is.
+#: The file that is locked while a training run writes to its folder; it says which run that is.
 LOCK = ".training"
 _ABOUT, _CLOCK = ("host", "process", "since"), "%Y-%m-%d %H:%M:%S"
 # What a file system without locks answers.
@@ -20,15 +20,15 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class FolderInUse(OSError):
-    """Another training writes to the folder; the message says which."""
+    """Another training run writes to the folder; the message says which."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, which is made if necessary, against other trainings, and remove what a killed one left.
+    """Lock a folder, made if necessary, against other training runs, and remove what a killed one left.
 
     The lock is the kernel's, and ends with its process. Where a file system has none, the process named in
-    the file counts as there until it is known to be gone. FolderInUse if another training has locked it.
+    the file counts as there until it is known to be gone. FolderInUse if another training run has locked it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -42,7 +42,7 @@ def locked(folder: Path) -> Iterator[None]:
                 remove_leftovers(folder / name, age=0)
             yield
         finally:
-            path.unlink(missing_ok=True)  # before the lock ends, or it might be the next training's
+            path.unlink(missing_ok=True)  # before the lock ends, or it might be the next run's
 
 
 def _locked(path):
@@ -51,7 +51,7 @@ def _locked(path):
         file = open(path, "a+b", buffering=0, opener=_open)
         try:
             _lock(file, path)
-            # The training before may have removed the file after it was opened here: lock the new one.
+            # The run before may have removed the file after it was opened here: lock the new one.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         except BaseException:
@@ -66,7 +66,7 @@ def _open(path, flags):
 
 
 def _lock(file, path):
-    """Lock a file, or say which training has."""
+    """Lock a file, or say which training run has."""
     try:
         import fcntl  # which Windows lacks
 
@@ -82,7 +82,7 @@ def _lock(file, path):
 
 
 def _holder(file):
-    """Return what the file says of the training that has locked it, which may be about to write it."""
+    """Return what the file says of the training run that has locked it, which may be about to write it."""
     file.seek(0)
     try:
         holder = json.load(file)
@@ -107,6 +107,6 @@ def _is_gone(holder):
 def _in_use(path, holder, advice=""):
     who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
     return FolderInUse(
-        f"another training writes to {path.parent} ({who}): wait for its end, or give another folder "
+        f"another training run writes to {path.parent} ({who}): wait for its end, or give another folder "
         f"(--out on the command line){advice}"
     )

@@ -23,7 +23,7 @@ from cnn_numba.train.scaler import Scaler
 __all__ = ["Interrupted", "TrainingDiverged", "evaluate", "fit"]
 
 
-def fit(  # noqa: PLR0913 (its options are the training's)
+def fit(  # noqa: PLR0913 (these are the options of training)
     model: Sequential,
     dataset: Dataset,
     optimizer: Optimizer,
@@ -64,7 +64,7 @@ def fit(  # noqa: PLR0913 (its options are the training's)
         Show a progress bar.
     log : callable, optional
         Called with a line of text for each epoch, and before something slow. A line that begins with
-        "warning: " says that the training is too short or did not learn.
+        "warning: " says that the training run is too short or did not learn.
     on_step : callable, optional
         Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
     graph : bool
@@ -94,9 +94,9 @@ def fit(  # noqa: PLR0913 (its options are the training's)
     ------
     TypeError, ValueError
         If an argument is out of range, the optimiser belongs to another model, there is nothing to
-        resume from, or the checkpoint belongs to another training.
+        resume from, or the checkpoint belongs to another training run.
     OSError
-        If `out` cannot be written to, or another training writes to it (`train.lock.FolderInUse`).
+        If `out` cannot be written to, or another training run writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
         If the loss or the parameters become NaN or infinite, or the loss scale has collapsed. The checkpoint
         stays the last good one.

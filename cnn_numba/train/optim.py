@@ -147,7 +147,7 @@ def _described(state):
 
 
 def constant(peak: float, step: int, total_steps: int) -> float:
-    """Return the learning rate `peak` for every step; `step` counts from 0, over the whole training."""
+    """Return the learning rate `peak` for every step; `step` counts from 0, over the whole training run."""
     return peak
 
 

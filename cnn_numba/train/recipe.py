@@ -1,4 +1,4 @@
-"""The recipe of a training: what has to be the same where one is resumed, and on all workers."""
+"""The recipe of a training run: what has to be the same where one is resumed, and on all workers."""
 
 import json
 import zlib
@@ -45,7 +45,7 @@ def recipe_of(
     batch_size: int,
     loss_scaling: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """Return the recipe of a training, as JSON holds it.
+    """Return the recipe of a training run, as JSON holds it.
 
     `batch_size` is that of all workers together, `loss_scaling` the settings of the scaler.
     """
@@ -72,7 +72,7 @@ def recipe_of(
 
 
 def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Refuse to resume a training with another recipe: the ValueError names each entry that differs."""
+    """Refuse to resume a training run with another recipe: the ValueError names each entry that differs."""
     # What older files lack.
     older = {"precision": "float32", "loss_scaling": None, "augment": "none", "label_smoothing": 0.0}
     saved = {**older, **saved}

@@ -1,4 +1,4 @@
-"""Going on with a training from its checkpoint."""
+"""Going on with a training run from its checkpoint."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from cnn_numba.train.checkpoint import load_checkpoint, naming, restore
 from cnn_numba.train.recipe import check_recipe
 from cnn_numba.train.run import Run
 
-#: What the progress in a checkpoint must have for a training to go on from it.
+#: What the progress in a checkpoint must have for a training run to go on from it.
 NEEDED = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
 
 
@@ -41,10 +41,10 @@ def resume(run: Run) -> dict[str, Any]:
 
 
 def _check_progress(run, progress):
-    """Refuse to resume a model without a training, another training, or one past the last epoch."""
+    """Refuse to resume a model without a training run, another training run, or one past the last epoch."""
     missing = [key for key in NEEDED if key not in progress]
     if missing:
-        raise ValueError(f"this is a model, but no training to resume: it lacks {', '.join(missing)}")
+        raise ValueError(f"this is a model, but no training run to resume: it lacks {', '.join(missing)}")
     check_recipe(progress["recipe"], run.recipe)
     epoch, step = progress["epoch"], progress["step"]
     if step > run.steps_per_epoch:
@@ -55,9 +55,9 @@ def _check_progress(run, progress):
 
 
 def say_where(run: Run, progress: dict[str, Any]) -> None:
-    """Log where the training goes on, and whether it will round as it did before."""
+    """Log where training goes on, and whether it will round as it did before."""
     if run.epoch >= run.epochs:
-        run.log(f"{run.checkpoint_path} is of a finished training: nothing is left to do")
+        run.log(f"{run.checkpoint_path} is of a finished training run: nothing is left to do")
         return
     run.log(f"Resuming {run.checkpoint_path} at epoch {run.epoch + 1}, step {run.step + 1}")
     # Sums over a batch are split among the threads, so their last digits depend on the number.

@@ -1,4 +1,4 @@
-"""A training: what it consists of, and how far it is. `loop.fit` moves it on; callbacks look and save."""
+"""A training run: what it consists of, and how far it is. `loop.fit` moves it on; callbacks look and save."""
 
 import math
 import time
@@ -26,7 +26,7 @@ from cnn_numba.train.step import steps_of
 
 
 class Run:
-    """One training; its arguments are those of `fit`."""
+    """One training run; its arguments are those of `fit`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Run:
         self.saved: tuple[int, int] | None = None
         self.stop_asked = False  #: Whether this worker asks to stop after the next step
         self.stop = False  #: Whether all stop here
-        self.exits = ExitStack()  #: What must be undone when the training ends, for whatever reason
+        self.exits = ExitStack()  #: What must be undone when the training run ends, for whatever reason
         self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
 
     @property
@@ -89,7 +89,7 @@ class Run:
         return self.epoch * self.steps_per_epoch + self.step
 
     def lr(self, ahead: int = 0) -> float:
-        """Return the learning rate of the step that comes next, or of one so many steps ahead of it."""
+        """Return the learning rate of the next step, or of the step that comes `ahead` steps after it."""
         schedule, total = SCHEDULES[self.plan.schedule], self.epochs * self.steps_per_epoch
         return schedule(self.optimizer.lr, self.steps_taken + ahead, total)
 

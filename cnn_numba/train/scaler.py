@@ -17,14 +17,14 @@ from cnn_numba.train.optim import Optimizer
 class Scaler:
     """Leaves the gradients as they are: the optimiser takes each step. `LossScaler` overrides all of this."""
 
-    settings: dict[str, float] | None = None  #: What the recipe of a training says of it
+    settings: dict[str, float] | None = None  #: What the recipe of a training run says of it
     state: Mapping[str, Array] = MappingProxyType({})  #: What the next step depends on, for checkpoints
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`."""
 
     def callbacks(self) -> list[Callback]:
-        """Return what is done for it around the steps of a training."""
+        """Return what is done for it around the steps of a training run."""
         return []
 
     def quiet(self) -> AbstractContextManager:
@@ -43,7 +43,7 @@ class Scaler:
     # --- On the GPU: the learning rates are there before the first step, and nothing comes from the host -
 
     def allocate_schedule(self, steps: int) -> None:
-        """Allocate the schedule of so many steps; a recorded graph goes on using it."""
+        """Allocate the schedule of that many steps; a recorded graph goes on using it."""
         self._pinned, self.rates = device.pinned((steps, 2)), device.zeros((steps, 2))
 
     def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
@@ -60,7 +60,7 @@ class Scaler:
 
 
 def scaler_for(model: Sequential, scaler: Any) -> Scaler:
-    """Return the scaler of a training, from the argument of `fit`: a scaler, True, False or None."""
+    """Return the scaler of a training run, from the argument of `fit`: a scaler, True, False or None."""
     if scaler is None:
         scaler = model.precision == "float16"
     if not isinstance(scaler, bool):

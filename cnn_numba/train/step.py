@@ -1,4 +1,4 @@
-"""One step of a training: forward, loss, backward, update; by hand, on the host, and on the device.
+"""One step of a training run: forward, loss, backward, update; by hand, on the host, and on the device.
 
 On the GPU everything is resident, and a whole step is replayed as one CUDA graph (`graphs`). So nothing in a
 step may come from the host: the order of the images, the learning rates and the running totals lie on the
@@ -147,7 +147,7 @@ def steps_of(
     augmentation: Augmentation | None = None,
     part: Part | None = None,
 ) -> HostSteps | DeviceSteps:
-    """Return what takes the steps of a training where the model computes.
+    """Return what takes the steps of a training run where the model computes.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class _Steps:
 
 
 class HostSteps(_Steps):
-    """The steps of a training on the CPU; its arguments are those of `steps_of`."""
+    """The steps of a training run on the CPU; its arguments are those of `steps_of`."""
 
     cheap_totals = True  #: Whether to look at the totals costs nothing
 
@@ -234,7 +234,7 @@ class HostSteps(_Steps):
 
 
 class DeviceSteps(_Steps):
-    """The steps of a training on the GPU; as `HostSteps`, with `log` and `graph` of `steps_of`."""
+    """The steps of a training run on the GPU; as `HostSteps`, with `log` and `graph` of `steps_of`."""
 
     # Reading the totals waits for the GPU: once an epoch, not after each step.
     cheap_totals = False

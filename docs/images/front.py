@@ -274,7 +274,7 @@ def race_scene(facts, record):
 
 
 def race_page(record, runs, words):
-    """Draw the racing kernel, so many runs of it, the fourth mended, and what the sanitizer says."""
+    """Draw the racing kernel, its first `runs` runs, the fourth fixed, and what the sanitizer says."""
     page = Page(1)
     lines = source(count_kernel)
     mended = runs == 4
@@ -310,7 +310,7 @@ def digit_scene(facts):
 
 
 def digit_page(facts, share, stage):
-    """Draw so much of the digit, and the network's stages so far: -1 none, 0 the pixels, 5 the answer."""
+    """Draw this share of the digit, and the network's stages so far: -1 none, 0 the pixels, 5 the answer."""
     page, edge = Page(2), 250
     page.text((MARGIN, 92), "drawn")
     page.array(1 - example_drawing(share) / 255, MARGIN, 138, edge)

@@ -12,7 +12,7 @@ from gpuless.access.trace import READ, WRITE
 from gpuless.simulator.arrays import check_ufunc
 from gpuless.simulator.flat import Flat
 
-#: What NumPy raises for an index beyond an array; the second one if it has not so many bits.
+#: What NumPy raises for an index beyond an array; the second if the index has too many bits.
 BEYOND = IndexError, OverflowError
 
 

@@ -44,9 +44,9 @@ class View:
 
 
 def _element(distance, info):
-    """Return which element of an array lies so many bytes from its first one."""
+    """Return which element of an array lies the given number of bytes from its first one."""
     index = [np.zeros_like(distance)] * len(info.shape)
-    # Axes that go backwards are counted from their other end. The one with the longest stride tells first.
+    # Axes that go backwards are counted from their other end. The one with the longest stride comes first.
     backwards = ((n - 1) * stride for n, stride in zip(info.shape, info.strides, strict=True) if stride < 0)
     distance = distance - sum(backwards)
     for axis in np.argsort([-abs(stride) for stride in info.strides], kind="stable"):

@@ -66,7 +66,7 @@ class Explorer:
     interval : ipywidgets.SelectionSlider
         Steps through the barrier intervals; "all" shows them together.
     by : ipywidgets.ToggleButtons
-        What the colours tell apart.
+        What the colours distinguish.
     access : AccessMap
         Of the launch that is shown.
     """

@@ -133,7 +133,7 @@ def _block_number(block, grid):
 class LineMemory(TracedMemory):
     """Memory that also notes the lines that the threads of one block come to.
 
-    A thread's accesses are logged as if each line were an interval: that tells which are whose.
+    A thread's accesses are logged as if each line were an interval: that shows which are whose.
     """
 
     def __init__(self, launch, block, most):

@@ -9,7 +9,7 @@ count once: it cannot exceed 100 %, and a broadcast of one float32 has 4 / 32. A
 once, as L2 does the arithmetic.
 
 **Shared memory** has 32 banks that deliver a word of 4 bytes each at a time; the word at address a lies in
-bank ``a // 4 % 32``. The *degree* of a request is the number of different words it wants of one bank, at
+bank ``a // 4 % 32``. The *degree* of a request is the number of different words it needs from one bank, at
 worst: 1 is free of conflicts, 32 is served one lane after the other. Lanes that want the same word are
 served together, and so are elements of 1 or 2 bytes in the same word. Elements of 8 bytes are served half a
 warp at a time, those of 16 bytes a quarter, and the degree is that of the worst part. Atomics on one word

@@ -37,7 +37,7 @@ def plot_access(
     block : int or tuple of int, optional
         Draw the accesses of this block only.
     by : {"thread", "warp", "block"}
-        What the colours tell apart. Threads and warps are numbered within their block.
+        What the colours distinguish. Threads and warps are numbered within their block.
     interval : int, optional
         Draw only what happens in this barrier interval: 0 before a block's first barrier, 1 after it, ...
 

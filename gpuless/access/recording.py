@@ -75,7 +75,7 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0, keep=False):
 
     What was noted of a launch that is stopped is forgotten, unless `keep` says that it is wanted.
     """
-    # Python looks for garbage after so many new objects, and the log is made of new objects: off meanwhile.
+    # Python looks for garbage after some number of new objects, and the log is full of them: off meanwhile.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -373,7 +373,7 @@ class TracedMemory(Memory):
 
 
 def _uninitialised(array):
-    """Return which elements nobody has written, as far as their values tell; None if there are none."""
+    """Return which elements nobody has written, as far as their values show; None if there are none."""
     mask = is_poison(array)
     if array.dtype.kind == "f" and array.size > 1 and np.isnan(array).all():
         # The caller's own poison: no input consists of NaN alone.

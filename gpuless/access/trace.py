@@ -92,7 +92,7 @@ class Trace:
     turn: np.ndarray
     """How many blocks had run before: the block's number unless blocks ran in another order."""
     values: tuple
-    """What was read or written, one object a row; of an ATOMIC what was written."""
+    """What was read or written, one object per row; for an ATOMIC what was written."""
 
     def __len__(self):
         return len(self.kind)

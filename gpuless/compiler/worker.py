@@ -75,7 +75,7 @@ def _missing():
 
 
 def _nvdisasm():
-    """Return where NVIDIA's disassembler is; None if there is none, or one that tells no source lines."""
+    """Return where NVIDIA's disassembler is; None if there is none, or one without source lines."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     path = find_nvidia_binary_utility("nvdisasm")
@@ -141,7 +141,7 @@ def _ptx(codes, arch, options):
 
 
 def _kernel(job):
-    """Return a kernel: the one of its module, or the copy of it where the module wants a GPU."""
+    """Return a kernel: the one of its module, or the copy of it where the module needs a GPU."""
     for pickled in filter(None, (job["kernel"], job["copy"])):
         try:
             return _unpickled(pickled)

@@ -6,7 +6,7 @@ emulated GPU runs the compiled kernel, and `count` has it count meanwhile, in th
 **Instructions** are those of PTX, what NVIDIA's compiler hands to the driver. A warp executes one if at least
 one of its lanes does, whatever the number; a warp instruction of 20 active lanes is 20 thread instructions.
 The last step, from PTX to machine code, is not there: it unrolls loops further, merges some instructions, and
-makes several of a division or a sine. So ratios between two kernels tell more than the numbers. Loads of
+makes several of a division or a sine. So ratios between two kernels say more than the numbers. Loads of
 parameters and conversions of addresses count as moves, of which machine code has few.
 
 **Global memory** moves in sectors of 32 bytes. A *request* is one instruction executed once by one warp. It

@@ -1,7 +1,7 @@
 """Show a kernel at each stage of its way: ``python -m gpuless.emulator.explain kernel.py``.
 
-The program runs on the emulated GPU. Of the kernel that it launches, the first launch is shown: the Python
-source, the PTX, what the analyses have found, the LLVM IR, the machine code, and what the run has done.
+The program runs on the emulated GPU. The first launch of its kernel is shown: the Python source, the PTX,
+what the analyses have found, the LLVM IR, the machine code, and what the run has done.
 """
 
 import argparse
@@ -222,7 +222,7 @@ def _main(arguments):
         "python -m gpuless.emulator.explain", description=" ".join(__doc__.split("\n\n")[1].split())
     )
     parser.add_argument("script", help="a program that launches the kernel")
-    parser.add_argument("arguments", nargs="*", help="those of the program, behind --")
+    parser.add_argument("arguments", nargs="*", help="those of the program, after --")
     parser.add_argument("--kernel", metavar="NAME", help="which kernel; else the first that is launched")
     parser.add_argument("--full", action="store_true", help="shorten nothing, and list the machine code")
     options = parser.parse_args(arguments)

@@ -142,7 +142,7 @@ def _spills(report):
     if report.spill_bytes:
         yield Advice(
             "spills",
-            f"{report.registers} registers are not enough, {report.spill_bytes} bytes a thread spill to "
+            f"{report.registers} registers are not enough, {report.spill_bytes} bytes per thread spill to "
             "memory: keep fewer values alive (a smaller tile), or allow more registers (launch_bounds, "
             "max_registers)",
         )

@@ -108,7 +108,7 @@ class _Typed:
     def constants(self, statement):
         """Return the number in the source that goes straight into a variable; of equal floats on a line all.
 
-        In ``a, b = 0.0, 0.0`` nothing tells which is whose, and both are float64.
+        In ``a, b = 0.0, 0.0`` nothing shows which is whose, and both are float64.
         """
         node = self.node(statement)
         if isinstance(node, ast.Constant):

@@ -95,7 +95,7 @@ def _section(text, numbas=False):
             steps[-1] = steps[-1]._replace(**_control(int(match[1], 16)))
     while steps and steps[-1].opcode == "NOP":
         steps.pop()
-    if len(steps) > 1 and steps[-1].base == "BRA":  # a loop behind the end that nothing comes to
+    if len(steps) > 1 and steps[-1].base == "BRA":  # a loop past the end that nothing reaches
         steps.pop()
     return MachineCode(steps, {name: at for name, at in labels.items() if at < len(steps)})
 

@@ -1,4 +1,4 @@
-"""What the inspector tells about one kernel, as an object, as text and as HTML."""
+"""What the inspector reports about one kernel, as an object, as text and as HTML."""
 
 import functools
 import html
@@ -26,11 +26,11 @@ class KernelReport:
     cc: tuple
     """Compute capability, (major, minor)."""
     registers: int
-    """32-bit registers a thread."""
+    """32-bit registers per thread."""
     spill_bytes: int
-    """Bytes a thread stores because it has too few registers."""
+    """Bytes that a thread stores because it has too few registers."""
     shared_bytes: int
-    """Bytes of shared arrays a block."""
+    """Bytes of shared arrays per block."""
     dynamic_shared: int
     """Bytes of shared memory the launch adds, as the caller says."""
     local_bytes: int
@@ -181,9 +181,9 @@ class KernelReport:
         language = "SASS" if self.language == "SASS" else "PTX, which the assembler will still change"
         return [
             ("architecture", f"{architecture.name}, compute capability {major}.{minor}"),
-            ("registers", f"{self.registers} a thread, {self.spill_bytes} bytes spilled"),
-            ("shared memory", f"{self.shared_bytes + self.dynamic_shared} bytes a block"),
-            ("local memory", f"{self.local_bytes} bytes a thread"),
+            ("registers", f"{self.registers} per thread, {self.spill_bytes} bytes spilled"),
+            ("shared memory", f"{self.shared_bytes + self.dynamic_shared} bytes per block"),
+            ("local memory", f"{self.local_bytes} bytes per thread"),
             (
                 "occupancy",
                 f"{found.fraction:.0%} in blocks of {found.threads_per_block}, limited by {limits} "

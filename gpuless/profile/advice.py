@@ -53,7 +53,7 @@ def _uncoalesced(traffic: Any) -> Iterator[str]:
         needed = traffic.needed.get((what, file, line), 0.0)
         if sectors > _SHARE * whole and needed and sectors > _WASTED * max(needed, requests):
             yield (
-                f"{_code(file, line)}: a {what} moves {sectors / requests:.3g} sectors a request, "
+                f"{_code(file, line)}: a {what} moves {sectors / requests:.3g} sectors per request, "
                 f"{max(needed / requests, 1):.3g} would do: "
                 "let neighbouring threads use neighbouring elements"
             )
@@ -79,7 +79,7 @@ def _conflicts(modelled: Any) -> Iterator[str]:
 
 
 def _against_conflicts(apart: int) -> str:
-    """Say what to do about lanes that are so many elements apart: a stride within a row, or a column's."""
+    """Say what to do about lanes that are `apart` elements apart: a stride within a row, or a column's."""
     longer = "rows that are one element longer end in other banks"
     nearer = "let neighbouring threads use neighbouring elements"
     if not apart:

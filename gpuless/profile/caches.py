@@ -25,7 +25,7 @@ COLUMNS = (
     "first",  # sectors that L2 has not had before
     "stored",  # sectors that stores send to L2
     "atomic_sectors",
-    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take one turn a sector
+    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take a turn per sector
     "missed",  # requests of which L1 has not all
     "fetched",  # requests of which L2 has not all
     "pages",  # of DRAM that are opened for loads and atomic operations
@@ -76,9 +76,9 @@ def index(words, first, streams):
 
 @_compiled
 def work_of(words, sites):
-    """Return how many requests each of so many sites makes, and how much it is to simulate them.
+    """Return how many requests each site makes, and how much work it is to simulate them.
 
-    That is something for each request, and for each of its lines.
+    The work is something for each request, and for each of its lines.
     """
     found, effort, at = np.zeros(sites, np.int64), 0, 0
     while at < words.size:
@@ -90,7 +90,7 @@ def work_of(words, sites):
 
 @_compiled
 def sectors_of(words, chosen, most):
-    """Return the sectors that the first requests of chosen sites go to, at most so many requests."""
+    """Return the sectors that the first requests of chosen sites go to, of `most` requests at most."""
     found, many, at, n = np.empty(most * 32, np.uint32), 0, 0, 0
     while at < words.size and many < most:
         if chosen[words[at] & 0xFFFF]:
@@ -244,7 +244,7 @@ def footprint(words, begins, places, warps, sites, arrays):
 
 @_inlined
 def _begin_blocks(following, place, warps, begins, streams, ring, left, turns):
-    """Give a place of an SM its next block that asks for something; return the number of the one behind it.
+    """Give a place of an SM its next block that asks for something; return the number of the one after it.
 
     `following`: the number of the first that waits; `streams`: of each warp what it asks for next, and where
     that ends; `ring`: of each warp whose turn follows; `left`: warps of each block that ask for more;
@@ -271,7 +271,7 @@ def simulate(requests, shape, sites, sets, arrays):
     `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
     blocks that an SM has at a time, blocks that are to have ended before caches are warm; `sites`: of each
     site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1, of L2 and of
-    open pages of DRAM, of `WAYS` each; `arrays`: first sector, sector behind the last and shift of each
+    open pages of DRAM, of `WAYS` each; `arrays`: first sector, sector after the last and shift of each
     array, then a row for everything else. What is counted has the axes `COLD` or `WARM`, site, and `COLUMNS`.
     """
     words, begins, places = requests

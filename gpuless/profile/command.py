@@ -104,7 +104,7 @@ def _problem(options, program):
 
 
 def _with_file(arguments):
-    """Return the arguments with a file behind ``--json``: - where none is given."""
+    """Return the arguments with a file after ``--json``: - where none is given."""
     at = 0
     while arguments[at : at + 1] and arguments[at].startswith("--"):
         if arguments[at] == "--json":

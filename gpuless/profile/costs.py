@@ -2,16 +2,16 @@
 
 Where a number comes from stands beside it:
 
-- NC: G. Markall in NVIDIA/numba-cuda, pull request 288 (June 2025): 6.6, 10.6 and 14.1 us a launch with no,
+- NC: G. Markall in NVIDIA/numba-cuda, pull request 288 (June 2025): 6.6, 10.6 and 14.1 us per launch with no,
   one and two arrays, and numba/numba, issue 3003, where a further array costs as much as the second;
-- CC: NVIDIA/cuda-python, pull request 1390 (December 2025): 2.6 us a launch of `cuda.core`, once the
+- CC: NVIDIA/cuda-python, pull request 1390 (December 2025): 2.6 us per launch of `cuda.core`, once the
   arguments are there;
 - G: measured on an H100 (benchmarks/modelled/gaps-h100.json): kernels of 1 to 73 us follow each other 1.0 us
   sooner in a graph than in a stream; in a graph CUPTI sees 0.1 us between them;
 - CG: A. Gray, "Getting Started with CUDA Graphs" (NVIDIA, 2019), on a V100: a kernel of 2.9 us takes 3.8 us
   in a stream that the host keeps full, 3.4 us in a graph, and 9.6 us if the host waits for each;
 - SL: H. Bansal and others, "Constant Time Launch for Straight-Line CUDA Graphs" (NVIDIA, 2024): launching a
-  graph once more takes the host 2.5 us; before CUDA 12.6, 2 us and 0.2 us a node;
+  graph once more takes the host 2.5 us; before CUDA 12.6, 2 us and 0.2 us per node;
 - NB: bandwidths that users and NVIDIA publish: 11 GB/s from pinned memory over PCIe 3 on a Titan X
   (forums.developer.nvidia.com, 148400), 24.8 over PCIe 4 on an A100 (the same, 352186), 55.6 over PCIe 5 on
   an H100 (developer.nvidia.com/blog, "NVbandwidth", 2025); between two RTX 4090 20.7 in each direction
@@ -45,7 +45,7 @@ INSTANTIATE, INSTANTIATE_NODE = 20.0, 1.0  # A
 CALL = 2.5  # A: as CC
 #: The host learns that the GPU is done.
 WAKE = 5.0  # CG: 9.6 us less the kernel, less a launch of 2 us
-#: Of published costs of the host four of five lie between these multiples: A, by the machines in NC.
+#: Four of five published costs of the host lie between these multiples: A, by the machines in NC.
 HOST_LOW, HOST_HIGH = 0.6, 1.7
 #: And those of copies between one by this and this multiple: A, by the sources below.
 COPY_RANGE = 1.3
@@ -71,7 +71,7 @@ class Links(NamedTuple):
 _PCIE3 = Links(11.0, 5.5, 10.0)  # NB; pageable: HB; between GPUs: A, as PCIe 4
 _PCIE4 = Links(24.8, 11.0, 20.7)  # NB; pageable: HB
 _PCIE5 = Links(55.6, 14.0, 46.0)  # NB; pageable: A, the host's own copy to pinned memory takes longest
-_NVLINK_SHARE = 0.92  # of what NVLink has on paper in a direction, copies get so much: A
+_NVLINK_SHARE = 0.92  # the share that copies get of NVLink's bandwidth on paper, in one direction: A
 _PCIE = {(7, 0): _PCIE3, (7, 5): _PCIE3, (8, 0): _PCIE4, (8, 6): _PCIE4, (8, 9): _PCIE4}  # W
 
 

@@ -176,7 +176,7 @@ _ON_GA10X: dict[str, Any] = {
     "float64": 70,
     "special": 8,  # G
     "l1_latency": 33,  # A: GA100
-    "l2_latency": 220,  # C: more than 100 ns behind L1 on an RTX 3090
+    "l2_latency": 220,  # C: more than 100 ns more than L1 on an RTX 3090
     "dram_latency": 480,  # C
     "shared_latency": 25,  # A
     "slice_bytes": 32,  # A: Turing

@@ -10,7 +10,7 @@ _ENDS = {"BRA", "EXIT", "RET", "BRX", "JMP", "CALL", "BAR"}
 
 
 class Block(NamedTuple):
-    """Instructions that run one after the other: the first and the one behind the last, and what may follow.
+    """Instructions that run one after the other: the first and the one after the last, and what may follow.
 
     `leaves`: whether warps may end there.
     """

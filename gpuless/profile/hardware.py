@@ -50,7 +50,7 @@ def _on_host(value, copies):
 
 
 def _on_device(value, copies):
-    """Return an argument whose arrays are on the GPU; `copies`: those made so far, behind their originals."""
+    """Return an argument whose arrays are on the GPU; `copies`: those made so far, with their originals."""
     import numpy as np
     from numba import cuda
 

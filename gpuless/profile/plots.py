@@ -24,7 +24,7 @@ _COLOURS = dict(
     )
 )
 _LINES, _CHARACTERS, _LEAST = 8, 44, 0.005
-_WIDEST = 64.0  # flops a byte, unless the launch has more
+_WIDEST = 64.0  # flops per byte, unless the launch has more
 _BOTTOM = 1e-3  # of the peak
 
 
@@ -77,7 +77,7 @@ def _draw_units(axes, report, units):
 
 
 def _draw_roofline(axes, report):
-    """Draw what memory and arithmetic allow, by operations a byte, and where the launch stands."""
+    """Draw what memory and arithmetic allow, by operations per byte, and where the launch stands."""
     device = report.device
     peaks = {"float32": device.fma, "float64": device.float64}
     peaks = {name: device.sms * device.clock * 2 * 128 / cycles for name, cycles in peaks.items()}
@@ -100,7 +100,7 @@ def _draw_roofline(axes, report):
         axes.text(0.97, 0.05, "no floating point operations", ha="right", color=_INK, **of_axes)
     axes.grid(which="major", color=_GRID, linewidth=0.7)
     axes.minorticks_off()
-    _dress(axes, "roofline: Gflop/s by flops a byte of DRAM")
+    _dress(axes, "roofline: Gflop/s by flops per byte of DRAM")
 
 
 def _draw_point(axes, report, at, done, to_the_left):

@@ -163,7 +163,7 @@ def _counted(recording):
 
 
 def _offered(code, blocks):
-    """Return by anchor how much of it one run of each block is, and the anchors behind predicates."""
+    """Return by anchor how much of it one run of each block is, and the anchors that have predicates."""
     found, predicated = defaultdict(lambda: defaultdict(float)), set()
     for number, block in enumerate(blocks):
         for step in code.steps[block.first : block.last]:

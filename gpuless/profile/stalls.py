@@ -97,7 +97,7 @@ def _barriers(device, modelled, queued):
         if step.base == "BAR":
             found.append((at, before))
             before = 0.0
-    whole = math.fsum([before, *(amount for _, amount in found)])  # behind the last one nobody waits
+    whole = math.fsum([before, *(amount for _, amount in found)])  # after the last one nobody waits
     return [(at, within / 2 * amount / whole) for at, amount in found] if whole and within > 0 else []
 
 

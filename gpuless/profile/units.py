@@ -116,7 +116,7 @@ class Costs:
         return _FIXED.get(step.base, _OTHER)
 
     def _memory_latency(self, row, together):
-        """Return the mean latency of so many requests of a line that are on their way together.
+        """Return the mean latency of `together` requests of a line that are on their way at once.
 
         A request waits for its slowest sector, a warp for the slowest of its requests. Where a loop has been
         unrolled these are neighbours: one of them is the first in its sector.

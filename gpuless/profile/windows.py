@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 
 class Sample(Sums):
-    """What a launch does, from blocks of it: sums of so many average blocks.
+    """What a launch does, from blocks of it: sums over `count` average blocks.
 
     `count`: how many; `requests`: by site; `recordings`: what was recorded, a stretch of neighbours first;
     `weights`: how many blocks of the launch one of each recording stands for.
@@ -65,7 +65,7 @@ class Sample(Sums):
         self.arrays = _arrays(recordings[0])
 
     def lines_of(self, blocks: int) -> float:
-        """Return in how many lines so many neighbours' requests lie."""
+        """Return in how many lines the requests of this many neighbours lie."""
         known = self._footprint
         recorded, half = len(known) - 1, len(known) // 2
         if blocks <= recorded:
@@ -152,7 +152,7 @@ def _arrays(recording):
 
 
 def spread(many: int, first: int, last: int) -> list[int]:
-    """Return so many numbers all over a range, one in each of as many equal parts.
+    """Return `many` numbers spread over a range, one in each of as many equal parts.
 
     >>> spread(4, 0, 100)
     [0, 40, 55, 96]
@@ -170,7 +170,7 @@ def _work_of(recording):
 
 
 def _affordable(instructions, effort):
-    """Return how many blocks that do so much can be run."""
+    """Return how many blocks that take this much work can be run."""
     return min(_EFFORT / max(1, effort), _INSTRUCTIONS / max(1, instructions))
 
 

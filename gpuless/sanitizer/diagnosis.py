@@ -1,4 +1,4 @@
-"""Everything that the trace of one launch tells about the kernel's mistakes."""
+"""Everything that the trace of one launch shows about the kernel's mistakes."""
 
 import numpy as np
 

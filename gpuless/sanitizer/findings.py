@@ -109,7 +109,7 @@ class Finding:
     counted : {"elements", "accesses", "warps"}
         Elements of the array, accesses by the instruction, or warps that execute it.
     consequences : tuple of Finding
-        What probably follows from this one, and goes when it is mended.
+        What probably follows from this one, and disappears when it is fixed.
     """
 
     kind: str

@@ -98,7 +98,7 @@ class Races(Fields):
         """Return how two threads that both read and write an element are best told.
 
         By two writes if these happen at once, which no barrier can change; else by a write, and a read that
-        a barrier would put before or behind it.
+        a barrier would put before or after it.
         """
         trace = self.trace
         mine, theirs = (rows[trace.thread[rows] == trace.thread[row]] for row in (one, two))

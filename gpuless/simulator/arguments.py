@@ -50,7 +50,7 @@ def argument_names(function, count):
 
 
 def argument_types(arguments):
-    """Return the types of a launch's arguments, to look things up by: for new ones Numba compiles anew.
+    """Return the types of a launch's arguments, to look things up by: for new ones Numba compiles again.
 
     >>> argument_types([np.zeros((2, 3), np.float32), 1, (2, 2.5)])
     ((dtype('float32'), 2, 'C'), <class 'int'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))

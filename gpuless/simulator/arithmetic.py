@@ -91,7 +91,7 @@ def signed_type(dtype):
 
 @functools.cache
 def small_numbers(size):
-    """Return small unsigned numbers of so many bytes, and the function that makes the others.
+    """Return small unsigned numbers of `size` bytes, and the function that makes the others.
 
     Only ``-x``, ``~x`` and functions ask how narrow they are.
     """

@@ -109,7 +109,7 @@ def _narrow_array(dtype):
 
 
 def _unsigned_array(size):
-    """Return the class of arrays of unsigned integers of so many bytes."""
+    """Return the class of arrays of unsigned integers of `size` bytes."""
     small, others = small_numbers(size)
     few = len(small)
 

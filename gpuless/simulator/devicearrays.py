@@ -155,7 +155,7 @@ class DeviceArray:
         return _new(np.ascontiguousarray(self._ary.T))
 
     def split(self, section, stream=0):
-        """Yield an array of one axis in parts of so many elements; the last one may be shorter."""
+        """Yield an array of one axis in parts of `section` elements; the last one may be shorter."""
         if self.ndim != 1 or self.strides[0] != self.dtype.itemsize:
             raise ValueError("only arrays of one axis without gaps can be split")
         for start in range(0, self.size, section):

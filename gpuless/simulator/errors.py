@@ -142,7 +142,7 @@ def located(error, place):
     message = f"{reason}\n{place}"
     try:
         same = type(error)(message)
-    except Exception:  # its constructor wants more than a message
+    except Exception:  # its constructor needs more than a message
         same = RuntimeError(f"{type(error).__name__}: {message}")
     cause = cause_of(error)
     vars(same).update({"reason": reason, "cause": cause, **vars(error), "place": place})

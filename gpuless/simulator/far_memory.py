@@ -30,7 +30,7 @@ class Copies:
 
 
 def _span(array):
-    """Return the addresses of an array's first byte and of what comes behind its last."""
+    """Return the addresses of an array's first byte and of what comes after its last."""
     address = array.__cuda_array_interface__["data"][0]
     if array.size == 0:
         return address, address

@@ -35,7 +35,7 @@ def jit(func_or_sig=None, device=False, **options):
             compile_now(function)
         return kernel
 
-    # Of what is decorated already, Numba decorates the function.
+    # If something is decorated already, Numba decorates its function.
     given = getattr(func_or_sig, "py_func", func_or_sig)
     return make(given) if inspect.isfunction(given) else make
 

@@ -128,7 +128,7 @@ def _coroutine(function, *arguments):
 
 
 class Observed(Generic[_Result]):
-    """A kernel that is launched as usual, ``observed[grid, block](*arguments)``, and tells what was seen.
+    """A kernel that is launched as usual, ``observed[grid, block](*arguments)``, and reports what was seen.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class Memory:
     def shared(self, frame, shape, dtype):
         """Return the shared array that belongs to this call in the source, the same for all threads.
 
-        The place of the call tells the array, as in the compiled kernel. All arrays of shape 0 are the same,
+        The place of the call names the array, as in the compiled kernel. All arrays of shape 0 are the same,
         dynamic, memory.
         """
         code = frame.f_code
@@ -123,7 +123,7 @@ class Memory:
                 parts += f", dynamic {self.dynamic_bytes}"
             raise LaunchError(
                 f"a block may have {SHARED_LIMIT} bytes (48 KB) of shared memory, "
-                f"and this kernel wants {used + self.dynamic_bytes}: {parts}"
+                f"and this kernel needs {used + self.dynamic_bytes}: {parts}"
             )
         return self.wrap(array, "shared", None, code, offset)
 

@@ -269,7 +269,7 @@ def _dtype(number):
 def _extreme(name, sign):
     """Return `max` or `min`: of two types the common one.
 
-    Of two floats an instruction selects, which prefers any number to a NaN, and knows the signs of zeros.
+    For two floats an instruction selects, which prefers any number to a NaN, and knows the signs of zeros.
     """
     is_beyond = operator.gt if sign > 0 else operator.lt
     selected = (np.float32, np.float64)

@@ -48,7 +48,7 @@ _BUILTINS = frozenset(
     "getattr globals hash hex id input list locals map memoryview object oct open reversed set setattr "
     "sorted str super vars".split()
 )
-# Of all that arrays and numbers have in Python, what the compiler knows: the rest is refused.
+# What the compiler knows of all that arrays and numbers have in Python: the rest is refused.
 METHODS = REDUCTIONS | {"conjugate", "fill", "item", "reshape", "transpose", "view"}
 PYTHON_ATTRIBUTES = frozenset().union(*map(dir, (np.ndarray, np.generic, int, float)))
 # Functions of NumPy that can be called; others are refused.

@@ -1,4 +1,4 @@
-"""A kernel's code, compiled anew from its source: its threads can wait, and its operators are Numba's.
+"""A kernel's code, compiled again from its source: its threads can wait, and its operators are Numba's.
 
 A function that waits becomes a generator. At a call that waits it yields what the call returns, and is sent
 the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells
@@ -176,7 +176,7 @@ def _counting_loop(node):
 def _count_round(body):
     """Let a body count when it is executed: in its first line, as who steps through it would see another."""
     is_constant = [isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body]
-    place = 0 if all(is_constant) else is_constant.index(False)  # behind a docstring
+    place = 0 if all(is_constant) else is_constant.index(False)  # after a docstring
     first = body[place]
     rounds = ast.copy_location(ast.Name("rounds()", ast.Load()), first)
     body.insert(place, ast.copy_location(ast.Expr(_call("next()", first, rounds)), first))
@@ -281,7 +281,7 @@ class _Kinds:
         return _of_dtype(kind) if isinstance(kind, type) else _OTHER
 
     def _find_names(self):
-        """Go through all assignments; return whether that told anything new."""
+        """Go through all assignments; return whether that showed anything new."""
         before = self._names.copy()
         for name, value in self._bindings:
             self._names[name] = _joined(self._names.get(name), self.of(value))

@@ -368,7 +368,7 @@ class Scheduler:
 
 
 def _round_variables(frame, in_kernel):
-    """Return the variables that tell in which round a frame is; looked up once for each instruction."""
+    """Return the variables that show in which round a frame is; looked up once for each instruction."""
     code, offset = frame.f_code, instruction_start(frame.f_code, frame.f_lasti)
     known = _round_names.get((id(code), offset))
     if known is None:
@@ -379,7 +379,7 @@ def _round_variables(frame, in_kernel):
 
 
 def _rounds(thread, names):
-    """Return the variables that tell in which round of its loops a thread is."""
+    """Return the variables that show in which round of its loops a thread is."""
     pairs = zip(thread.frames, names, strict=False)
     return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine}
 

@@ -269,7 +269,7 @@ _LIVE = {"threadIdx", "blockIdx", "laneid"}
 
 
 class _Live:
-    """`threadIdx` and its like by a name of their own: looked up anew at each use."""
+    """`threadIdx` and its like under their own names: looked up again at each use."""
 
     def __init__(self, cuda, name):
         self.__dict__["_of"] = cuda, name

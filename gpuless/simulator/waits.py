@@ -1,6 +1,6 @@
 """Which calls of a kernel wait for other threads: read off its source, and off that of what it calls.
 
-A name means what it meant when the kernel was compiled. Where the source does not tell what is called, say an
+A name means what it meant when the kernel was compiled. Where the source does not show what is called, say an
 argument, the call may wait.
 """
 

@@ -1,7 +1,7 @@
 """Stops a launch that would not end, or whose log would fill the memory.
 
 A thread has the processor to itself until it comes to a barrier, so an endless loop never gives it back.
-Loops therefore count their rounds, and look at the launch after so many of them. A `while` loop takes one of
+Loops therefore count their rounds, and look at the launch after a number of them. A `while` loop takes one of
 `rounds` in each round, as does a function that calls itself when it is called; a `for` loop begins with
 `counted`, which takes 100 ns. Loops without source are not watched.
 
@@ -41,7 +41,7 @@ class Watch:
     Attributes
     ----------
     clock : callable
-        Tells the processor time of the thread, or threads, that run the launch.
+        Returns the processor time of the thread, or threads, that run the launch.
     finished : int
         How many threads have finished, in all blocks.
     reason : str or None
@@ -118,7 +118,7 @@ class Watch:
 
 
 def _processor_clock():
-    """Return a function that tells the processor time of this thread; where there is none, of the process."""
+    """Return a clock of the processor time of this thread; where there is none, of the process."""
     for name in ("thread_time", "process_time"):
         try:
             getattr(time, name)()

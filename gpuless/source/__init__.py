@@ -1,1 +1,1 @@
-"""What a kernel's source tells of an instruction: its line, what is around it, what its numbers come from."""
+"""What a kernel's source says about an instruction: its line, what is around it, its numbers' origin."""

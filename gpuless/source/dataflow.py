@@ -65,7 +65,7 @@ def is_of_the_thread_alone(function, test):
 
 
 def round_variables(code, offset, in_kernel):
-    """Return the variables that tell in which round of its loops an instruction is executed.
+    """Return the variables that show in which round of its loops an instruction is executed.
 
     Only of loops in which a thread can go around the instruction, and only variables that have, in one round,
     the same value in all threads. (The arguments of the kernel itself have, those of a device function may

@@ -44,7 +44,7 @@ _starts = {}
 def instruction_start(code, offset):
     """Return the offset of the instruction that a frame's ``f_lasti`` belongs to.
 
-    Python points a frame at an instruction or at the inline cache behind it, as it has specialised the
+    Python points a frame at an instruction or at the inline cache after it, as it has specialised the
     instruction or not; both must count as the same place.
     """
     known = _starts.get(id(code))
@@ -64,7 +64,7 @@ def instruction_starts(code):
 
 
 def is_in_loop(code, offset):
-    """Return whether an instruction can be executed several times: whether one behind it jumps back."""
+    """Return whether an instruction can be executed several times: whether one after it jumps back."""
     # Without interrupt one waits for what is yielded from a device function.
     backward = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
     jumps = (each for each in backward if not each.opname.endswith("NO_INTERRUPT"))
@@ -73,7 +73,7 @@ def is_in_loop(code, offset):
 
 @functools.cache
 def site(code, offset):
-    """Return the `Site` of the instruction at an offset, or at the inline cache behind it."""
+    """Return the `Site` of the instruction at an offset, or at the inline cache after it."""
     start = instruction_start(code, offset)
     line, end_line, column, end_column = list(code.co_positions())[start // 2]
     line = line or code.co_firstlineno

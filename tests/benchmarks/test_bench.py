@@ -61,7 +61,7 @@ def test_accuracies_of_both_sides_come_close(few_images, recipe, epochs):
     for who in ("ours", "pytorch"):
         assert np.shape(record["accuracies"][who]) == (2, epochs)
         np.testing.assert_allclose(record["means"][who], np.mean(record["accuracies"][who], axis=0))
-        # 21 steps an epoch on 1300 images, measured on 100: far from trained, farther from guessing.
+        # 21 steps per epoch on 1300 images, measured on 100: far from trained, farther from guessing.
         assert record["means"][who][-1] > 0.7
 
 

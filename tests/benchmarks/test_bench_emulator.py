@@ -70,7 +70,7 @@ def test_what_is_measured_is_told_and_recorded(monkeypatch, capsys):
     assert record["epoch"]["wall"] == 60
     assert "epoch" not in emulator.bench_emulator(rounds=1, epoch=False)
     told = capsys.readouterr().out
-    assert "2.00 ns a thread" in told
+    assert "2.00 ns per thread" in told
     assert "60.0 s" in told
 
 

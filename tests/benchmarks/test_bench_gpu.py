@@ -703,7 +703,7 @@ def test_epochs_on_a_gpu(few_images, tmp_path):
     (result,) = record["results"]
     assert set(result["seconds"]) | set(result["unavailable"]) == set(epoch_gpu.CONTENDERS)
     assert set(result["unavailable"]) <= {"PyTorch, compiled"}
-    # 21 steps an epoch, six epochs: far from trained, farther from guessing.
+    # 21 steps per epoch, six epochs: far from trained, farther from guessing.
     assert min(result["accuracies"].values()) > 0.7
     assert bench_plots.write(record, tmp_path, "epoch")
 

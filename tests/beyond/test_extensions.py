@@ -1,4 +1,4 @@
-"""What `beyond` adds to a training, each piece alone: loss scales, timelines, and what workers agree on."""
+"""What `beyond` adds to training, each piece alone: loss scales, timelines, and what workers agree on."""
 
 import json
 from types import SimpleNamespace

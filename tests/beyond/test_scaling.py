@@ -207,7 +207,7 @@ def test_a_scaler_of_something_else_is_refused(scaler):
 
 
 def tiny(count=5):
-    """Images of 10 x 10, two of them a batch."""
+    """Images of 10 x 10, two of them per batch."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (count, 1, 10, 10), np.uint8)
     return dataclasses.replace(stripes(count, 1), train_images=images, test_images=images[:1])

@@ -39,7 +39,7 @@ from cnn_numba.train.loop import Interrupted, TrainingDiverged, evaluate, fit
 from cnn_numba.train.optim import SGD, Adam
 
 BATCH = 10
-# Ten steps an epoch; the last batch has two images, so that of four workers two have none.
+# Ten steps per epoch; the last batch has two images, so that of four workers two have none.
 IMAGES = 92
 STEPS = 100
 
@@ -111,7 +111,7 @@ class ThreadGroup:
 
 
 def together(size, work, group=None):
-    """Return what `work(workers)` returns on each of so many workers; raise what the first of them raises."""
+    """Return what `work(workers)` returns on each of this many workers; raise what the first one raises."""
     hub, results = Hub(size), [None] * size
 
     def run(rank):
@@ -471,9 +471,7 @@ class StalledWatch:
         return 0 if rank is None else 5
 
 
-@pytest.mark.parametrize(
-    ("ends_after", "said"), [(5, "was killed"), (60, "has given no sign of life for 5 s")]
-)
+@pytest.mark.parametrize(("ends_after", "said"), [(5, "was killed"), (60, "has sent no heartbeat for 5 s")])
 def test_a_worker_that_takes_long_to_end_is_not_taken_for_a_silent_one(monkeypatch, ends_after, said):
     """It closes its connections first, and on a stalled machine its process ends seconds after that."""
     group = ProcessGroup.__new__(ProcessGroup)

@@ -23,7 +23,7 @@ from cnn_numba.train.optim import Adam
 pytest.importorskip("torch")
 
 SCRIPT = str(Path(__file__).with_name("one_of_many.py"))
-IMAGES, BATCH = 330, 33  # ten steps an epoch, shares of 17 and 16
+IMAGES, BATCH = 330, 33  # ten steps per epoch, shares of 17 and 16
 LONG = 900  # seconds that a stalled machine may take
 
 
@@ -138,7 +138,7 @@ def test_a_hung_worker_is_given_up_by_all_others(environment, tmp_path):
             assert status == 1
             (line,) = [line for line in errors.splitlines() if line.startswith("cnn-numba: worker")]
             assert re.fullmatch(
-                r"cnn-numba: worker 2 of 3 has given no sign of life for \d+ s \(process \d+ on \S+\); no "
+                r"cnn-numba: worker 2 of 3 has sent no heartbeat for \d+ s \(process \d+ on \S+\); no "
                 r"checkpoint of this run has been written yet",
                 line,
             )

@@ -171,7 +171,7 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path))
     finding = by_topic("MNIST")
     assert finding.healthy
-    assert "the first training downloads it" in finding.text
+    assert "the first training run downloads it" in finding.text
     assert not list(tmp_path.iterdir())
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
     finding = by_topic("MNIST")

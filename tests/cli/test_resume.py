@@ -14,7 +14,7 @@ from cnn_numba.cli.resume import command_to_resume, own_name
 from cnn_numba.nn.models import mnist_cnn, mnist_cnn_deep
 from cnn_numba.train.checkpoint import load_checkpoint, save_checkpoint
 
-# Enough steps an epoch that nothing is to be warned of.
+# Enough steps per epoch that there is nothing to warn of.
 STEPS = ("--batch-size", "4")
 
 
@@ -74,10 +74,10 @@ def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_pa
     assert (before["optimizer"], before["lr"], before["batch_size"], before["seed"]) == ("SGD", 0.002, 4, 5)
     code, out, err = run("train", "--resume")
     assert (code, err) == (0, "")
-    assert "finished training: nothing is left to do" in out
+    assert "finished training run: nothing is left to do" in out
     assert run("train", "--resume", "--epochs", 2)[::2] == (0, "")
     assert recipe_of(folder) == before | {"epochs": 2}
-    # To the numbers of a training that was that long from the start.
+    # To the numbers of a run that was that long from the start.
     assert run("train", *options, "--epochs", 2, "--out", "whole")[0] == 0
     np.testing.assert_array_equal(
         load_checkpoint(folder / "checkpoint.npz").parameters,
@@ -93,7 +93,7 @@ def test_a_fast_training_is_resumed_with_and_without_saying_so(run, little, tmp_
         code, out, err = run("train", "--resume", *arguments, *STEPS)
         assert (code, err) == (0, "")
         assert "--beta1 0.7 --beta2 0.9 --schedule one-cycle --label-smoothing 0.1\n" in out
-        assert "finished training: nothing is left to do" in out
+        assert "finished training run: nothing is left to do" in out
 
 
 def test_a_training_in_float16_says_so_scales_and_is_resumed(run, little, tmp_path):
@@ -201,8 +201,8 @@ def test_resuming_on_other_data_is_refused(run, little):
         ({"optimizer": ["Adam"]}, "with the optimizer ['Adam'], which is not known here"),
         ({"schedule": 3}, "with the schedule 3, which is not known here"),
         ({"lr": "fast"}, "lr in the recipe must be a positive number, got 'fast'"),
-        ({}, "no training to resume: it lacks epoch, step, totals"),
-        (None, "no training to resume: it lacks dataset, epochs"),
+        ({}, "no training run to resume: it lacks epoch, step, totals"),
+        (None, "no training run to resume: it lacks dataset, epochs"),
     ],
 )
 def test_resuming_what_train_did_not_write_gives_one_line(run, little, changes, message):

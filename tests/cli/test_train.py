@@ -20,7 +20,7 @@ from cnn_numba.train.checkpoint import load_checkpoint
 from cnn_numba.train.lock import locked
 from cnn_numba.train.recipes import FAST
 
-# Enough steps an epoch that nothing is to be warned of.
+# Enough steps per epoch that there is nothing to warn of.
 STEPS = ("--batch-size", "4")
 
 
@@ -59,7 +59,7 @@ def test_a_training_on_the_cpu_loads_no_cuda(tmp_path):
 
 @pytest.fixture
 def in_a_shell(tmp_path):
-    """Return a function that runs a training of a few images, with what a shell makes of its streams."""
+    """Return a function that trains on a few images, with what a shell makes of its streams."""
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     write_few_digits(tmp_path, 64, 32)
@@ -139,7 +139,7 @@ def test_a_second_training_in_a_folder_is_refused_in_a_line(run, little, tmp_pat
         code, out, err = run("train", "--epochs", 1, "--device", "cpu", "--out", tmp_path / "out")
     assert (code, out.count("\n"), err.count("\n")) == (1, 2, 1)
     assert err.startswith(
-        f"cnn-numba: another training writes to {tmp_path / 'out'} (process {os.getpid()} on "
+        f"cnn-numba: another training run writes to {tmp_path / 'out'} (process {os.getpid()} on "
     )
 
 
@@ -195,7 +195,7 @@ def test_a_training_names_its_recipe(run, fit, nothing_to_load):
     ],
 )
 def test_fast_is_a_recipe_that_what_is_given_overrides(run, fit, nothing_to_load, given, changed):
-    """Also where the value given is the default of a training without `--fast`."""
+    """Also where the value given is the default without `--fast`."""
     calls = fit([{"test_accuracy": 1.0}])
     code, out, _ = run("train", "--fast", *given)
     assert code == 0

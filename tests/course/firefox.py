@@ -1,7 +1,7 @@
 """A headless Firefox for Selenium, without geckodriver, which neither PyPI nor Debian has: `firefox_in`.
 
 What Selenium would send to geckodriver goes to Firefox itself, which answers the same commands by its own
-protocol, Marionette: JSON in both directions, each message behind its length.
+protocol, Marionette: JSON in both directions, each message after its length.
 """
 
 import itertools

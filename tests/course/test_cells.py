@@ -74,7 +74,7 @@ def told(tmp_path_factory):
         "syntax": ("SyntaxError: '(' was never closed.", "Line 3 of the cell: `return (x + x`"),
         "indented": ("IndentationError: unexpected indent", "Line 3 of the cell: `return y`"),
         "misspelt": ("SyntaxError: invalid syntax", "Line 1 of the cell"),
-        "wrong before": ("SyntaxError", "Mend that first, and run the cell again"),
+        "wrong before": ("SyntaxError", "Fix that first, and run the cell again"),
         "decorated": ("NameError: name 'cuda' is not defined",),
         "no colon": ("SyntaxError: expected ':'", "Line 1 of the cell: `def double(x)`"),
         "unclosed": ("SyntaxError",),

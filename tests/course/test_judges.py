@@ -209,7 +209,7 @@ SITE = Site("copy_kernel", copy_kernel.py_func.__code__.co_firstlineno + 4, "out
 
 
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
-    """Return the trial of a launch that writes so many (block, thread, element) of `out`."""
+    """Return the trial of a launch that writes these (block, thread, element) of `out`."""
     columns = np.array(writes, int).reshape(-1, 3).T
     nothing = np.zeros(columns.shape[1], int)
     info = SimpleNamespace(name="out", space="global", shape=shape, dtype=np.dtype(np.float32))

@@ -830,7 +830,7 @@ class TestFloat64:
 
     @staticmethod
     def kernel(*lines):
-        """Return a kernel with these lines behind its guard, from the fourth on."""
+        """Return a kernel with these lines after its guard, from the fourth on."""
         source = ["@cuda.jit", "def scaled(x, a, out):", "    i, n = cuda.grid(1), x.size", "    if i < n:"]
         source += [f"        {line}" for line in lines]
         name = f"<scaled-{zlib.crc32(repr(lines).encode())}>"
@@ -1040,7 +1040,7 @@ class TestErrors:
 
 
 def test_a_tolerance_follows_the_rounding_of_the_inputs():
-    """Of numbers around 1000 float32 has four digits behind the point: what needs more nobody can have."""
+    """Around 1000 float32 has four digits after the point: no kernel can have more."""
 
     def off_by(error, offset):
         exercise = KernelExercise(

@@ -1,4 +1,4 @@
-"""The search for a repair of a kernel ends after so many tries, however fast the machine is."""
+"""The search for a repair of a kernel ends after a number of tries, however fast the machine is."""
 
 import time
 

@@ -9,14 +9,14 @@ replaced in it, ``(old, new)``, or a list of replacements, which are made one af
 Where an exercise knows a mistake, its answers stand beside it, in `mistakes` of
 ``cnn_course/chapters/TOPIC/exercises.py`` or ``exercises/EXERCISE.py``; all others in ``WRONG`` of
 ``TOPIC/answers.py``, by exercise and by the mistake that the check must come to. An answer that is another
-program is a text, the lines behind the docstring, or the whole cell where it has a docstring itself; or a
+program is a text, the lines after the docstring, or the whole cell where it has a docstring itself; or a
 function in ``answers.py``, marked by `wrong`. Right answers that are not the solution, ``RIGHT`` by exercise
 and name, are written alike.
 
 What is replaced must occur exactly once, or as often as a third element says,
 ``("cuda.syncthreads()", "", 2)``, and only whole names count: ``lr * v`` is not found in ``lr * velocity``.
 Further lines begin where the line does in which the replaced text begins; where that text begins with spaces,
-its line is so much deeper than the further ones::
+its line is that much deeper than the further ones::
 
     ("total = float32(0)", "total = float32(0)\ncuda.syncthreads()")  # a line more
     ("    out[i] = total", "    out[i] = total\ncuda.syncthreads()")  # a line more, after the block
@@ -127,7 +127,7 @@ def changed(solution, change):
 
 
 def replaced(source, old, new, times=1):
-    """Return `source` with `new` in place of `old`, which must occur so many times."""
+    """Return `source` with `new` in place of `old`, which must occur `times` times."""
     first = old.splitlines()[0]
     margin = len(first) - len(first.lstrip())
     places = []

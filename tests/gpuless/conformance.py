@@ -266,7 +266,7 @@ def _read(notes, module, end):
 
 
 def run_all(suite, chosen, folder, processes=2, tell=print):
-    """Run modules, so many at a time; return outcome and reason of each test."""
+    """Run modules, a number of them at a time; return outcome and reason of each test."""
     found = {}
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         running = {pool.submit(run, suite, module, folder): module for module in chosen}

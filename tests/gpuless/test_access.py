@@ -173,7 +173,7 @@ def loop_kernel(x, y):
 
 
 def test_lanes_that_leave_a_loop_early():
-    # Of 32 lanes, 21 have a number that is not a multiple of 3, and 10 leave the remainder 2.
+    # 21 of 32 lanes have a number that is not a multiple of 3, and 10 leave the remainder 2.
     access = access_map(loop_kernel)[1, 32](zeros(3), zeros(32))
     read = access.requests.array == access.number("x")
     assert access.requests.lanes[read].tolist() == [21, 10]

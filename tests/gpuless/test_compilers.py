@@ -348,7 +348,7 @@ def test_numba_cuda_mlir_asks_for_more_than_48_kb_itself(rng):
 # --- What goes wrong ---------------------------------------------------------------------------------------
 
 
-#: In elements: no memory of a process lies so far behind an array, whatever the tests before have left.
+#: In elements: no memory of a process lies this far past an array, whatever the tests before have left.
 FAR = 1 << 36
 
 
@@ -366,7 +366,7 @@ def test_a_fault_tells_array_line_and_thread(compiler):
         astray_kernel[4, 32](x, out)
     message = str(caught.value)
     assert "reading 4 bytes" in message
-    assert "behind the end of an array of 400 bytes (x)" in message
+    assert "past the end of an array of 400 bytes (x)" in message
     assert "kernel astray_kernel, block (0, 0, 0), thread (0, 0, 0)" in message
     assert "test_compilers.py: out[i] = x[i + FAR]" in message
 
@@ -384,7 +384,7 @@ def test_a_fault_in_a_function_tells_where_it_was_called(compiler):
         out[i] = far_away(pair[1], i)
 
     x, out = (cuda.to_device(np.zeros(32, np.float32)) for _ in range(2))
-    with pytest.raises(Exception, match=r"behind the end of .* \(pair\)") as caught:
+    with pytest.raises(Exception, match=r"past the end of .* \(pair\)") as caught:
         calling_kernel[1, 32]((out, x), out)
     assert "thread (1, 0, 0)" in str(caught.value)
     assert "return x[i * FAR]" in str(caught.value)
@@ -734,7 +734,7 @@ def test_of_its_own_a_nan_is_equal_to_itself():
 
     out = np.zeros(2, np.bool_)
     kernel[1, 1](np.full(1, np.nan, np.float32), out)
-    assert out.tolist() == [False, True], "mended: delete it from docs/numba-cuda-mlir.md"
+    assert out.tolist() == [False, True], "fixed: delete it from docs/numba-cuda-mlir.md"
 
 
 def test_of_its_own_a_mean_is_read_before_it_is_written():
@@ -746,7 +746,7 @@ def test_of_its_own_a_mean_is_read_before_it_is_written():
 
     out = np.zeros(3)
     kernel[1, 1](np.arange(6.0), out)
-    np.testing.assert_equal(out, [15, np.nan, np.nan], "mended: delete it from docs/numba-cuda-mlir.md")
+    np.testing.assert_equal(out, [15, np.nan, np.nan], "fixed: delete it from docs/numba-cuda-mlir.md")
 
 
 def test_of_its_own_some_names_are_not_implemented():

@@ -40,7 +40,7 @@ GOOD = STORE.replace("BODY", "st.global.u32 [%rd3], %r1;")
 
 
 def at_work(count=0):
-    """Wait until blocks of so many workers run; return their records."""
+    """Wait until blocks of this many workers run; return their records."""
     end = time.monotonic() + 60
     while len(found := [record for record in workers()._records if record.launch]) < count:
         assert time.monotonic() < end
@@ -61,7 +61,7 @@ def goes_on():
     [
         (
             "setp.eq.u32 %p1, %r2, 3; @%p1 st.global.u32 [%rd3+1048576], %r1;",
-            "behind the end of an array of 256 bytes",
+            "past the end of an array of 256 bytes",
         ),
         (
             "ld.global.u32 %r3, [%rd3+-1048576]; st.global.u32 [%rd3], %r3;",
@@ -503,13 +503,13 @@ def test_an_aligned_address(name):
 LINES = {
     "misaligned": (r"a misaligned address, reading 4 bytes at 0x.*2, no multiple of 4", "(0, 0, 0)"),
     "inlined": (
-        r"reading 4 bytes at .*, 11999744 bytes behind the end of an array of 256 bytes \(x\)",
+        r"reading 4 bytes at .*, 11999744 bytes past the end of an array of 256 bytes \(x\)",
         "(0, 6, 0)",
     ),
     "merged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
     "merged_from_elsewhere": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
-    "written": (r"writing 4 bytes at .*, 155999744 bytes behind the end .* \(y\)", "(39, 0, 0)"),
-    "added": (r"updating 4 bytes at .*, 399999744 bytes behind the end .* \(x\)", "(7, 0, 0)"),
+    "written": (r"writing 4 bytes at .*, 155999744 bytes past the end .* \(y\)", "(39, 0, 0)"),
+    "added": (r"updating 4 bytes at .*, 399999744 bytes past the end .* \(x\)", "(7, 0, 0)"),
     "recursive": (r"a stack overflow", "(0, 0, 0)"),
     "debugged": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),
     "cell": (r"writing 4 bytes at .* \(x\)", "(0, 0, 0)"),

@@ -185,7 +185,7 @@ def test_round_down_makes_a_power_of_two():
 
 @pytest.mark.parametrize("step", [1, 2, 3, 40])
 def test_masked_loads_end_where_the_array_does(step):
-    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: right behind it nothing may be read
+    numbers = np.arange(4096, dtype=np.uint32)  # 16 KB: right after it nothing may be read
     first = 4096 - 20 * step
     body = f"setp.ge.u32 %p1, %t, 20;\n@%p1 bra OFF;\nmul.lo.s32 %x1, %t, {step}; add.s32 %x1, %x1, {first};"
     body += "mul.wide.u32 %y1, %x1, 4; add.s64 %y2, %a0, %y1; ld.global.u32 %x2, [%y2];"

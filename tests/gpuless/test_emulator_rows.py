@@ -70,7 +70,7 @@ def test_unsigned_numbers_that_are_made_wider(block, rng):
 
 @of_each_block
 def test_unsigned_numbers_that_are_made_narrower(block, rng):
-    # Of a sum in 64 bits the lower half is taken, and of that the next address made.
+    # The lower half of a 64-bit sum is taken, and the next address made from it.
     @cuda.jit
     def add_next(x, width, out):
         j, i = cuda.grid(2)

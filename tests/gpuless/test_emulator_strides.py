@@ -16,7 +16,7 @@ from gpuless.emulator.run import faults
 BLOCKS = [(64, 1), (16, 4), (8, 8), (7, 9)]
 of_each_block = pytest.mark.parametrize("block", BLOCKS, ids=str)
 
-# Thread (x, y) loads what lies `x * stride + y * pitch` bytes behind the start, if x is below a limit, or if
+# Thread (x, y) loads what lies `x * stride + y * pitch` bytes after the start, if x is below a limit, or if
 # its bit of the limit is set.
 LOAD = """
 .visible .entry f(.param .u64 data, .param .u64 out, .param .u64 start, .param .u64 stride, .param .u64 pitch,

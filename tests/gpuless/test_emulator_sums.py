@@ -129,7 +129,7 @@ def test_a_lane_that_is_nowhere_is_found(address, features):
 
 
 def test_an_array_ends_with_what_is_read_of_it(features):
-    """A window is not read beyond the last number that a lane asks for: behind it there is no memory."""
+    """A window is not read beyond the last number that a lane asks for: after it there is no memory."""
     data = np.arange(1024, dtype=np.uint32)  # a page
     places = [1023 - 31 * 7 // 4 + i * 7 // 4 for i in range(32)]
     text = KERNEL.format(

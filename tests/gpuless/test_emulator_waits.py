@@ -49,7 +49,7 @@ FULL = 0xFFFFFFFF
 
 
 def locked_rounds(meet):
-    """Return a kernel whose threads take a lock in rounds, behind a guard, and meet after each."""
+    """Return a kernel whose threads take a lock in rounds, after a guard, and meet after each."""
 
     @cuda.jit
     def kernel(lock, total, n, rounds):
@@ -170,7 +170,7 @@ WAITS = {
 
 @pytest.mark.parametrize("how", WAITS)
 def test_a_flag_that_is_read_plainly(how):
-    """The lane that sets it comes behind the loop in which the others wait."""
+    """The lane that sets it comes after the loop in which the others wait."""
     wait = cuda.jit(device=True)(WAITS[how])
 
     @cuda.jit
@@ -306,7 +306,7 @@ def test_a_list_that_threads_take_from_before_others_have_put_something_there(bl
 
 @pytest.mark.parametrize("compared", ["%x2, %x3", "%x2, %t"])
 def test_a_loop_that_tries_again_with_what_it_has_found_does_not_wait(compared):
-    """As the maximum of floats: its lanes need not be apart from those behind it."""
+    """As the maximum of floats: its lanes need not be apart from those after it."""
     text = f""".visible .entry f(.param .u64 p0)
     {{
     .reg .b32 %t, %x<5>; .reg .b64 %a; .reg .pred %p;

@@ -720,7 +720,7 @@ def test_a_block_is_a_cluster_by_itself():
         ("brx.idx %t, END;", "brx.idx %t, END: .* has no list of labels END"),
         ("{ T: .branchtargets END; @%p1 brx.idx %t, T; }", "@%p1 brx.idx %t, T: .* with a guard"),
         (".reg .s31 %odd;", "the type .s31"),
-        ("mov.u32 %x1, %t\nmov.u32 %x2, %t;", "a `;` is missing behind 'mov.u32 %x1, %t'"),
+        ("mov.u32 %x1, %t\nmov.u32 %x2, %t;", "a `;` is missing after 'mov.u32 %x1, %t'"),
         ("ld.global.u32 %x1, [%nothing+4];", r"ld.global.u32 %x1, \[%nothing\+4\]: .* %nothing"),
         ("mov.b64 {%nothing, %x1}, %d1;", "mov.b64 {%nothing, %x1}, %d1: "),
         ("call (%x1), nothing, (%x2);", r"call \(%x1\), nothing, \(%x2\): "),

@@ -135,7 +135,7 @@ def test_shared_memory(rng):
     np.testing.assert_array_equal(out, np.append(np.float32(0), 2 * x[:-1]))
 
 
-#: Each thread of the first warp reads what lies 8 numbers behind its own index less 8: some wrap around.
+#: Each thread of the first warp reads what lies 8 numbers after its own index less 8: some wrap around.
 READ = """
 .visible .entry f(.param .u64 p0, .param .u64 p1)
 {

@@ -62,7 +62,7 @@ def test_the_tests_to_copy():
 
 
 def numpy_life(world, steps):
-    """Return the world after so many steps, and how many cells lived after each."""
+    """Return the world after a number of steps, and how many cells lived after each."""
     counts = []
     for _ in range(steps):
         shifted = [np.roll(world, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]

@@ -649,7 +649,7 @@ def test_dynamic_shared_memory_counts(variants):
     report = variants[5]
     assert report.occupancy.blocks == 2
     assert report.occupancy.limited_by == ("shared memory",)
-    assert "shared memory    34816 bytes a block" in str(report)
+    assert "shared memory    34816 bytes per block" in str(report)
     assert any("shared memory let an SM run 4 of 48 warps (8%)" in item.text for item in report.advice)
     (found,) = advice(variants[6], "launch")
     assert "more than a block's 49152" in found.text
@@ -1018,13 +1018,13 @@ def test_a_worker_that_dies(monkeypatch):
 @pytest.mark.parametrize(
     ("cc", "threads", "registers", "shared", "blocks", "limited_by"),
     [
-        # 32 warps of an SM / 8 warps of a block = 4; 40 * 32 = 1280 registers a warp, 16384 // 1280 * 4 = 48.
+        # 32 warps per SM / 8 warps per block = 4; 40 * 32 = 1280 registers per warp, 16384 // 1280 * 4 = 48.
         ((7, 5), 256, 40, 0, 4, ("warps",)),
         # Blocks of one warp: at most 16 of them, on Ada 24, on Hopper 32.
         ((7, 5), 32, 16, 0, 16, ("blocks",)),
         ((8, 9), 32, 16, 0, 24, ("blocks",)),
         ((9, 0), 32, 16, 0, 32, ("blocks",)),
-        # 168 * 32 = 5376 registers a warp: 3 warps in a quarter's 16384, 12 in the SM, 6 blocks of 2 warps.
+        # 168 * 32 = 5376 registers per warp: 3 warps in a quarter's 16384, 12 in the SM, 6 blocks of 2 warps.
         ((8, 6), 64, 168, 0, 6, ("registers",)),
         # 65 registers are rounded up to 72: 2304 a warp, 7 in a quarter, 28 in the SM, 3 blocks of 8.
         ((8, 0), 256, 65, 0, 3, ("registers",)),

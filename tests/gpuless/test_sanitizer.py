@@ -620,7 +620,7 @@ def trees_of_each_warp_without_a_barrier(x, out):
             r"cuda.syncwarp\(\) is missing between the two; .*`if t < 32:`",
         ),
         (rounds_that_all_share, 64, r"cuda.syncthreads\(\) is missing between the two$"),
-        # Behind the `if`, or before it: it need not be inside.
+        # After the `if`, or before it: it need not be inside.
         (one_arm_and_the_other, 128, r"cuda.syncthreads\(\) is missing between the two$"),
         (
             first_warp_without_syncwarp,

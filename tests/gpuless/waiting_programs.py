@@ -119,7 +119,7 @@ class Program:
     # --- Statements that hold others -------------------------------------------------------------------
 
     def body(self, threads, depth, times, steps):
-        """Write statements for a set of threads that run each of them so many times; return who is left."""
+        """Write statements for a set of threads that run each of them that many times; return who is left."""
         for _ in range(self.rng.randrange(1, 4) + (depth == 3)):
             kinds = ["leaf"] * 5 + ["free"] + ["guard", "guard", "loop", "loop", "switch"] * (depth > 0)
             kinds += ["leave", "post", "post", "collect", "collect"] * (times == 1)
@@ -340,7 +340,7 @@ class Program:
         steps.append(step)
 
     def _flag(self, threads, steps, instance):
-        """Let one thread write what the others wait for; what it does stands before that, or behind it."""
+        """Let one thread write what the others wait for; what it does comes before that, or after it."""
         writer, flag, data = self.rng.choice(sorted(threads)), self.cells(1), self.cells(64)
 
         def produce():

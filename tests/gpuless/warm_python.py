@@ -4,7 +4,7 @@ Most programs of a test take a second for their imports, and a few hundredths fo
 kernel for a notebook takes three. Where there is no fork that programs can rely on, each is run by a fresh
 interpreter.
 
-Run as a script this is the process that is forked: it reads requests, one in a line, and answers in a line.
+Run as a script this is the process that is forked: it reads requests and answers them, one per line.
 """
 
 import atexit

@@ -189,7 +189,7 @@ def test_every_product_of_a_model_is_rounded(place, precision, rng):
 
     rounded = results(place, precision)
     steps = {"tf32": 2**-11, "float16": 2**-11, "bfloat16": 2**-8}[precision]
-    # Sums in float32 may differ from those in float64 by so much that what comes next is rounded otherwise.
+    # Sums in float32 may differ so much from those in float64 that what comes next is rounded differently.
     assert max(distances(rounded, results("reference", precision))) < steps / 2
     assert min(distances(rounded, results("reference", "float32"))) > steps / 10
 

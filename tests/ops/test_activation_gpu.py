@@ -37,7 +37,7 @@ def guarded(size):
 
 
 def check_guarded(whole, size, expected):
-    """Insist that the first elements are as expected, and the ones behind as they were."""
+    """Insist that the first elements are as expected, and the ones after them as they were."""
     whole = device.to_host(whole)
     np.testing.assert_array_equal(whole[:size], expected)
     assert np.isnan(whole[size:]).all()

@@ -183,7 +183,7 @@ def test_an_allowance_is_needed(module, name, signature, results):
 
 def test_table(results):
     """Print what every kernel takes: registers and spilled bytes on each architecture, and shared memory."""
-    print("\nregisters a thread (+ bytes spilled) by compute capability; bytes of shared memory a block")
+    print("\nregisters per thread (+ bytes spilled) by compute capability; bytes of shared memory per block")
     width = max(len(name) for _, name, _ in KERNELS)
     print("kernel".ljust(width), *(cc.rjust(7) for cc in (*CCS, "shared")))
     for kernel in KERNELS:

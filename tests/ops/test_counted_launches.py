@@ -90,7 +90,7 @@ def test_the_ladder_of_products_at_a_real_size():
         assert counts.flops == 2 * side**3
         assert counts.global_stores.bytes_moved == 4 * side**2
         assert counts.least_bytes == 12 * side**2
-    # Of a row of 32 threads each reads the same of `a`, and its own of `b`: 1 and 4 sectors.
+    # All threads in a row of 32 read the same of `a`, and each its own of `b`: 1 and 4 sectors.
     assert naive.global_loads == (2 * side**3 // 32, 8 * side**3, 5 * side**3 // 32)
     assert tiled.global_loads == (2 * side**3 // 32**2, 8 * side**3 // 32, 8 * side**3 // 32**2)
     # A block of 16 x 16 threads computes 128 x 128 elements.

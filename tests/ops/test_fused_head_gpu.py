@@ -16,7 +16,7 @@ SIZES = [(1, 1, 1), (64, 128, 10), (17, 33, 3), (15, 95, 31), (256, 1024, 32)]
 
 
 def given(rng, samples, inputs, classes):
-    """Return x, of which a part is zeros as behind a ReLU, weight, bias and labels."""
+    """Return x, partly zeros as after a ReLU, weight, bias and labels."""
     x = np.maximum(random_float32(rng, samples, inputs), 0)
     weight = random_float32(rng, classes, inputs) / np.float32(np.sqrt(inputs))
     return x, weight, random_float32(rng, classes), rng.integers(0, classes, samples, dtype=np.int32)

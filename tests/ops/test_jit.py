@@ -156,7 +156,7 @@ def test_vectors_of_every_width_multiply_alike(package):
     np.testing.assert_allclose(results[8], results[16], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.exhaustive("test_training.py: trainings with the vectors that this processor has")
+@pytest.mark.exhaustive("test_training.py: training with the vectors that this processor has")
 @pytest.mark.slow
 def test_vectors_of_every_width_train_alike(package):
     results = of_both_widths(TRAIN, package)

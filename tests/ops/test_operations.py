@@ -466,7 +466,7 @@ def view(memory, begin, like):
 
 
 def shifts(a, b):
-    """Return by how many bytes b may begin after a: none, or so many that they have one element in common."""
+    """Return by how many bytes b may begin after a: none, or such that the two have one element in common."""
     return {0, a.nbytes - a.itemsize, b.itemsize - b.nbytes}
 
 

@@ -32,7 +32,7 @@ def unit(request, monkeypatch):
 
 INFINITY = np.inf
 WORKED = [
-    # (number, tf32, float16, bfloat16): steps of 2**-10, 2**-10 and 2**-7 behind 1
+    # (number, tf32, float16, bfloat16): steps of 2**-10, 2**-10 and 2**-7 above 1
     (1.0, 1.0, 1.0, 1.0),
     (-0.1, -0.0999755859375, -0.0999755859375, -0.10009765625),
     (1 + 2**-11, 1 + 2**-10, 1.0, 1.0),  # in the middle: away from zero; to the even one

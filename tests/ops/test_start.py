@@ -1,4 +1,4 @@
-"""What comes before the first step of a training: imports, and functions that are compiled or loaded."""
+"""What comes before the first training step: imports, and functions that are compiled or loaded."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Trainings whose images are moved and mirrored by chance: repeatable, resumable, alike on every device."""
+"""Training on images that are moved and mirrored at random: repeatable, resumable, alike on every device."""
 
 import numpy as np
 import pytest

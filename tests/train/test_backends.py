@@ -12,7 +12,7 @@ from cnn_numba.train.step import steps_of
 
 
 def losses_of(network, batch_size, count, place, graph=False):
-    """Return the losses of the first steps of a training."""
+    """Return the losses of the first training steps."""
     model = network(batch_size=batch_size, device=place)
     loss = CrossEntropyLoss(batch_size, 10, place)
     steps = steps_of(model, loss, Adam(model), load("mnist"), pytest.fail, graph)

@@ -1,4 +1,4 @@
-"""Each callback alone, around a training that takes no step, and the order in which they are called."""
+"""Each callback alone, around a training run that takes no step, and the order in which they are called."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ ENTRY = dict.fromkeys(HISTORY_KEYS, 0.5) | {"epoch": 1, "seconds": 2.0}
 
 
 def a_run(lines=None, out=None, resume=False, epochs=3, workers=ALONE):
-    """Return a training of five steps an epoch, before its first step."""
+    """Return a training run of five steps per epoch, before its first step."""
     model = small_net()
     plan = Plan(epochs, "constant", 0, "none", 0.0, True, out, resume)
     log = None if lines is None else lines.append

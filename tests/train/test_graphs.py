@@ -112,7 +112,7 @@ def test_a_host_array_is_refused():
         toy_cnn().forward(np.zeros((1, 1, 10, 10), np.float32))
 
 
-# --- Whole trainings ---------------------------------------------------------------------------------------
+# --- Whole training runs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -511,7 +511,7 @@ def test_a_branch_runs_beside_what_follows_until_they_join():
         assert device.current_stream() == 0
 
 
-@pytest.mark.exhaustive("test_backends.py: two trainings, one of them of replayed steps, have the same bits")
+@pytest.mark.exhaustive("test_backends.py: two training runs, one with replayed steps, have the same bits")
 @pytest.mark.gpu
 def test_the_same_seed_gives_the_same_bits_on_the_gpu():
     from cnn_numba.data import load

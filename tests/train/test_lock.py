@@ -1,4 +1,4 @@
-"""Two trainings in one folder: the second is refused, and what a killed one leaves is no obstacle."""
+"""Two training runs in one folder: the second is refused, and what a killed one leaves is no obstacle."""
 
 import errno
 import fcntl
@@ -19,7 +19,9 @@ from test_training import run
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
 
-HELD = re.compile(r"another training writes to .* \(process (\d+) on (.*), since \d{4}-\d\d-\d\d [\d:]{8}\)")
+HELD = re.compile(
+    r"another training run writes to .* \(process (\d+) on (.*), since \d{4}-\d\d-\d\d [\d:]{8}\)"
+)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_a_killed_training_holds_nothing_and_what_it_left_goes(tmp_path, other):
 
 
 def test_who_waits_for_a_file_that_is_gone_locks_the_new_one(tmp_path, monkeypatch):
-    """The training before ends between the opening and the locking of its file."""
+    """The earlier run ends between the opening and the locking of its file."""
     lock, times = fcntl.flock, []
 
     def flock(file, how):

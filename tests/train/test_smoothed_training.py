@@ -1,4 +1,4 @@
-"""Trainings with label smoothing: what they report, save and resume, on the host and on the device."""
+"""Training with label smoothing: what it reports, saves and resumes, on the host and on the device."""
 
 import numpy as np
 import pytest

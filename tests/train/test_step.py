@@ -1,4 +1,4 @@
-"""The one step of a training, and the strategies that it is taken with."""
+"""One training step, and the strategies by which it is taken."""
 
 import numpy as np
 import pytest

@@ -218,7 +218,7 @@ def test_another_recipe_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no folder was given"):
         run(resume=True)
     save_checkpoint(tmp_path / "checkpoint.npz", small_net())
-    with pytest.raises(ValueError, match="no training to resume"):
+    with pytest.raises(ValueError, match="no training run to resume"):
         run(tmp_path, resume=True, epochs=1)
 
 
@@ -400,7 +400,7 @@ def test_an_array_that_announces_more_than_it_has_is_refused(tmp_path):
 )
 def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
     path = crafted(tmp_path / "net.npz", interrupted, arrays={name: np.zeros(3)})
-    with pytest.raises(ValueError, match="project: no training writes an array '") as caught:
+    with pytest.raises(ValueError, match="project: no training run writes an array '") as caught:
         load_checkpoint(path)
     assert len(str(caught.value)) < len(str(path)) + 200
     assert str(caught.value).isprintable()
@@ -409,7 +409,7 @@ def test_an_array_that_no_training_writes_is_named(tmp_path, interrupted, name):
 def test_more_arrays_than_a_training_writes_are_refused(tmp_path, interrupted):
     more = {f"optimizer.{a}{b}": np.zeros(3) for a in "abcde" for b in "abcde"}
     path = crafted(tmp_path / "net.npz", interrupted, arrays=more)
-    with pytest.raises(ValueError, match="no training writes more than 20 arrays, and these are 31"):
+    with pytest.raises(ValueError, match="no training run writes more than 20 arrays; these are 31"):
         load_checkpoint(path)
 
 
@@ -540,8 +540,11 @@ def test_a_crafted_checkpoint_is_refused_in_one_line(tmp_path, monkeypatch, inte
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"progress": {"generator": ...}}, "no training to resume: it lacks generator"),
-        ({"progress": {"recipe": ..., "threads": ...}}, "no training to resume: it lacks recipe, threads"),
+        ({"progress": {"generator": ...}}, "no training run to resume: it lacks generator"),
+        (
+            {"progress": {"recipe": ..., "threads": ...}},
+            "no training run to resume: it lacks recipe, threads",
+        ),
         ({"progress": {"step": 6}}, "it is at step 6 of an epoch that has 5"),
         ({"recipe": {"lr": ...}}, r"trained with lr None, now 0\.01"),
         ({"recipe": {"optimizer": [1]}}, r"trained with optimizer \[1\], now 'Adam'"),

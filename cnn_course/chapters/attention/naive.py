@@ -37,7 +37,7 @@ def attention_scores_kernel(q, k, scale, causal, scores):
 @cuda.jit
 @device.signature(f"void({_TABLE})")
 def attention_softmax_kernel(scores):
-    """Make weights of the scores of one row a warp, in place, scores being (rows, keys)."""
+    """Turn the scores of one row per warp into weights, in place, scores being (rows, keys)."""
     thread = uint32(cuda.grid(1))
     row, lane = thread // WARP, thread % WARP
     if row >= scores.shape[0]:
@@ -98,7 +98,7 @@ def attention_forward_naive(q, k, v, causal=False, out=None, weights=None):
 
 
 def _launch(kernel, covered, *arguments):
-    """Launch a kernel over an array (heads, rows, columns), one element a thread."""
+    """Launch a kernel over an array (heads, rows, columns), one element per thread."""
     heads, rows, columns = covered.shape
     grid = device.blocks(columns, BLOCK[0]), device.blocks(rows, BLOCK[1]), heads
     device.launch(kernel, grid, (*BLOCK, 1), *arguments)

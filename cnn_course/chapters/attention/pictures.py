@@ -86,7 +86,7 @@ def growth_picture(lengths, counts) -> plots.Picture:
 
 
 def training_picture(record) -> plots.Picture:
-    """Draw the recorded training: the loss of each step, and after each epoch that on the text held out.
+    """Draw the recorded training run: the loss of each step, and after each epoch that on the text held out.
 
     Parameters
     ----------

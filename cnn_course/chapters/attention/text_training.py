@@ -1,4 +1,4 @@
-"""The training that notebook 23 shows.
+"""The training run that notebook 23 shows.
 
 ``python -m cnn_course.chapters.attention.text_training`` recorded it: five epochs of
 ``cnn-numba train --model text_transformer``.

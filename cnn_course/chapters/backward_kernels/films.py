@@ -52,7 +52,7 @@ def scatter_film(outputs=4) -> plots.Film:
 
 
 def _both(outputs, done):
-    """Draw both ways while the last of so many threads runs; one more than there are shows what all did."""
+    """Draw both ways while the last of `done` threads runs; one more than there are shows what all did."""
     fig, axes = plots.figure(1, 2, size=(7.2, 2.3))
     pixels = outputs + len(_TAPS) - 1
     over, now = done > pixels, done - 1

@@ -37,7 +37,7 @@ class Step(NamedTuple):
     seeds: int = 1
 
 
-# Small steps are measured from three seeds, of which trainings differ by a point or so.
+# Small steps are measured from three seeds, whose training runs differ by a point or so.
 STEPS = (
     Step("linear classifier", "linear", 1e-3),
     Step("the article's network and rate", "cifar_convnet", 1e-3, "constant"),
@@ -88,7 +88,7 @@ def accuracy(result: dict, which: str = "test_accuracy") -> float:
 
 
 def measure(path: Path = RECORD, epochs: int = EPOCHS, steps: tuple = STEPS) -> dict:
-    """Train every step from its seeds 0, 1, ...; write the record after each training, and return it."""
+    """Train every step from its seeds 0, 1, ...; write the record after each training run, and return it."""
     data = load(DATASET, log=print)
     settings = {"dataset": DATASET, "epochs": epochs, "batch_size": BATCH_SIZE, "momentum": MOMENTUM}
     record = new_record("improvements", **settings, results=[])

@@ -1,4 +1,4 @@
-"""The checks of notebook 04, ``04_debugging``: kernels that are broken, to be mended.
+"""The checks of notebook 04, ``04_debugging``: broken kernels to be fixed.
 
 Each broken kernel stands here as well as in its stub: as long as the learner's is the same code, it counts as
 not solved yet.

@@ -204,7 +204,7 @@ def counts_picture(right, counted) -> plots.Picture:
 
 
 def spread_picture(shares) -> plots.Picture:
-    """Draw which share of each array was not finite, step by step of a training.
+    """Draw which share of each array was not finite, step by step of a training run.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ class _Launches:
 
 
 def _launches(attempt, n):
-    """Return the number of blocks and of threads in each launch for so many elements."""
+    """Return the number of blocks and of threads in each launch for `n` elements."""
     launches = _Launches()
     names = attempt.__globals__ | {"relu_forward_naive_kernel": launches}
     FunctionType(attempt.__code__, names, closure=attempt.__closure__)(np.ones(n, np.float32))

@@ -335,7 +335,7 @@ def rounded_logits(network, batches, limits, bits) -> np.ndarray:
 
 
 def _rounded(values, limit, steps):
-    """Round to so many steps up to a limit, and clip there."""
+    """Round to `steps` steps up to a limit, and clip there."""
     return (np.clip(np.rint(values / limit * steps), -steps, steps) / steps * limit).astype(np.float32)
 
 

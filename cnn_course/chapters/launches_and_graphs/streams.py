@@ -82,7 +82,7 @@ def _real(stream):
 
 @cuda.jit
 def add_kernel(x, window, total):
-    """Add to each element the mean of the next `window` elements of an array, an element a thread."""
+    """Add to each element the mean of the next `window` elements of an array, one element per thread."""
     i = cuda.grid(1)
     if i < total.size:
         mean = float32(0)

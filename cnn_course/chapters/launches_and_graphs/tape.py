@@ -158,7 +158,7 @@ def _refusal(name, what):
 
 
 class ToyTraining:
-    """A training of one dense layer, small enough for the simulator, with all that a step needs.
+    """A training run of one dense layer, small enough for the simulator, with all that a step needs.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from cnn_numba.train.optim import Adam
 from cnn_numba.train.step import train_step
 
 RECORD = Path(__file__).with_name("batch_sizes.json")
-#: What a training is to reach: the loss on the first `JUDGED` test digits.
+#: What a training run has to reach: the loss on the first `JUDGED` test digits.
 TARGET, JUDGED = 0.2, 1000
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 RATES = (1e-3, 3e-3, 1e-2)
@@ -84,7 +84,7 @@ def tree_seconds(workers: int, size_in_bytes: float, latency: float, bandwidth: 
 
 
 def _checkpoints():
-    """Yield the steps after which a training is judged: a tenth farther apart each time."""
+    """Yield the steps after which a training run is judged: a tenth farther apart each time."""
     step = 4
     while True:
         yield step
@@ -155,7 +155,7 @@ def recorded() -> dict:
 
 
 class Plan(NamedTuple):
-    """A training with so many workers, by formula: the seconds of all its steps, and the batch size."""
+    """A training run with that many workers, by formula: the seconds of all its steps, and the batch size."""
 
     seconds: float
     batch_size: int
@@ -164,7 +164,7 @@ class Plan(NamedTuple):
 def best_training(
     workers: int, image_seconds: float, size_in_bytes: float, link: Link, recorded: dict
 ) -> Plan:
-    """Return the fastest training with these workers, over the batch sizes that there is a record of.
+    """Return the fastest training run with these workers, over the batch sizes that there is a record of.
 
     A step takes the largest share's images and, one after the other, the ring's all-reduce.
 

@@ -1,4 +1,4 @@
-"""Trainings with one worker and with several, as notebook 24 starts them: in processes, on a few digits."""
+"""Training runs with one worker and with several, as in notebook 24: in processes, on a few digits."""
 
 import atexit
 import importlib.util
@@ -19,15 +19,15 @@ import numpy as np
 
 from cnn_numba.data import load
 
-#: How many digits these trainings have, and judge by.
+#: How many digits these training runs have, and judge by.
 TRAINED_ON, JUDGED_BY = 2048, 512
-#: Seconds for a training, on a machine that is busy besides.
+#: Seconds for a training run, on a machine that is busy besides.
 LIMIT = 300
 TIMELINE = Path(__file__).with_name("timeline.json")
 
 
 class Training(NamedTuple):
-    """What came of a training.
+    """What came of a training run.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ def can_start_several() -> bool:
 
 
 def options(epochs: int) -> list[str]:
-    """Return what the trainings are started with, after ``cnn-numba train``."""
+    """Return what the training runs are started with, after ``cnn-numba train``."""
     return ["--batch-size", "64", "--schedule", "constant", "--device", "cpu", "--epochs", str(epochs)]
 
 
@@ -64,7 +64,7 @@ def command(workers: int, epochs: int) -> str:
 
 
 def write_few_digits(folder: Path, train: int = TRAINED_ON, test: int = JUDGED_BY) -> None:
-    """Write the first of MNIST's digits, so many of each set, into a folder, in MNIST's format."""
+    """Write the first of MNIST's digits, `train` and `test` many, into a folder, in MNIST's format."""
     mnist = load("mnist")
     for part, images, labels in (
         ("train", mnist.train_images[:train], mnist.train_labels[:train]),
@@ -77,13 +77,13 @@ def write_few_digits(folder: Path, train: int = TRAINED_ON, test: int = JUDGED_B
 
 
 def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:
-    """Train `mnist_cnn` on a few digits with so many workers.
+    """Train `mnist_cnn` on a few digits with one or several workers.
 
     Parameters
     ----------
     workers, epochs : int
     kill_after : int, optional
-        After so many epochs the last worker is killed.
+        After this many epochs the last worker is killed.
     """
     folder = Path(tempfile.mkdtemp(prefix="workers-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -93,7 +93,7 @@ def train(workers: int, epochs: int, kill_after: int | None = None) -> Training:
 
 
 def resume(training: Training, workers: int, epochs: int) -> Training:
-    """Go on with a training, with so many workers, up to so many epochs in all."""
+    """Go on with a training run, with this many workers, up to this many epochs in all."""
     return _run(training.folder, workers, ["--resume", "--epochs", str(epochs)], None)
 
 
@@ -141,7 +141,7 @@ def _epochs(path):
 
 
 def _kill_last(process, history, after):
-    """Kill the youngest worker of torchrun once so many epochs are done."""
+    """Kill the youngest worker of torchrun once `after` epochs are done."""
     deadline = time.monotonic() + LIMIT
     while len(_epochs(history)) < after:
         if process.poll() is not None or time.monotonic() > deadline or not shutil.which("ps"):

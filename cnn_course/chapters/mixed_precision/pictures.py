@@ -142,7 +142,7 @@ def underflow(gradients, scale=1.0) -> float:
 
 
 def trainings_picture(recorded) -> plots.Picture:
-    """Draw the recorded trainings, a row each: how many test digits are read wrong after each epoch.
+    """Draw the recorded training runs, a row each: how many test digits are read wrong after each epoch.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def trainings_picture(recorded) -> plots.Picture:
 
 
 def training_name(entry) -> str:
-    """Return what a recorded training is called."""
+    """Return what a recorded training run is called."""
     where = {"cpu": "CPU", "gpu": "emulated GPU"}[entry["place"]]
     return f"{entry['precision']}, {where}" + (", no scaling" if _is_unscaled(entry) else "")
 
@@ -184,7 +184,7 @@ def _is_unscaled(entry):
 
 
 def scale_picture(scales) -> plots.Picture:
-    """Draw the loss scale at the start of a training and after each step, on an axis of powers of two."""
+    """Draw the loss scale at the start of a training run and after each step, on an axis of powers of two."""
     scales = np.asarray(scales)
     steps = np.arange(len(scales))
     skipped = 1 + np.flatnonzero(np.diff(scales) < 0)

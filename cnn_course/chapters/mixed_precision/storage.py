@@ -29,7 +29,7 @@ def conv_half_kernel(x, weight, bias, out):
 
 @cuda.jit
 def pool_kernel(x, out):
-    """Find the largest of 2 x 2 pixels a thread; planes of shape (planes, H, W)."""
+    """Find the largest of 2 x 2 pixels per thread; planes of shape (planes, H, W)."""
     i = cuda.grid(1)
     if i < out.size:
         out_h, out_w = out.shape[1], out.shape[2]

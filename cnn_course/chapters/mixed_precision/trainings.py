@@ -1,4 +1,4 @@
-"""The trainings of notebook 16: `mnist_cnn` in each precision, recorded, and what a rounding loses in one.
+"""The training runs of notebook 16: `mnist_cnn` in each precision, recorded, and what rounding loses in one.
 
 ``python -m cnn_course.chapters.mixed_precision.trainings gpu float16`` trains the default recipe there and in
 that precision, and writes what came of it into `RECORD`; ``unscaled`` after it trains without loss scaling.
@@ -22,7 +22,7 @@ RECORD = Path(__file__).with_name("precision_trainings.json")
 
 
 def recorded() -> list[dict]:
-    """Return what is recorded: a dict for each training."""
+    """Return what is recorded: a dict for each training run."""
     return json.loads(RECORD.read_text()) if RECORD.exists() else []
 
 

@@ -152,7 +152,7 @@ def _backward(model, twin, labels):
 
 
 def _update(model, gradients, step=3):
-    """Compare how far a step of Adam moves the parameters, in the midst of a training."""
+    """Compare how far a step of Adam moves the parameters, in the midst of a training run."""
     before = device.to_host(model.parameters).copy()
     means = np.random.default_rng(1).uniform(0.1, 1, (2, before.size)).astype(np.float32)
     optimizer = Adam(model, lr=1.0)

@@ -40,9 +40,9 @@ class OwnNetwork:
     ----------
     own : dict of str to kernel
     model : Sequential
-        A new one for each training.
+        A new one for each training run.
     history : list of dict
-        Of the last training on all images, as `fit` returns it; empty before.
+        Of the last training run on all images, as `fit` returns it; empty before.
     """
 
     def __init__(self, batch_size: int = 64, kernels: dict | None = None) -> None:
@@ -78,7 +78,7 @@ class OwnNetwork:
         epochs : int
         images : int, optional
             A short run, on the first images only. None trains on all of them, and keeps checkpoints in the
-            workbook: a training that was stopped goes on where it was, and one that has ended is not
+            workbook: a training run that was stopped goes on where it was, and one that has ended is not
             repeated, as long as kernels and data are the same.
         on_step : callable, optional
             As for `fit`; None draws a `TrainingCurve`.
@@ -111,7 +111,7 @@ class OwnNetwork:
             self.batch = _first(data, self.model.batch_size)
 
     def _curve(self, data, epochs, begun_in):
-        """Return the curve of a training: of one that was begun, with what it has drawn already."""
+        """Return the curve of a training run: of one that was begun, with what it has drawn already."""
         steps = epochs * -(-len(data.train_images) // self.model.batch_size)
         every, images = (100, 1000) if steps >= 500 else (-(-steps // 5), 200)
         curve = TrainingCurve(self.model, data.test_images[:images], data.test_labels[:images], steps, every)
@@ -120,7 +120,7 @@ class OwnNetwork:
         return curve
 
     def _goes_on(self, data, epochs, out):
-        """Return whether this very training has begun; if not, note what it consists of."""
+        """Return whether this very training run has begun; if not, note what it consists of."""
         consists_of = {
             "kernels": _fingerprint(self.own),
             "epochs": epochs,
@@ -170,7 +170,7 @@ class OwnNetwork:
         return tuple(_step(timeline) for timeline in timelines)
 
     def certificate(self) -> pictures.Certificate:
-        """Return what the last training on all images came to; keep it in the workbook as well.
+        """Return what the last training run on all images came to; keep it in the workbook as well.
 
         How long a step would take on some GPUs is modelled for it, which takes half a minute, and begins the
         history that `course.progress` draws.
@@ -181,7 +181,7 @@ class OwnNetwork:
             If there was none yet.
         """
         if not self.history:
-            raise ValueError("a certificate needs a training on all images, to its end: train(mnist)")
+            raise ValueError("a certificate needs a training run on all images, to its end: train(mnist)")
         products = multiplications(self.model)
         last = self.history[-1]
         trained = last["epoch"] * self.images

@@ -1,4 +1,4 @@
-"""Pictures of a training: the curve while it runs, what was learned, and what went wrong."""
+"""Pictures of a training run: the curve while it runs, what was learned, and what went wrong."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def smoothed(values, width):
 
 
 class TrainingCurve:
-    """Loss and accuracy of a training, drawn while it runs; hand it to `fit` as ``on_step``.
+    """Loss and accuracy of a training run, drawn while it runs; hand it to `fit` as ``on_step``.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class TrainingCurve:
         On these and their labels the accuracy is measured now and then.
     labels : ndarray, shape (N,), int32
     steps : int
-        Of the whole training: where the axis ends.
+        Of the whole training run: where the axis ends.
     every : int
         Steps between two measurements.
     show : callable, optional
@@ -58,12 +58,12 @@ class TrainingCurve:
     Attributes
     ----------
     losses : list of float
-        Of each step's batch, from the first step that was seen: a training may go on where it was stopped.
+        Of each step's batch, from the first step seen: a training run may go on where it was stopped.
     measured : list of (int, float)
         Step and accuracy.
     """
 
-    # Seconds from one picture to the next: drawing takes time that the training would like to have.
+    # Seconds from one picture to the next: drawing takes time away from training.
     PATIENCE = 2.0
 
     def __init__(self, model, images, labels, steps, every=100, show=None):
@@ -122,7 +122,7 @@ class TrainingCurve:
         return f" Step {self.step} of {self.steps}, {left} left."
 
     def save(self, path):
-        """Write what has been drawn to a file, for a training that goes on later."""
+        """Write what has been drawn to a file, for a training run that goes on later."""
         with written_whole(path) as file:
             file.write(json.dumps({"losses": self.losses, "measured": self.measured}).encode())
 
@@ -200,7 +200,7 @@ def ravine_picture(loss, paths) -> plots.Picture:
 
 
 def race_picture(runs) -> plots.Picture:
-    """Draw the losses of several short trainings.
+    """Draw the losses of several short training runs.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def rates_picture(runs) -> plots.Picture:
     Parameters
     ----------
     runs : dict of (str, float) to ndarray, shape (steps,)
-        The losses of a short training with this optimiser and this learning rate; NaN once it diverged.
+        The losses of a short training run with this optimiser and this learning rate; NaN once it diverged.
     """
     fig, ax = plots.figure(size=(7.2, 2.8))
     names = dict.fromkeys(name for name, _ in runs)
@@ -247,7 +247,7 @@ def rates_picture(runs) -> plots.Picture:
 
 
 def rate_picture(runs, optimiser, rate) -> plots.Picture:
-    """Draw one short training among those with other learning rates; for an explorer.
+    """Draw one short training run among those with other learning rates; for an explorer.
 
     Parameters
     ----------

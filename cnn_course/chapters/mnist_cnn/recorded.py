@@ -1,4 +1,4 @@
-"""A whole training on the kernels of the notebooks' solutions, as recorded, for those who have none yet."""
+"""A whole training run on the kernels of the notebooks' solutions, recorded for those who have none yet."""
 
 import json
 from dataclasses import replace

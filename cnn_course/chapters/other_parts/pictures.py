@@ -81,7 +81,7 @@ def loss_slopes_picture() -> plots.Picture:
 
 
 def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3)) -> plots.Picture:
-    """Draw the losses of several short trainings.
+    """Draw the losses of several short training runs.
 
     Parameters
     ----------
@@ -101,12 +101,12 @@ def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3
 
 
 def epochs_picture(accuracies) -> plots.Picture:
-    """Draw the accuracy on the test images after each epoch, for our trainings and for PyTorch's.
+    """Draw the accuracy on the test images after each epoch, for our training runs and for PyTorch's.
 
     Parameters
     ----------
     accuracies : dict
-        For "ours" and "pytorch" a list for each training.
+        For "ours" and "pytorch" a list for each training run.
     """
     panels = {"ours": "this package", "pytorch": "PyTorch"}
     fig, axes = plots.figure(1, 2, size=(7.2, 2.6), sharey=True)

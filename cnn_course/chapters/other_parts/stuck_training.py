@@ -1,6 +1,6 @@
-"""A training that learns nothing, tools to find out why, and a check that measures: an open problem.
+"""A training run that learns nothing, tools to find out why, and a check that measures: an open problem.
 
-`as_found` returns a training that does not learn: five functions, none of which raises. A reader who has
+`as_found` returns a training run that does not learn: five functions, none of which raises. A reader who has
 found what is wrong with one of them writes another in its place, ``as_found()._replace(prepare=...)``, and
 hands the whole to the check.
 """
@@ -26,7 +26,7 @@ TRAINING, UNSEEN = 4000, 1000
 
 
 class Parts(NamedTuple):
-    """What a training consists of.
+    """What a training run consists of.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Parts(NamedTuple):
 
 
 def as_found() -> Parts:
-    """Return the training as it was left: it learns nothing."""
+    """Return the training run as it was left: it learns nothing."""
     return Parts(_build, _prepare, _draw, _loss, _optimiser)
 
 
@@ -92,7 +92,7 @@ def _digits():
 
 
 class Run(NamedTuple):
-    """What a training has come to: its network, its losses, its share of unseen digits that are read."""
+    """What a training run has come to: its network, its losses, its share of unseen digits that are read."""
 
     net: Sequential
     losses: list
@@ -100,7 +100,7 @@ class Run(NamedTuple):
 
 
 def first_batch(parts: Parts, seed=0):
-    """Return a batch as the training would have it: what the network is shown, and the labels."""
+    """Return a batch as training would use it: what the network is shown, and the labels."""
     images, labels, _, _ = _digits()
     images, labels = parts.draw(np.random.default_rng(seed), images, labels)
     return parts.prepare(images), labels
@@ -182,7 +182,7 @@ def gradient_ratio(parts: Parts, seed=0) -> float:
 
 # --- The check ---------------------------------------------------------------------------------------------
 
-#: What a mended training reaches at least; measured, with margin: tests/course/other_parts/test_notebook.py.
+#: What a fixed run reaches at least; measured, with margin: tests/course/other_parts/test_notebook.py.
 ENOUGH = 0.8
 # Below this loss a batch has been learnt by heart.
 LEARNT = 0.5

@@ -26,7 +26,7 @@ def tree_film() -> plots.Film:
 
 
 def _trees(taken):
-    """Draw both trees, so many steps of them, as a figure."""
+    """Draw the first `taken` steps of both trees, as a figure."""
     fig, axes = plots.figure(1, 2, size=(7.2, 3.0))
     ways = {
         "interleaved: distance 1, 2, 4": [(d, range(0, 8, 2 * d)) for d in (1, 2, 4)],
@@ -246,7 +246,7 @@ class Step(NamedTuple):
 
 
 def steps(access):
-    """Return the steps of a reduction in shared memory, the first barrier behind it.
+    """Return the steps of a reduction in shared memory, up to and including the first barrier.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def rows_of_a_scan(numbers):
 
 
 def _rounds(taken):
-    """Draw so many rounds, as a figure."""
+    """Draw the first `taken` rounds, as a figure."""
     fig, ax = plots.figure(size=(5.4, 3.2))
     panel(ax, "", rows=4)
     ax.set_xlim(-0.6, 9.6)
@@ -108,7 +108,7 @@ def _arrow(ax, start, end):
 
 
 def hidden_outputs(count) -> np.ndarray:
-    """Return the trained network's hidden outputs for so many test digits, of shape (count, 128)."""
+    """Return the trained network's hidden outputs for `count` test digits, of shape (count, 128)."""
     mnist, net = load("mnist"), load_model(MNIST_CNN)
     rows = []
     for first in range(0, count, 50):

@@ -218,12 +218,12 @@ def gates_picture(image, gates) -> plots.Picture:
 
 
 def accuracy_picture(accuracies, caption) -> plots.Picture:
-    """Draw the accuracy of several trainings after each epoch.
+    """Draw the accuracy of several training runs after each epoch.
 
     Parameters
     ----------
     accuracies : list of list of float
-        A list for each training.
+        A list for each training run.
     caption : str
     """
     fig, ax = plots.figure(size=(7.2, 2.4))

@@ -87,7 +87,7 @@ def turns(pitch):
 
 
 def banks_picture(*pitches):
-    """Draw in which banks eight rows of four words lie, for rows that begin so many words apart."""
+    """Draw in which banks eight rows of four words lie, for rows that begin `pitches` words apart."""
     fig, axes = plots.figure(len(pitches), 1, size=(7.2, 1.75 * len(pitches)))
     for ax, pitch in zip(np.ravel(axes), pitches, strict=True):
         used = np.zeros((8, BANKS), int)

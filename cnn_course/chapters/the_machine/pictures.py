@@ -19,7 +19,7 @@ PARTS = (*_OF_A_QUARTER, "shared memory", "L1 cache", "L2 cache", "global memory
 
 
 def figures_table() -> str:
-    """Return the figures of both GPUs as a table, a letter of `SOURCES` behind each row."""
+    """Return the figures of both GPUs as a table, with a letter of `SOURCES` after each row."""
 
     def latency(part):
         return [str(gpu.latency[part]) if part in gpu.latency else "-" for gpu in GPUS]

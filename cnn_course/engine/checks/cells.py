@@ -32,7 +32,7 @@ class Failure(NamedTuple):
             written = (error.text or "").strip()
             place = (f"Line {error.lineno} of the cell" + (f": `{written}`" if written else "."),)
         message = (
-            f"Your last run of the cell above failed with {errors.text(error)}. Mend that first, and run the "
+            f"Your last run of the cell above failed with {errors.text(error)}. Fix that first, and run the "
             "cell again: until then the name stands for what was defined before."
         )
         return message, place

@@ -133,7 +133,7 @@ def in_other_blocks(case):
 def narrowed(cases):
     """Return the case with the largest whole numbers once more, in the smallest types that have them.
 
-    What is computed of numbers of 8 bits has 8 bits, and begins again at 0 behind 255.
+    What is computed from 8-bit numbers has 8 bits, and begins again at 0 after 255.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def rounding(case, reference):
     """Return how far a right result may be off because float32 rounds numbers of the size of the inputs.
 
     A program that is right for inputs a rounding away is as right as float32 lets it be: of logits around
-    -1000, the logarithm of a softmax's sum loses the digits behind the fourth when it is added to one of
+    -1000, the logarithm of a softmax's sum loses the digits after the fourth when it is added to one of
     them. What inputs a rounding away change is measured on the reference.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The judge of what the sanitizer has found, and what mends it if that is known."""
+"""The judge of what the sanitizer has found, and what fixes it if that is known."""
 
 import numpy as np
 

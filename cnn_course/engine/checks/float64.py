@@ -41,7 +41,7 @@ _CAUSES = {
     "division": "`/` gives float64 where one side is an integer.",
     "function": "A function such as `math.exp` computes in float64 where it is given an integer.",
     "type": "`float` and `np.float64` are names of float64.",
-    "argument": "An argument is float64, as the types in brackets behind `@cuda.jit` say.",
+    "argument": "An argument is float64, as the types in brackets after `@cuda.jit` say.",
     # From the source alone:
     "integer start": "An integer that a float32 is added to becomes float64.",
     "": "A number of this line, or of a function that it calls, is float64, or an integer meets a float32.",

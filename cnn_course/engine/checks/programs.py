@@ -178,7 +178,7 @@ def _told_of_a_large(evidence, trial):
     return Wrong("wrong when large", message, *details, evidence.where(trial))
 
 
-#: First what is no result of such a program; then as in other exercises, the sanitizer before the numbers. An
+#: First what cannot be a program's result; then, as in other exercises, the sanitizer before the numbers. An
 #: attempt with right numbers is asked who computed them, and run compiled.
 PROGRAM_JUDGES = (
     left_on_the_device,

@@ -240,7 +240,7 @@ def _places(failed, rtol):
         "on the border": [mask[tuple(slice(1, -1) for _ in mask.shape)] for mask in wrong],
     }
     for place, elsewhere in places.items():
-        # Of arrays with other axes such a place says nothing, and neither does it of them.
+        # Such a place says nothing about arrays with other axes, nor they about it.
         if (
             len(elsewhere) == len(wrong)
             and sum(mask.size for mask in elsewhere)

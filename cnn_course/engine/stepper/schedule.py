@@ -3,7 +3,7 @@
 A warp's lanes go side by side. Where they part, each branch has its turn, in the order of the source, and the
 lanes wait for each other at its end, and after each round of a loop. So a place in the source is a tuple that
 sorts as a warp executes: for each loop around it the loop's line and the round, then the line itself, and in
-a device function all of that behind the place of its call.
+a device function all of that after the place of its call.
 """
 
 import ast
@@ -14,7 +14,7 @@ import textwrap
 from dataclasses import dataclass, field
 
 WARP = 32
-_LAST = 10**9  # behind all that a called function does
+_LAST = 10**9  # after all that a called function does
 
 
 class Layout:

@@ -12,7 +12,7 @@ from cnn_course.engine.stepper.schedule import WARP
 from cnn_course.engine.stepper.steps import OFF, WAITS, steps_of
 from gpuless.access import record_lines
 
-#: A film has at most so many frames, and what a notebook stores of more steps stands still.
+#: A film has at most this many frames; what a notebook stores of more steps stands still.
 MOST_FRAMES = 60
 _STORED_FRAMES = 24
 
@@ -40,7 +40,7 @@ def step(kernel, block=0, warp=0, most=100_000):
     Notes
     -----
     Lanes of a warp that are at the same line execute it together. Where they part, each branch has its turn,
-    in the order of the source, and the lanes meet again behind it and after each round of a loop. Warps come
+    in the order of the source, and the lanes meet again after it and after each round of a loop. Warps come
     to a barrier in the order of their numbers; a GPU's order is free.
 
     Examples

@@ -181,7 +181,7 @@ def _pack_down(rows, panels):
 
 @serial_jit
 def _whole_tiles(keys):
-    """Return how many tiles hold so many keys."""
+    """Return how many tiles hold that many keys."""
     return (keys + TILE_COLUMNS - 1) // TILE_COLUMNS
 
 

@@ -101,7 +101,7 @@ def _place_of(i, heads, length, features):
 @cuda.jit
 @device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element a thread, in the order in which they are written; launched over all elements."""
+    """Move one element per thread, in the order in which they are written; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < out.size:
         rest, h, t, d = _place_of(i, heads, length, features)
@@ -119,7 +119,7 @@ def split_heads(x, out=None):
 @cuda.jit
 @device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element a thread, in the order in which they are read; launched over all elements."""
+    """Move one element per thread, in the order in which they are read; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
         rest, h, t, d = _place_of(i, heads, length, features)

@@ -1,12 +1,12 @@
 """Attention tile by tile: keys and values pass through shared memory, and no table is stored.
 
-A thread has a query, and the average of what it has seen so far in registers. Of a softmax it keeps two
+A thread has a query, and the average of what it has seen so far in registers. For the softmax it keeps two
 numbers: the largest score so far, and the sum of ``exp(score - largest)``. If a larger score comes along,
 both sums are multiplied by ``exp(largest - new largest)``, and are what they would be had it been known from
 the first. Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), and Dao et al.,
 "FlashAttention" (2022).
 
-A thread holds up to 16 features. Of longer rows two or four neighbours share one: each takes every second (or
+A thread holds up to 16 features. Two or four neighbours share a longer row: each takes every second (or
 fourth) group of four features, multiplies those, and a shuffle adds up. Shorter rows are filled with zeros.
 """
 
@@ -21,7 +21,7 @@ from cnn_numba.ops.shared.warps import ALL_LANES, load4
 
 ROWS = 64  # of a block: queries, or where the keys' gradients are computed keys
 TILE = 32  # of the other kind, in shared memory at a time
-CHUNK = 8  # scores that a thread has at a time: of so many keys the largest is looked for at once
+CHUNK = 8  # scores that a thread has at a time: the largest of that many is found at once
 MOST_FEATURES = 16  # of a thread
 HEAD_DIMS = 16, 32, 64  # what there are kernels for; others are filled up
 MINUS_INFINITY = float32(-math.inf)
@@ -92,7 +92,7 @@ def _features_of(lanes):
 
     @cuda.jit(device=True)
     def feature(i):
-        # Neighbours read neighbouring groups of four: so many different banks.
+        # Neighbours read neighbouring groups of four, which are in different banks.
         return uint32(i // 4 * 4 * lanes + i % 4)
 
     return first_feature, feature
@@ -178,7 +178,7 @@ def _forward(head_dim, rows):
         name=f"attention_forward_{head_dim}_kernel",
     )
     def forward(q, k, v, scale, causal, out, log_sum_exp):
-        """Average for ROWS queries a block, one or more threads each; launched over (queries, heads)."""
+        """Average for ROWS queries per block, one or more threads each; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
         v_tile = cuda.shared.array(tile_size, float32, alignment=16)
         q_part = cuda.local.array(features, float32)
@@ -204,7 +204,7 @@ def _forward(head_dim, rows):
                     weight = math.exp(scores[c] - largest)
                     total += weight
                     add(weight, v_tile, uint32(first + c), average)
-            cuda.syncthreads()  # nobody reads them any more
+            cuda.syncthreads()  # no thread reads them any more
         store_row(average, float32(1) / total, out, head, query)
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
             log_sum_exp[head, query] = largest + math.log(total)
@@ -222,7 +222,7 @@ def _backward_q(head_dim, rows):
         name=f"attention_backward_q_{head_dim}_kernel",
     )
     def backward_q(grad_output, q, k, v, out, log_sum_exp, scale, causal, averages, grad_q):
-        """Compute grad_q for ROWS queries a block, and the `averages`; launched over (queries, heads)."""
+        """Compute grad_q for ROWS queries per block, and the `averages`; launched over (queries, heads)."""
         k_tile = cuda.shared.array(tile_size, float32, alignment=16)
         v_tile = cuda.shared.array(tile_size, float32, alignment=16)
         q_part = cuda.local.array(features, float32)
@@ -270,7 +270,7 @@ def _backward_kv(head_dim, rows):
         name=f"attention_backward_kv_{head_dim}_kernel",
     )
     def backward_kv(grad_output, q, k, v, log_sum_exp, averages, scale, causal, grad_k, grad_v):
-        """Compute grad_k and grad_v for ROWS keys a block; launched over (keys, heads)."""
+        """Compute grad_k and grad_v for ROWS keys per block; launched over (keys, heads)."""
         q_tile = cuda.shared.array(tile_size, float32, alignment=16)
         gradient_tile = cuda.shared.array(tile_size, float32, alignment=16)
         k_part = cuda.local.array(features, float32)
@@ -319,7 +319,7 @@ _, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backwa
 
 
 def _kernels_for(head_dim):
-    """Return what `_make_kernels` has made for rows of so many features."""
+    """Return what `_make_kernels` has made for rows of `head_dim` features."""
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]

@@ -25,7 +25,7 @@ def gather_windows_at(memory, text, order, cursor, stride, x, y):
 
 
 def _count(text, stride, x, y):
-    """Return how many windows as long as those of `x` the text has, each with a character behind it."""
+    """Return how many windows as long as those of `x` the text has, each followed by a character."""
     stride = integer(stride, "stride", minimum=1)
     if y.shape != (x.size,):
         raise ValueError(f"y must have shape ({x.size},), got {y.shape}: x has {x.size} characters")

@@ -18,7 +18,7 @@ _TOKENS = "int32[:, ::1]"
 @cuda.jit
 @device.signature(f"void({_TOKENS}, float32[:, ::1], float32[:, ::1], float32[:, :, ::1])")
 def embedding_forward_kernel(tokens, weight, positions, out):
-    """Write one number a thread, NaN for an invalid token; launched over all of `out` (N, T, C)."""
+    """Write one number per thread, NaN for an invalid token; launched over all of `out` (N, T, C)."""
     i = uint32(cuda.grid(1))
     features, length = uint32(out.shape[2]), uint32(out.shape[1])
     row = i // features

@@ -15,7 +15,7 @@ from cnn_numba.beyond.norm import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
-# So many features at a time add up over all samples: few enough that their sums stay in the first cache.
+# How many features at a time add up over all samples: so few that their sums stay in the first cache.
 FEATURE_BLOCK = 128
 
 

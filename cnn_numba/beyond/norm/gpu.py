@@ -55,7 +55,7 @@ def _keep_statistics(c, centre, squares, count, running_mean, running_var, momen
 def batch_norm2d_forward_block_kernel(
     x, weight, bias, running_mean, running_var, momentum, eps, out, mean, inv_std
 ):
-    """Normalise one channel a block, from statistics to output; launched over the channels."""
+    """Normalise one channel per block, from statistics to output; launched over the channels."""
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
     centre, squares = moments(x, c, uint32(0), count)
     centre += x[uint32(0), c, uint32(0)]
@@ -79,7 +79,7 @@ def _part(x, part, part_size):
 @cuda.jit
 @device.signature(f"void({_PLANES}, int64, {_ROWS}, {_ROWS})")
 def batch_norm2d_parts_kernel(x, part_size, centres, squares):
-    """Take the moments of one part of a channel a block; launched over (parts, channels)."""
+    """Take the moments of one part of a channel per block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
     begin, end = _part(x, part, part_size)
     centre, square = moments(x, c, begin, end)
@@ -95,7 +95,7 @@ def batch_norm2d_parts_kernel(x, part_size, centres, squares):
 def batch_norm2d_combine_kernel(
     x, part_size, centres, squares, running_mean, running_var, momentum, eps, mean, inv_std
 ):
-    """Put the moments of a channel's parts together, one channel a warp; over 32 threads a channel.
+    """Put the moments of a channel's parts together, one channel per warp; over 32 threads per channel.
 
     Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): the squared distances from
     the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
@@ -124,7 +124,7 @@ def batch_norm2d_combine_kernel(
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, float32, {_ROW}, {_ROW})")
 def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_std):
-    """Take over the running statistics, one channel a thread; launched over the channels."""
+    """Take over the running statistics, one channel per thread; launched over the channels."""
     c = uint32(cuda.grid(1))
     if c < uint32(mean.size):
         mean[c] = running_mean[c]
@@ -134,7 +134,7 @@ def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_st
 @cuda.jit
 @device.signature(f"void({_ROW}, int64, {_ROW}, {_ROW}, {_ROW}, {_ROW}, {_ROW})")
 def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
-    """Normalise one element a thread, given the statistics; launched over all elements."""
+    """Normalise one element per thread, given the statistics; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
         c = uint32(i // uint32(pixels)) % uint32(mean.size)
@@ -217,7 +217,7 @@ def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
 def batch_norm2d_backward_block_kernel(
     grad_output, x, weight, mean, inv_std, share, grad_input, grad_weight, grad_bias
 ):
-    """Send the gradients of one channel back, one channel a block; launched over the channels.
+    """Send the gradients of one channel back, one channel per block; launched over the channels.
 
     `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
     """
@@ -241,7 +241,7 @@ def batch_norm2d_backward_block_kernel(
 @cuda.jit
 @device.signature(f"void({_PLANES}, {_PLANES}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
 def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size, weight_parts, bias_parts):
-    """Sum up one part of a channel a block; launched over (parts, channels)."""
+    """Sum up one part of a channel per block; launched over (parts, channels)."""
     part, c = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y)
     begin, end = _part(x, part, part_size)
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, begin, end)

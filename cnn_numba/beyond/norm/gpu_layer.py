@@ -34,7 +34,7 @@ rounded_product = ptx(_product, "mul.rn.f32 $0, $1, $2;", "=f,f,f", float32, flo
 @cuda.jit
 @device.signature(f"void({_PLANES}, {_ROW}, {_ROW}, float32, {_PLANES}, {_ROW}, {_ROW})")
 def layer_norm_forward_kernel(x, weight, bias, eps, out, mean, inv_std):
-    """Normalise one sample a block, x and out being (1, samples, features); launched over the samples."""
+    """Normalise one sample per block, x and out being (1, samples, features); launched over the samples."""
     sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
     first, features = 0, uint32(x.shape[2])
     centre, squares = moments(x, sample, first, features)
@@ -64,7 +64,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
 @cuda.jit
 @device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, {_ROW}, {_ROWS})")
 def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad_input):
-    """Send the gradients of one sample back, one sample a block; launched over the samples."""
+    """Send the gradients of one sample back, one sample per block; launched over the samples."""
     sample, (thread, threads) = uint32(cuda.blockIdx.x), threads_of_block()
     features = uint32(x.shape[1])
     shift, scale = mean[sample], inv_std[sample]
@@ -87,7 +87,7 @@ def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad
 @cuda.jit
 @device.signature(f"void({_ROWS}, {_ROWS}, {_ROW}, {_ROW}, int64, {_ROWS}, {_ROWS})")
 def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_parts, bias_parts):
-    """Add up 32 columns over `part_rows` samples a block of (32, COLUMN_ROWS); over (columns, samples).
+    """Add up 32 columns over `part_rows` samples per block of (32, COLUMN_ROWS); over (columns, samples).
 
     A warp reads 32 neighbouring columns of one sample at a time: along a column each thread would read from a
     row of its own.

@@ -86,7 +86,7 @@ def two_scratch(array, rows, columns):
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])")
 def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
-    """Add up the parts of one row of each array, one row a warp; launched over 32 threads a row."""
+    """Add up the parts of one row of each array, one row per warp; launched over 32 threads per row."""
     thread = uint32(cuda.grid(1))
     row, lane = uint32(thread // LANE_COUNT), thread % LANE_COUNT
     if row >= uint32(weight_parts.shape[0]):

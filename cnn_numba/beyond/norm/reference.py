@@ -263,5 +263,5 @@ def _per_channel(values):
 
 
 def _last_axes(count):
-    """Return the last axes of an array, so many of them."""
+    """Return the last `count` axes of an array."""
     return tuple(range(-count, 0))

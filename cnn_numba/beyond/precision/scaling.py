@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: what keeps the small gradients of a training in float16.
+"""Dynamic loss scaling: what keeps the small gradients of a training run in float16.
 
 The smallest number of float16 is 2**-24: smaller gradients become 0 where they are rounded for a product. So
 the gradient of the loss is multiplied by a scale, with which everything after it grows, and the gradients of
@@ -101,7 +101,7 @@ class LossScaler(Scaler):
 
     @property
     def collapsed(self) -> bool:
-        """Whether so many steps in a row were skipped that no scale will do."""
+        """Whether too many steps in a row were skipped for any scale to work."""
         return self.scale < self.settings["minimum"]
 
     def load_state(self, state: Mapping[str, Array]) -> None:
@@ -133,7 +133,7 @@ class LossScaler(Scaler):
         return finite
 
     def allocate_schedule(self, steps: int) -> None:
-        """Allocate the schedule of so many steps on the GPU; a recorded graph goes on using it."""
+        """Allocate the schedule of that many steps on the GPU; a recorded graph goes on using it."""
         self._pinned = pinned((steps, 2))
         self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))
         self.row, self.row_cursor, self.taken = self.backend.zeros((1, 2)), self._count(), self._count()

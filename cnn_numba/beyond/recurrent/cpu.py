@@ -195,7 +195,7 @@ def _pack(b, first, depth, panels):
 
 @serial_jit
 def _pack_bias(bias_ih, bias_hh, depth, panels):
-    """Begin each panel with the sum of the biases, of which each may be empty."""
+    """Begin each panel with the sum of the biases, each of which may be empty."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
     # Not a loop over the two: of an array that is read-only and one that is not, Numba makes no such tuple.

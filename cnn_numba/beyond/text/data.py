@@ -26,7 +26,7 @@ _NUMBERS = {character: number for number, character in enumerate(VOCABULARY)}
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The windows of a text, in the place of a data set's images, and of its labels: what comes next.
+    """The windows of a text, in place of a data set's images, and of its labels: what comes next.
 
     `text` are the numbers of its characters, shape (L,), uint8; `length` is that of a window, `stride` the
     distance from one to the next.
@@ -82,7 +82,7 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     Parameters
     ----------
     path : path, optional
-        A file with a paragraph a line, or a folder with such a course.txt; without it the course's own.
+        A file with one paragraph per line, or a folder with a course.txt like that; else the course's own.
 
     Returns
     -------

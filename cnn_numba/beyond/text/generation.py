@@ -19,7 +19,7 @@ def generate(
     Parameters
     ----------
     model : Sequential
-        Such as `text_transformer`, whose attention is causal: what fills the window up behind the last
+        Such as `text_transformer`, whose attention is causal: what fills the window up after the last
         character changes nothing before it.
     prompt : str
         At least one character, all in `VOCABULARY`.

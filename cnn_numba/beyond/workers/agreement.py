@@ -1,4 +1,4 @@
-"""What several workers agree on around the steps of a training: recipe, numbers, and when to leave."""
+"""What several workers agree on around the steps of a training run: recipe, numbers, and when to leave."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ SHARED = ("epoch", "step", "history", "seconds", "first_loss", "resumed", "saved
 
 
 class Agreement(Callback):
-    """Keeps the workers of a training alike: all begin, go on and leave with the same numbers."""
+    """Keeps the workers of a training run alike: all begin, go on and leave with the same numbers."""
 
     def __init__(self, workers: Any) -> None:
         self.workers = workers
@@ -66,7 +66,7 @@ def _naming_the_checkpoint(run) -> Iterator[None]:
 
 
 def what_is_saved(run: Run) -> str:
-    """Return where the last checkpoint of this training is, as text."""
+    """Return where the last checkpoint of this training run is, as text."""
     if run.saved is None:
         return "no checkpoint of this run has been written yet"
     epoch, step = run.saved

@@ -8,7 +8,7 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 
-#: A bucket is closed by the layer with which it holds so many bytes.
+#: A bucket is closed by the layer that brings it to this many bytes.
 BUCKET_BYTES = 2**18
 
 

@@ -14,7 +14,7 @@ from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.extras import need
 from cnn_numba.train.alone import Alone
 
-#: Seconds without a sign of life after which a worker is given up.
+#: Seconds without a heartbeat after which a worker is given up.
 TIMEOUT = 30.0
 
 
@@ -25,7 +25,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     Parameters
     ----------
     timeout : float
-        Seconds without a sign of life after which another worker is given up. One that is alive and busy,
+        Seconds without a heartbeat after which another worker is given up. One that is alive and busy,
         compiling or loading, is waited for twenty times as long.
 
     Yields

@@ -1,7 +1,7 @@
 """What carries numbers and words between workers: torch.distributed, watched.
 
 Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and for a dead or stopped one for ever. So every worker gives a sign of life once a
+the slowest worker, and forever for a dead or stopped one. So every worker sends a heartbeat once a
 second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
 
 torch is imported when a `ProcessGroup` is made: one worker needs none.
@@ -34,7 +34,7 @@ ARRIVAL = 60.0
 class WorkersError(RuntimeError):
     """Why the workers cannot begin, or cannot go on: a line for the user.
 
-    The other workers read its `reason`. With `saved` there is a checkpoint of this training to go on from.
+    The other workers read its `reason`. With `saved` this training run has a checkpoint to go on from.
     """
 
     def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:
@@ -299,7 +299,7 @@ class ProcessGroup:
         for rank in others:
             if rank not in self.watch.left and self.watch.silence(rank) > silence:
                 return (
-                    f"worker {rank} of {self.size} has given no sign of life for "
+                    f"worker {rank} of {self.size} has sent no heartbeat for "
                     f"{self.watch.silence(rank):.0f} s (process {self.peers[rank]['pid']} on "
                     f"{self.peers[rank]['host']})"
                 )

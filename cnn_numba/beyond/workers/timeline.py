@@ -1,4 +1,4 @@
-"""A timeline of a few steps of a training: the phases of each step, and what ran beside them."""
+"""A timeline of a few steps of a training run: the phases of each step, and what ran beside them."""
 
 import json
 import socket
@@ -19,7 +19,7 @@ STEPS = 3
 
 
 class Timeline(Untimed):
-    """Records the phases of a few steps of a training; the first worker writes them to a file, as JSON."""
+    """Records the phases of a few steps of a training run; the first worker writes them to a JSON file."""
 
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)

@@ -1,4 +1,4 @@
-"""Signs of life: which workers are still there, and what those that have ended said."""
+"""Heartbeats: which workers are still there, and what the others said when they ended."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ STOPPED = 5.0
 
 
 class Watch:
-    """Signs of life: a thread gives this worker's, and notes those of the others when it is asked to.
+    """Heartbeats: a thread sends this worker's, and notes those of the others when it is asked to.
 
     Only this thread uses the store, whose keeper may have ended or been stopped: then only the thread waits.
     `left` has what workers that have ended said of why.
@@ -22,7 +22,7 @@ class Watch:
         self.left, self.beats, self.heard = {}, {}, None
         self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
         self.wake, self.news = threading.Event(), threading.Condition()
-        self.thread = threading.Thread(target=self._run, daemon=True, name="sign of life")
+        self.thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
         self.thread.start()
 
     def _run(self):
@@ -84,7 +84,7 @@ class Watch:
         return now - (self.heard or now)
 
     def end(self, why="", keeper=False):
-        """Say that this worker ends, and why; give no sign of life any more.
+        """Say that this worker ends, and why; send no more heartbeats.
 
         With the `keeper` the store ends: it waits a little for the others to have read that.
         """

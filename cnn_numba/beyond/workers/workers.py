@@ -22,7 +22,7 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Workers(Alone):
-    """Several workers of a training, as one of them sees them; SIGTERM sets `asked_to_end`.
+    """Several workers of a training run, as one of them sees them; SIGTERM sets `asked_to_end`.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ class Workers(Alone):
         return sum(sizes)
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
-        """Return this worker's part of a batch, for the steps of a training."""
+        """Return this worker's part of a batch, for the steps of a training run."""
         return SharedPart(model, self, scaler, timeline)
 
     def callbacks(self) -> list[Callback]:
-        """Return what the workers do around the steps of a training."""
+        """Return what the workers do around the steps of a training run."""
         return [Agreement(self)]

@@ -27,7 +27,7 @@ def _launch(kernel, threads, *arguments):
 
 
 def _forward(kernel, x, out):
-    """Launch a kernel that computes one element a thread, after the checks."""
+    """Launch a kernel that computes one element per thread, after the checks."""
     *_, out = checks.forward(DEVICE, x, out)
     _launch(kernel, x.size, x, out)
     return out
@@ -63,21 +63,21 @@ def relu_gradient(gradient, out):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_naive_kernel(x, out):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
         out[i] = _relu(x[i])
 
 
 def relu_forward_naive(x, out=None):
-    """Do what `relu_forward` does, one element a thread."""
+    """Do what `relu_forward` does, one element per thread."""
     return _forward(relu_forward_naive_kernel, x, out)
 
 
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def relu_forward_vectorized_kernel(x, out):
-    """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
+    """Compute four neighbouring elements per thread; launched over the fours, and one for the tail."""
     i = uint32(cuda.grid(1) * VECTOR)
     size = uint32(x.size)
     if uint32(i + VECTOR) <= size:
@@ -89,7 +89,7 @@ def relu_forward_vectorized_kernel(x, out):
 
 
 def relu_forward_vectorized(x, out=None):
-    """Do what `relu_forward` does, four elements a thread; ValueError unless all arrays are aligned."""
+    """Do what `relu_forward` does, four elements per thread; ValueError unless all arrays are aligned."""
     *_, out = checks.forward(DEVICE, x, out)
     if not _are_aligned(x, out):
         at = ", ".join(hex(device.address(array)) for array in (x, out))
@@ -109,7 +109,7 @@ def relu_forward(x, out=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_naive_kernel(grad_output, out, grad_input):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
         grad_input[i] = relu_gradient(grad_output[i], out[i])
@@ -118,7 +118,7 @@ def relu_backward_naive_kernel(grad_output, out, grad_input):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def relu_backward_vectorized_kernel(grad_output, out, grad_input):
-    """Compute four neighbouring elements a thread; launched over the fours, and one for the tail."""
+    """Compute four neighbouring elements per thread; launched over the fours, and one for the tail."""
     i = uint32(cuda.grid(1) * VECTOR)
     size = uint32(out.size)
     if i + VECTOR <= size:
@@ -153,7 +153,7 @@ def relu_backward(grad_output, out, grad_input=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def sigmoid_forward_kernel(x, out):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
         # exp of a negative number cannot overflow.
@@ -169,7 +169,7 @@ def sigmoid_forward(x, out=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def sigmoid_backward_kernel(grad_output, out, grad_input):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
         grad_input[i] = grad_output[i] * out[i] * (float32(1) - out[i])
@@ -186,7 +186,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def tanh_forward_kernel(x, out):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
         out[i] = math.tanh(x[i])
@@ -200,7 +200,7 @@ def tanh_forward(x, out=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def tanh_backward_kernel(grad_output, out, grad_input):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
         grad_input[i] = grad_output[i] * (float32(1) - out[i] * out[i])
@@ -226,7 +226,7 @@ def _normal_share(x):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def gelu_forward_kernel(x, out):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
         out[i] = x[i] * _normal_share(x[i])
@@ -240,7 +240,7 @@ def gelu_forward(x, out=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def gelu_backward_kernel(grad_output, x, grad_input):
-    """Compute one element a thread; launched over all elements."""
+    """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
         density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
@@ -257,7 +257,7 @@ def gelu_backward(grad_output, x, grad_input=None):
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, {_ROW})")
 def add_forward_kernel(a, b, out):
-    """Add one pair a thread; launched over all elements."""
+    """Add one pair per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(out.size):
         out[i] = a[i] + b[i]

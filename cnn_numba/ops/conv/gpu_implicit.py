@@ -290,7 +290,7 @@ def implicit_kernel(tile):
     @cuda.jit
     @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
-        """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
@@ -304,9 +304,9 @@ def implicit_kernel(tile):
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread. What they should do on
 # the 132 multiprocessors of an H200, with 64 images and kernels of 3 x 3:
-# - LARGE loads least for each product: two thirds of its instructions multiply. 128 registers a thread let 4
+# - LARGE loads least per product: two thirds of its instructions multiply. 128 registers per thread let 4
 #   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 2.97 rounds.
-# - SMALL has half the sums a block and twice the threads, for results too small to fill a GPU with LARGE:
+# - SMALL has half the sums per block and twice the threads, for results too small to fill a GPU with LARGE:
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
 #   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
@@ -449,7 +449,7 @@ def conv2d_backward_input(
 ):
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`.
 
-    A matrix product a class of pixels.
+    One matrix product per class of pixels.
     """
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(DEVICE, *arrays, window=steps, precision=precision)

@@ -1,6 +1,6 @@
 """Convolution on the GPU with tiles in shared memory: a pixel is loaded once for all the windows it is in.
 
-A block computes a tile of output positions. Of each input channel it first copies the pixels under all
+A block computes a tile of output positions. From each input channel it first copies the pixels under all
 windows of the tile into shared memory: the tile itself and a halo, K - 1 pixels wide if the stride is 1.
 Each thread then keeps the sums of CHANNELS output channels at its position in registers, so that a pixel from
 shared memory is used CHANNELS times as well.
@@ -102,7 +102,7 @@ def _store(sums, n, first_channel, oh, ow, bias, has_bias, relu, out_channels, w
 @cuda.jit
 @device.signature(f"void({_IMAGES}, {_IMAGES}, float32[::1], bool, bool, Window2d, float32[::1])")
 def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2d, out):
-    """Compute a position for CHANNELS channels a thread of (TILE_W, TILE_H).
+    """Compute a position for CHANNELS channels per thread of (TILE_W, TILE_H).
 
     The grid is (tiles of all images, blocks of channels): an image's tiles row by row, then the next image's.
     """

@@ -217,7 +217,7 @@ def weight_sums(tile, outputs, has_ones):
 
     @cuda.jit(device=True)
     def store(total, first_row, first_column, sums, shape):
-        """Write the thread's results, those that there are, to the part that is this block's."""
+        """Write the thread's results, as far as they exist, to this block's part."""
         row, column = first_result()
         rows, columns = uint32(shape.rows), uint32(_columns(shape) + further)
         for i in range(thread_rows):
@@ -259,7 +259,7 @@ def weight_kernel(tile, has_ones=False):
         "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
     )
     def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
-        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """

@@ -1,6 +1,6 @@
 """Dense layers on the CPU: three matrix products, all by one tiled multiplication.
 
-It is written here, and not left to the BLAS behind NumPy, because that brings threads of its own:
+It is written here, and not left to the BLAS behind NumPy, because that brings its own threads:
 they and Numba's, each waiting in a busy loop for more work, take the cores from one another, and
 a product that takes 0.1 ms alone then takes 4 to 8.
 
@@ -180,7 +180,7 @@ _NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)
 
 
 def _parts(multiplications):
-    """Return into how many parts so much work is divided, one for each core that takes part."""
+    """Return into how many parts this much work is divided, one for each core that takes part."""
     return 1 if multiplications < PARALLEL_FROM else numba.get_num_threads()
 
 

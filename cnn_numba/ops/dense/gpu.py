@@ -97,7 +97,7 @@ SUM_ROWS, SUM_COLUMNS = 16, 32
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1])")
 def linear_backward_bias_kernel(grad_output, grad_bias):
-    """Sum up 32 columns a block, one along x; each of the 16 threads of a column takes every 16th row."""
+    """Sum up 32 columns per block, one along x; each of the 16 threads of a column takes every 16th row."""
     sums = cuda.shared.array((SUM_ROWS, SUM_COLUMNS), float32)
     x, y = cuda.threadIdx.x, cuda.threadIdx.y
     column = cuda.blockIdx.x * SUM_COLUMNS + x
@@ -164,10 +164,10 @@ def _make_kernel(name, vectors):
     @cuda.jit(launch_bounds=(SMALL.threads, BLOCKS[SMALL.rows]))
     @device.signature(f"void({', '.join(['float32[::1]'] * 6 + ['uint32'] * 3)})", name=name)
     def kernel(grad_output, x, weight, grad_input, grad_weight, grad_bias, batch, outputs, inputs):
-        """Compute a tile a block of two products that have as many columns.
+        """Compute a tile per block, of two products with equally many columns.
 
         Along y are the tiles of ``grad_output.T @ x``, then those of ``grad_output @ weight``. The last block
-        along x, behind the tiles, sums up the bias of the first.
+        along x, after the tiles, sums up the bias of the first.
         """
         tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - uint32(1)) // block_rows
         is_weight = tile < weight_tiles

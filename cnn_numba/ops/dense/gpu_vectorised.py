@@ -32,14 +32,14 @@ LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewes
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# So many blocks are to share a multiprocessor: they have 128, 72 and 80 registers a thread.
+# How many blocks are to share a multiprocessor: they have 128, 72 and 80 registers per thread.
 BLOCKS = {128: 2, 32: 7, 64: 3}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
 def aligned(matrix, vector=4):
     """Return whether each row of a matrix consists of whole vectors, in multiples of 16 bytes."""
-    # Where a simulated array lies says nothing about a GPU, which begins every allocation at such a multiple.
+    # Where a simulated array lies says nothing about a GPU, whose allocations all begin at such multiples.
     address = 0 if device.simulated() else matrix.__cuda_array_interface__["data"][0]
     return matrix.shape[1] % vector == 0 and address % 16 == 0
 
@@ -130,7 +130,7 @@ def tile_product(tile, vectors):
 
     @cuda.jit(device=True)
     def store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
-        """Write the thread's results, those that there are, to the part that is this block's."""
+        """Write the thread's results, as far as they exist, to this block's part."""
         row, column = first_result()
         part = uint32(cuda.blockIdx.z * rows * columns)
         bound = lower_bound(relu)
@@ -189,7 +189,7 @@ def _make_kernel(name, tile, vectors):
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.rows]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
-        """Compute one tile of results a block, from one part of their sums.
+        """Compute one tile of results per block, from one part of their sums.
 
         Launched over the tiles, columns along x, and the parts along z, which follow one another in `out`.
         """

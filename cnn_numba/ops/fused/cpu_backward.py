@@ -47,7 +47,7 @@ def _list_alive(memory, stage, n):
 
 @inline_jit
 def _add_to_weight(memory, stage, first, image, p):
-    """Add the multiples of a square of the image to the weight's gradient, p behind its begin.
+    """Add the multiples of a square of the image to the weight's gradient, p past its beginning.
 
     The living gradients are those of channel ``first // positions``, listed from `first` on.
     """

@@ -31,7 +31,7 @@ def _unpack_rows(x, start, step, floats, to, count, channels):
 
 @inline_jit
 def _rows_of(x, pitch):
-    """Return height and width of an image: one row where all lie one behind the other."""
+    """Return height and width of an image: one row if all lie one after the other."""
     height, width = x.shape[2:]
     return (1, height * width) if pitch == width * WIDTH else (height, width)
 

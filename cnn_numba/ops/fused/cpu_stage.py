@@ -19,7 +19,7 @@ PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights
 SIDE = 3  # of a square of the kernel that the backward pass takes at once, for one block of channels
 GROUP = SIDE * SIDE
 TAPS = 9  # elements of a small kernel that it takes at once ...
-COLUMNS = 2 if WIDTH == 16 else 1  # ... for so many vectors of output channels
+COLUMNS = 2 if WIDTH == 16 else 1  # ... for this many vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
 DEAD = 4
 # Of Winograd's way: the matrices of a product, and the windows and vectors of channels of its tile.
@@ -102,7 +102,7 @@ class Stage(NamedTuple):
 
 
 class _Arena:
-    """Arrays one behind the other in one block of memory, two of them never in one line of the cache."""
+    """Arrays one after the other in one block of memory, two of them never in one line of the cache."""
 
     def __init__(self):
         self.size, self.tables = 0, []
@@ -171,7 +171,7 @@ def _geometry(shape, convolution, window, channels):
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
     pixel = channels if few else WIDTH
     pitch = (width + 2 * window.padding_w) * pixel
-    # What is read for a kernel's last square may lie behind the image.
+    # What is read for a kernel's last square may lie past the end of the image.
     block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
     sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
@@ -295,7 +295,7 @@ def panel_of(stage, oc):
 
 @inline_jit
 def row_of(stage, ic, kh, kw):
-    """Return which row of a panel belongs to an element of the kernel, counted from that behind the bias."""
+    """Return which row of a panel belongs to an element of the kernel, counted from the one past the bias."""
     block = kh * stage.blocks + ic // stage.pixel
     return (block * stage.kernel_w + kw) * stage.pixel + ic % stage.pixel
 

@@ -54,7 +54,7 @@ def largest(sums, first, step):
 
 @inline_jit
 def _rectify(value, code):
-    """Return a value and its code behind a ReLU."""
+    """Return a value and its code after a ReLU."""
     zero = filled(0)
     value = where_larger(zero, value, zero, value)
     return value, where_larger(value, zero, code, filled(DEAD))

@@ -48,7 +48,7 @@ class Stage(NamedTuple):
     out: Any  # (N, C_out, H', W') float32: its result; that of the last stage lies where the caller wants it
     codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling
     gradient: (
-        Any  # (N, C_out, H', W') float32: of the result, behind the ReLU if it has no pooling; may be None
+        Any  # (N, C_out, H', W') float32: of the result, after the ReLU if it has no pooling; may be None
     )
     parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: sums of parts of the gradients
 

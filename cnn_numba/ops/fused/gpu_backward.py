@@ -80,7 +80,7 @@ def unpooling_kernel(tile):
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Gather)")
     def conv2d_pool_backward_input_kernel(grad_output, codes, weight, grad_input, gather: Gather):
-        """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
@@ -146,7 +146,7 @@ def unpooling_weight_kernel(tile):
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Correlation)")
     def conv2d_pool_backward_weight_kernel(grad_output, codes, x, sums, shape: Correlation):
-        """Sum up a share of the positions for a tile a block; grid (column tiles, row tiles, shares).
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
@@ -172,7 +172,7 @@ def conv2d_sum_weight_and_bias_kernel(
 ):
     """Add up `parts` (P, rows * columns) as `conv2d_sum_parts_kernel` does; the last column is the bias.
 
-    The first `blocks` do so for one stage, those behind them for another.
+    The first `blocks` do so for one stage, those after them for another.
     """
     sums = cuda.shared.array((SHARERS, COLUMNS), float32)
     block = uint32(cuda.blockIdx.x)

@@ -93,7 +93,7 @@ def pooled_kernel(tile):
         "void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)"
     )
     def conv2d_pool_kernel(x, weight, bias, relu, out, codes, gather: Gather):
-        """Compute a tile a block; a grid of (blocks of columns, blocks of rows).
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
@@ -179,7 +179,7 @@ def _store_windows(sums, window, first_out, bias, relu, out, codes, gather):
 @cuda.jit
 @device.signature("void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
 def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather):
-    """Compute WINDOWS windows of OUTS output channels a block; grid (windows, output channels).
+    """Compute WINDOWS windows of OUTS output channels per block; grid (windows, output channels).
 
     All indices are 32 bits wide: no array of more than 2**31 elements.
     """
@@ -191,7 +191,7 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     first_window, first_row = uint32(cuda.blockIdx.x * WINDOWS), uint32(cuda.blockIdx.y * OUTS)
     height, width, channels = uint32(gather.source_h), uint32(gather.source_w), uint32(gather.channels)
 
-    # Each thread loads a pixel of a window, the same of every channel, and weights of an output channel.
+    # Each thread loads a pixel of a window, the same one in every channel, and weights of an output channel.
     n, top, left = window_by_window(gather, uint32((first_window + thread // uint32(PIXELS)) * WINDOW))
     h = uint32(top + gather.start_h + thread % uint32(PIXELS) // uint32(PATCH))
     w = uint32(left + gather.start_w + thread % uint32(PATCH))

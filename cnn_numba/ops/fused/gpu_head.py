@@ -44,7 +44,7 @@ def _dot(a, b, ones, first, step):
 
 @cuda.jit(device=True)
 def _find_scores(x, weight, bias, row, logits):
-    """Multiply the row by the weight, a class a warp."""
+    """Multiply the row by the weight, one class per warp."""
     lane, k = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     while k < uint32(weight.shape[0]):
         score = warp_sum(_dot(x[row], weight[k], False, lane, uint32(WARP)))
@@ -71,7 +71,7 @@ def _send_back(grad_logits, x, weight, row, relu, grad_input):
 def linear_cross_entropy_rows_kernel(
     x, weight, bias, labels, relu, right, each, scale, logits, losses, grad_logits, grad_input
 ):
-    """Compute a row a block of (32, warps) threads; a grid of one dimension covers the rows."""
+    """Compute a row per block of (32, warps) threads; a grid of one dimension covers the rows."""
     row = uint32(cuda.blockIdx.x)
     _find_scores(x, weight, bias, row, logits)
     cuda.syncthreads()
@@ -100,7 +100,7 @@ def linear_cross_entropy_rows(
 
 @cuda.jit(device=True, inline="always")
 def _sum_samples(grad_logits, x, k, i):
-    """Return the gradient of weight i of class k, behind the last weight that of the bias, to its warp 0."""
+    """Return the gradient of weight i of class k (after the last weight, of the bias) to its warp 0."""
     sums = cuda.shared.array((GROUPS, WARP), float32)
     lane, group = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(cuda.threadIdx.x) // uint32(WARP)
     # The factors of the bias are 1: its column is read as column 0, and not used.
@@ -122,7 +122,7 @@ def _sum_samples(grad_logits, x, k, i):
     allowed=TOTALS,
 )
 def linear_cross_entropy_sums_kernel(grad_logits, x, logits, labels, losses, grad_weight, grad_bias, totals):
-    """Compute WARP gradients of a class a block of GROUPS warps; a grid of (columns, classes).
+    """Compute WARP gradients of a class per block of GROUPS warps; a grid of (columns, classes).
 
     The first block of a further class adds up the totals.
     """

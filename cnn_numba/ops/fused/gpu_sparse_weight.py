@@ -173,7 +173,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
 
 @cuda.jit(device=True)
 def _write_bias(totals, first_out, shares, parts):
-    """Add up what lanes and warps have of each output channel, and write it behind its weights."""
+    """Add up what lanes and warps have of each output channel, and write it after its weights."""
     thread, out_channels = uint32(cuda.threadIdx.x), uint32(shares.out_channels)
     if (thread < uint32(BLOCK_OUTS)) & (uint32(first_out + thread) < out_channels):
         total = float32(0)
@@ -299,7 +299,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
         total = warp_sum(sums[i])
         mine = total if lane == uint32(i) else mine
     weights, is_bias = uint32(channels * TAPS), (lane == uint32(TAPS)) & (channel == uint32(0))
-    # The bias is behind the weights, from the blocks of the first channel.
+    # The bias comes after the weights, from the blocks of the first channel.
     place = weights if is_bias else uint32(channel * TAPS + lane)
     if (out < out_channels) & ((lane < uint32(TAPS)) | is_bias):
         parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine

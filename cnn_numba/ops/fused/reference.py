@@ -22,7 +22,7 @@ from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
 
 
 def conv_chain_forward(x, convolutions, out=None):
-    """Convolve a batch of images several times, each time with a ReLU and a 2x2 max pooling behind it or not.
+    """Convolve a batch several times, each time with or without a ReLU and a 2x2 max pooling after it.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def _chain_of(x, convolutions):
 
 
 def _passes(x, convolutions):
-    """Return for each convolution its input, its output behind the ReLU, where maxima were, its result."""
+    """Return for each convolution its input, its output after the ReLU, where maxima were, its result."""
     passes = []
     for each in convolutions:
         output = conv2d_forward(x, each.weight, each.bias, stride=each.stride, padding=each.padding)

@@ -15,7 +15,7 @@ gather_augmented_at = Spec(f"{_AT}, draw:uint32[2]", filled="C H W")
 
 
 def batch_size_of(x, batch_size):
-    """Return the size of a full batch, which is that of `x` where it is None, and never smaller."""
+    """Return the size of a full batch, which is that of `x` if it is None, and never smaller."""
     batch_size = integer(x.shape[0] if batch_size is None else batch_size, "batch_size")
     if batch_size < x.shape[0]:
         raise ValueError(f"batch_size must be at least the {x.shape[0]} samples of x, got {batch_size}")

@@ -218,7 +218,7 @@ def advance_kernel(cursor):
 def advance(cursor):
     """Let a cursor point to the next batch.
 
-    A launch of its own. Where many blocks read the cursor, nothing says which of them run last: whichever
+    A separate launch. Where many blocks read the cursor, nothing says which of them run last: whichever
     moved it would move it under the others' feet. A launch that does not read it can move it: see `advances`
     of `gather_batch_at`.
 

@@ -35,6 +35,6 @@ def check_labels(labels, classes):
 def soft_target(label_smoothing, scores):
     """Return a target as kernels take it: what the right class gets on top, and what each class gets.
 
-    `scores` has a column a class.
+    `scores` has a column per class.
     """
     return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])

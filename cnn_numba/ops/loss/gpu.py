@@ -8,7 +8,7 @@ The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` 
 the loss of its row is NaN, its gradient too, and its answer counts as wrong.
 
 The target comes in two numbers: `each` is the probability that every class should get, `right` what the right
-one should get on top. The kernel that a training runs has a twin for label smoothing, with the same body; the
+one should get on top. The kernel that training runs has a twin for label smoothing, with the same body; the
 plain one passes the constants 1 and 0, and the compiler leaves out what only smoothing needs.
 """
 
@@ -78,7 +78,7 @@ def cross_entropy_forward_kernel(logits, labels, right, each, losses, probabilit
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     if row >= uint32(logits.shape[0]):
-        return  # the whole warp, so that nobody waits for its lanes
+        return  # the whole warp, so no thread waits for its lanes
     largest, total = _largest_and_total(logits, row)
     of_all = _share_of_all(logits, row, each, largest)
     if lane == 0:
@@ -200,7 +200,7 @@ def _argmax(logits, row):
 
 @cuda.jit(device=True, inline="always")
 def add_metrics(losses, logits, labels, totals):
-    """Judge every `blockDim.x`-th row a thread, and add up what the block has found."""
+    """Judge every `blockDim.x`-th row per thread, and add up what the block has found."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
     loss, right = float32(0), int32(0)

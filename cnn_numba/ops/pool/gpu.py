@@ -40,7 +40,7 @@ def _coordinates(i, height, width):
 
 @cuda.jit(device=True)
 def _covered(o, kernel, stride, padding, size):
-    """Return the first row (or column) of an image that window `o` covers, and the one behind the last."""
+    """Return the first row (or column) of an image that window `o` covers, and the one after the last."""
     padding = uint32(padding)
     begin = uint32(o * stride)  # counted from where the padding begins, so that none is negative
     return uint32(max(begin, padding) - padding), min(uint32(begin + kernel - padding), uint32(size))
@@ -48,7 +48,7 @@ def _covered(o, kernel, stride, padding, size):
 
 @cuda.jit(device=True)
 def _holding(position, kernel, stride, padding, count):
-    """Return the first of `count` windows that hold a row (or column), and the one behind the last."""
+    """Return the first of `count` windows that hold a row (or column), and the one after the last."""
     kernel, stride = uint32(kernel), uint32(stride)
     position = uint32(position + padding)
     first = uint32(max(uint32(position + stride), kernel) - kernel) // stride
@@ -148,7 +148,7 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
             pixel = uint32(argmax[plane, o])
         # Windows that overlap may share their maximum: the first of the lanes that do adds for all of them.
         sharing = uint32(cuda.match_any_sync(ALL_LANES, pixel))
-        # What other lanes have written, the zeros too, is seen only behind a barrier.
+        # What other lanes have written, the zeros too, is seen only after a barrier.
         cuda.syncwarp()
         if pixel < pixels and cuda.ffs(sharing) == lane + 1:
             total = grad_input[plane, pixel]
@@ -211,7 +211,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad_input):
-    """Add up the gradients of the windows that hold one pixel, one pixel a thread; over all pixels."""
+    """Add up the gradients of the windows that hold one pixel, one pixel per thread; over all pixels."""
     i = uint32(cuda.grid(1))
     if i >= grad_input.size:
         return
@@ -228,7 +228,7 @@ def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
-    """Take the gradient of the one window that may hold a pixel, one pixel a thread; over all pixels."""
+    """Take the gradient of the one window that may hold a pixel, one pixel per thread; over all pixels."""
     i = uint32(cuda.grid(1))
     if i >= grad_input.size:
         return
@@ -237,7 +237,7 @@ def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, gr
     row, column = uint32(h + window.padding_h), uint32(w + window.padding_w)
     oh, ow = row // stride_h, column // stride_w
     value = float32(0)
-    # A pixel may lie in a gap between two windows, or behind the last.
+    # A pixel may lie in a gap between two windows, or after the last.
     inside_h = row - oh * stride_h < uint32(window.kernel_h) and oh < uint32(window.out_h)
     inside_w = column - ow * stride_w < uint32(window.kernel_w) and ow < uint32(window.out_w)
     if inside_h and inside_w:

@@ -22,7 +22,7 @@ from gpuless.trust import doubt_folder
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Fused multiply-adds and reordered sums make loops vectorise. NaN and infinity keep their meaning
-# ("nnan" and "ninf" are left out), so a diverging training is seen and not optimised away.
+# ("nnan" and "ninf" are left out), so a diverging training run is seen and not optimised away.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
 # For the expressions whose order matters, where a large term must go before a small one comes. It stays as
 # written in the loop that calls it, too: LLVM notes for each operation what may be done with it.
@@ -89,7 +89,7 @@ def _warn(reason):
 
 
 # error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch in every
-# loop that divides. A wrapper for programs in C is for nobody here.
+# loop that divides. Nothing here needs a wrapper for C programs.
 _HOW = {"error_model": "numpy", "pipeline_class": LeanCompiler, "no_cfunc_wrapper": True}
 
 

@@ -31,7 +31,7 @@ def ptx(python, line, constraints, returned, *takes, always=False):
     *takes : type or None
         Its arguments. A tuple is as many numbers for the line; `ELEMENT` is an array and an index.
     always : bool
-        Whether it is executed even if nobody uses what it returns.
+        Whether it is executed even if its result is unused.
     """
     registers = constraints.split(",")
     outputs = [each[1:] for each in registers if each.startswith("=")]

@@ -1,7 +1,7 @@
 """Numba's compiler for the `cpu` backends: machine code only of what Python calls.
 
 Numba makes machine code of every function, and three times of the body of a loop on all cores, though most of
-it runs only as copies within other functions. Here those are `Part`: the first step of a training comes a
+it runs only as copies within other functions. Here those are `Part`: the first step of a training run comes a
 quarter sooner, and in less memory.
 """
 

@@ -122,7 +122,7 @@ LANES_DOWN, LANES_ACROSS = 4, 8
 
 
 def thread_results(tile):
-    """Make the device functions that tell where in its tile a thread's results lie.
+    """Make the device functions that return where in its tile a thread's results lie.
 
     They are groups of up to 4 x 4, and the next group begins where the warp's last one ends.
 
@@ -358,7 +358,7 @@ def product_engine(tile, left, right):
                 while left_at != left_end:
                     multiply(left_tile, left_at, right_tile, right_at, rows, columns, sums)
                     left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
-            # Into the other half, which nobody has read since the last barrier.
+            # Into the other half, which no thread has read since the last barrier.
             left_start = uint32(uint32(left_half) - left_start)
             right_start = uint32(uint32(right_half) - right_start)
             round_left(next_left)

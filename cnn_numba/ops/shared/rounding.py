@@ -15,7 +15,7 @@ def rounding(precision):
 
 @serial_jit
 def nearest(value, precision):
-    """Return a float32 number as it is with so many bits."""
+    """Return a float32 number as it is in this precision."""
     if precision == FLOAT32 or value != value:
         return value
     if precision == FLOAT16 and abs(value) < np.float32(2**-14):

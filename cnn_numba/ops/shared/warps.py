@@ -20,7 +20,7 @@ LANE_COUNT = uint32(WARP)
 
 
 def whole_warps(elements, most):
-    """Return how many threads a block needs to share so many elements: whole warps, `most` at the most."""
+    """Return how many threads a block needs to share that many elements: whole warps, `most` at the most."""
     return min(most, WARP * device.blocks(elements, WARP))
 
 

@@ -212,7 +212,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
     growth, backoff : float
         The factors, one above 1 and one between 0 and 1.
     interval : int
-        So many good steps in a row make the scale larger.
+        After this many good steps in a row the scale grows.
 
     Notes
     -----

@@ -1,1 +1,1 @@
-"""What happens around the steps of a training, one file for each subject; `base` says when."""
+"""What happens around the steps of a training run, one file for each subject; `base` says when."""

@@ -1,13 +1,13 @@
-"""Callbacks: what may be done around the steps of a training, and when."""
+"""Callbacks: what may be done around the steps of a training run, and when."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class Callback:
-    """Something to do around the steps of a training; a class overrides the moments that concern it.
+    """Something to do around the steps of a training run; a class overrides the moments that concern it.
 
-    Each method gets the training, a `train.run.Run`. What has to be undone, whatever ends the training, is
+    Each method gets the training run, a `train.run.Run`. What has to be undone, whatever ends the run, is
     put on ``run.exits``.
     """
 
@@ -24,10 +24,10 @@ class Callback:
         """Before a step."""
 
     def step_end(self, run: Any) -> None:
-        """After a step, of ``run.count`` samples. Setting ``run.stop`` interrupts the training here."""
+        """After a step, of ``run.count`` samples. Setting ``run.stop`` interrupts training here."""
 
     def interrupted(self, run: Any) -> None:
-        """After the last step of a training that was interrupted."""
+        """After the last step of a training run that was interrupted."""
 
     def epoch_trained(self, run: Any) -> None:
         """After the steps of an epoch, before the model is measured."""
@@ -46,7 +46,7 @@ MOMENTS = tuple(name for name in vars(Callback) if not name.startswith("_"))
 
 
 class Callbacks:
-    """Calls the callbacks of a training, in their order: ``callbacks("step_end")``."""
+    """Calls the callbacks of a training run, in their order: ``callbacks("step_end")``."""
 
     def __init__(self, run: Any, callbacks: Sequence[Callback]) -> None:
         self.run = run

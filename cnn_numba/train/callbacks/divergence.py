@@ -1,4 +1,4 @@
-"""Ends a training that has diverged: the last good checkpoint is worth more than a bad one."""
+"""Ends a training run that has diverged: the last good checkpoint is worth more than a bad one."""
 
 import math
 

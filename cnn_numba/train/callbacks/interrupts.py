@@ -1,4 +1,4 @@
-"""Ctrl-C: the training ends after the step that is under way, and is saved."""
+"""Ctrl-C: training ends after the step that is under way, and is saved."""
 
 import signal
 import threading
@@ -20,7 +20,7 @@ class Interrupted(KeyboardInterrupt):
 
     @classmethod
     def after(cls, run: Run) -> "Interrupted":
-        """Return the error of a training that was interrupted after its last step."""
+        """Return the error of a training run that was interrupted after its last step."""
         kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
         return cls(f"interrupted at epoch {run.epoch + 1}, step {run.step}{kept}", run.history)
 
@@ -35,7 +35,7 @@ class Interrupts(Callback):
         self.times: list[float] = []
 
     def begin(self, run: Run) -> None:
-        """Handle Ctrl-C until the training ends."""
+        """Handle Ctrl-C until training ends."""
         if threading.current_thread() is not threading.main_thread():
             return  # Python delivers signals to the main thread only
 

@@ -1,4 +1,4 @@
-"""The lines that a training logs: each epoch, and what is slow, too short, or did not learn."""
+"""The lines that a training run logs: each epoch, and what is slow, too short, or did not learn."""
 
 import math
 import threading
@@ -16,7 +16,7 @@ class Log(Callback):
     """Passes lines to ``run.log``; those that begin with "warning: " say that little was learned."""
 
     def begin(self, run: Run) -> None:
-        """Warn of a training that is too short; say that kernels compile if the first step takes long."""
+        """Warn if training is too short; say that kernels compile if the first step takes long."""
         if not run.resumed:
             self._warn_of_few_steps(run)
         self.timer = threading.Timer(SLOW, run.log, ["Compiling kernels (once) ..."])

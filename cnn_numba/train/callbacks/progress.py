@@ -1,4 +1,4 @@
-"""What shows how a training gets on, step by step: a bar, and a function of the caller."""
+"""What shows how training gets on, step by step: a bar, and a function of the caller."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ class Progress(Callback):
         self.bar: Any = None
 
     def begin(self, run: Run) -> None:
-        """Close the last bar, whatever ends the training."""
+        """Close the last bar, whatever ends training."""
         run.exits.callback(self.epoch_trained, run)
 
     def epoch_begin(self, run: Run) -> None:

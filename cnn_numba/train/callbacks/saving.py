@@ -1,4 +1,4 @@
-"""Checkpoint, history and curves in the folder of a training, after each epoch and at an interrupt."""
+"""Checkpoint, history and curves in the folder of a training run, after each epoch and at an interrupt."""
 
 import tempfile
 from pathlib import Path
@@ -16,12 +16,12 @@ from cnn_numba.train.run import Run
 class Saving(Callback):
     """Goes on from a checkpoint if asked to, and writes one when there is something new to keep.
 
-    Of several workers the first one reads and writes, and the others wait until it has written. Without a
+    With several workers the first reads and writes, and the others wait until it has written. Without a
     folder nothing is written.
     """
 
     def prepare(self, run: Run) -> None:
-        """Keep other trainings out of the folder."""
+        """Keep other training runs out of the folder."""
         if run.out is not None and run.workers.first:
             run.exits.enter_context(locked(run.out))
 
@@ -74,7 +74,7 @@ class Saving(Callback):
 
 
 def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
-    """Return what a checkpoint says of how far a training is, with these totals of all workers."""
+    """Return what a checkpoint says of how far a training run is, with these totals of all workers."""
     progress = {
         "recipe": run.recipe,
         "epoch": run.epoch,

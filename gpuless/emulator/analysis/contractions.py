@@ -12,11 +12,11 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 from gpuless.emulator.ptx.model import BITS, Instruction
 
 _TYPES = ("f32", "f64")
-_LEAVING = {"bra", "brx", "ret", "exit", "call"}  # behind one of these another block begins
+_LEAVING = {"bra", "brx", "ret", "exit", "call"}  # after one of these another block begins
 
 
 def contracted(function):
-    """Return a function with ``fma d, a, b, c`` for ``add d, p, c`` behind ``mul p, a, b``.
+    """Return a function with ``fma d, a, b, c`` for ``add d, p, c`` after ``mul p, a, b``.
 
     The product stays, though nothing reads it. It is the same function if there is nothing of the kind.
     """

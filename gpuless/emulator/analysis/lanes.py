@@ -23,7 +23,7 @@ class Lanes(NamedTuple):
     `align`: the number of lane 0 is a multiple of ``2 ** align``; `rows`: of a block whose rows are shorter
     than a warp, a warp has several; if each is described by itself, the distances are from a row's first
     lane, and what these hold is not known; `unit`: the kernel's parameter, such as a stride, that the
-    distances are multiples of; `size`: so many bits are enough for what any lane holds.
+    distances are multiples of; `size`: how many bits are enough for what any lane holds.
     """
 
     offsets: tuple
@@ -318,7 +318,7 @@ def times(kind, unit):
 
 @functools.lru_cache(maxsize=8192)
 def near(rule, bits, rows, *kinds):
-    """Return what an operation of `RULES` makes of addresses, told row by row where it must be.
+    """Return what an operation of `RULES` makes of addresses, given row by row where it must be.
 
     A row times the length of a row is the same in all lanes of a row, and how far from that of the next one
     nobody knows before the kernel runs.

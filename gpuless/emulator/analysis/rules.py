@@ -15,7 +15,7 @@ def special_registers(block):
     threads = x * y * z
 
     def thread(i):
-        # Behind the last thread of a block go on as before: nobody asks there.
+        # Past the last thread of a block go on as before: nobody asks there.
         return i % x if y * z > 1 else i, i // x % y if z > 1 else i // x * (y > 1), i // (x * y) * (z > 1)
 
     found = {f"%ntid.{axis}": constant(size) for axis, size in zip("xyz", block, strict=True)}
@@ -118,7 +118,7 @@ def _arithmetic(rule_name):
 
 
 def _stepped(instruction, factors, analysis):
-    """Return what may be assumed of a product with a parameter: so many of it from lane to lane."""
+    """Return what may be assumed of a product with a parameter: lanes are multiples of it apart."""
     for operand, other in zip(instruction.operands[1:3], factors[1::-1], strict=True):
         if operand in analysis.parameters:
             return lanes.times(other, analysis.parameters[operand])

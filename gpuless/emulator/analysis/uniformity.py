@@ -22,8 +22,8 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 class Analysis:
     """What is known of a function before it is translated.
 
-    `block`: the shape of a block of threads; `space_of`: tells where a variable of the module or the function
-    lives; `local_kind`: tells the `Lanes` of the address of a local variable; `anew`: the functions that may
+    `block`: the shape of a block of threads; `space_of`: gives where a variable of the module or the function
+    lives; `local_kind`: gives the `Lanes` of the address of a local variable; `anew`: the functions that may
     read what other threads have just written, of which a loop may wait for one; `kinds`, `assumed`: of each
     register the `Lanes`, proved, and such as addresses may be taken to be; `masked`: blocks that may run with
     some of the warp's lanes only; `blended`: registers of which lanes that are off keep what they have;
@@ -42,7 +42,7 @@ class Analysis:
             self.flow.await_others()
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
-        # Of so many rows of a block is a warp, where it has whole ones.
+        # How many rows of a block a warp has, where it has whole ones.
         self.rows = WARP // block[0] if block[0] in (4, 8, 16) else 1
         self._depth = Counter()
         self.instructions = [

@@ -32,9 +32,9 @@ def gathered(instruction):
 def spinning_loops(flow):
     """Return the first blocks of loops that may wait for what other threads write to memory.
 
-    Such a loop reads memory in a way that tells so, and where it goes on depends on what it has read. Behind
-    a barrier any reading is such, but there most loops read what all threads have computed together. One that
-    waits has no end but by what it reads.
+    Such a loop reads memory in a way that shows it, and where it goes on depends on what it has read. After
+    a barrier any read is of this kind, but there most loops read what all threads have computed together. A
+    loop that waits ends only by what it reads.
     """
     found = set()
     for first, last in flow.loop_ends.items():
@@ -168,7 +168,7 @@ def reads_anew(instruction, fenced):
 
 
 def exits(function, functions):
-    """Return the instructions by which lanes end, but not those that only stand behind what never returns.
+    """Return the instructions by which lanes end, but not those that only follow what never returns.
 
     Compilers write `exit` there, so that nobody takes what comes next for what is run next.
     """

@@ -271,7 +271,7 @@ def _check_copy(target, source, size):
 
 
 def setting(target, value, count, size):
-    """Check that `count` numbers of so many bytes can be set; return the `Work` that it is."""
+    """Check that `count` numbers of `size` bytes can be set; return the `Work` that it is."""
     _check_copy(target, target, count * size)
 
     def fill():

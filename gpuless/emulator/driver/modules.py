@@ -332,7 +332,7 @@ def _check_sizes(kernel, grid, block, shared):
         raise LaunchError(f"a block has {threads} threads, and the kernel's bounds allow {most}")
     required = kernel.function.limits.get("reqntid", block)
     if block != (*required, 1, 1)[:3]:
-        raise LaunchError(f"the kernel wants blocks of {required}, not {block}")
+        raise LaunchError(f"the kernel requires blocks of {required}, not {block}")
 
 
 def _parameters(handle, grid, block, shared, arguments, kept):

@@ -38,7 +38,7 @@ def shared_object(names, spare=0, machine=None):
     """Return the library.
 
     `names`: the functions that it exports; `spare`: how many jumps it has besides, for functions that go by
-    no name; `machine`: the processor, by default this one's. Behind the last jump is what returns 0.
+    no name; `machine`: the processor, by default this one's. After the last jump comes what returns 0.
     """
     machine = machine or platform.machine()
     texts, jumps = [SONAME, SLOTS, JUMPS, *names], len(names) + spare

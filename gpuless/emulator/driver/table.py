@@ -106,7 +106,7 @@ def driver_function(*names, types=""):
 
 
 def driver_functions(lines):
-    """Register functions of one line: each by its names, with the types of its arguments behind them."""
+    """Register functions of one line: each by its names, followed by the types of its arguments."""
     for key, function in lines.items():
         *names, types = key.split()
         driver_function(*names, types=types)(function)
@@ -210,7 +210,7 @@ _WITH_EDGES |= {"cuGraphNodeGetDependencies", "cuGraphNodeGetDependentNodes"}
 def entry(name, found, version, flags, status):
     """Answer ``cuGetProcAddress_v2``: give the address of a function of the driver."""
     name = name.decode()
-    if name in _WITH_EDGES and version >= 12030:  # since then they tell of the edges too
+    if name in _WITH_EDGES and version >= 12030:  # since then they report the edges too
         name += "_v2"
     put_handle(found, _address(name))
     put_int(status, 0)
@@ -239,7 +239,7 @@ def _version(name):
 @driver_function("cuGetExportTable", types="pp")
 def _export_table(found, number):
     # NVRTC asks for functions that are not documented, and dies of a driver that exports no such question.
-    # PyTorch's runtime asks as well; told that there is no device, it looks no further, and says nothing.
+    # PyTorch's runtime asks as well; without a device it looks no further, and reports nothing.
     put_handle(found, 0)
     raise DriverError(Result.NO_DEVICE)
 

@@ -32,7 +32,7 @@ class Watcher:
         """See what a stream that is captured notes."""
 
     def instantiate(self, nodes):
-        """See that the host makes a graph of so many nodes ready to be launched."""
+        """See that the host makes a graph with this number of nodes ready to be launched."""
 
     def begin(self):
         """See that a graph begins: the work, or the node, that was shown last."""

@@ -89,7 +89,7 @@ def _move(name, like, register, variable):
 
 
 def _call(function, module, call, number):
-    """Return a call, and before and behind it the moves of what it passes in registers."""
+    """Return a call, and before and after it the moves of what it passes in registers."""
     at = 1 if isinstance(call.operands[0], tuple) else 0
     called = module.functions.get(call.operands[at])
     if called is None:

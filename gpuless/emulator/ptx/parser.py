@@ -49,7 +49,7 @@ def parse(text):
 
 
 def identity(text):
-    """Return a number that tells the PTX of one module from that of others."""
+    """Return a number that distinguishes the PTX of one module from that of others."""
     return hash(text.rstrip("\0 \n"))
 
 
@@ -161,9 +161,9 @@ class _Body:
         opcode, rest = [*text.split(None, 1), ""][:2]
         operands = [self._operand(piece) for piece in self._split(rest)]
         if "\n" in rest and _NESTED.sub("", rest).count(",") != len(operands) - 1:
-            raise PtxError(f"a `;` is missing behind {text.partition(chr(10))[0].strip()!r}")
+            raise PtxError(f"a `;` is missing after {text.partition(chr(10))[0].strip()!r}")
         parts = opcode.strip().replace("::", "_").split(".")
-        if parts[-1] == "relu":  # of integers it is written behind the type, of others before it
+        if parts[-1] == "relu":  # for integers it is written after the type, for others before it
             parts[-2:] = parts[:-3:-1]
         self.function.body.append(
             Instruction(

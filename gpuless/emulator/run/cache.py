@@ -2,7 +2,7 @@
 
 A file is named after all that its content follows from: the PTX, the shape of a block, the processor, LLVM,
 and the sources of the emulator and its frontends. It begins with a digest of its name and content, so that a
-damaged one is compiled anew, and it is put in its place whole, so that several processes may use the folder
+damaged one is compiled again, and it is put in its place whole, so that several processes may use the folder
 at once. What is in it runs: a folder or a file that another user may have written to is not used.
 """
 
@@ -122,7 +122,7 @@ def _refuse(path, reason):
     if folder() not in _refused:
         _refused.add(folder())
         warnings.warn(
-            f"compiled kernels in {path} are not used: {reason}. Each process compiles its kernels anew; set "
+            f"compiled kernels in {path} are not used: {reason}. Each process compiles kernels again; set "
             "GPULESS_CACHE to a folder that only you may write to (chmod 700), or delete what is not yours",
             RuntimeWarning,
             stacklevel=1,

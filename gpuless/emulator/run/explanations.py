@@ -22,7 +22,7 @@ from gpuless.positions import coordinates
 
 
 class Launched(NamedTuple):
-    """A launch, as far as messages tell of it."""
+    """A launch, as far as messages describe it."""
 
     kernel: object
     grid: tuple
@@ -180,7 +180,7 @@ _ADVICE = "gpuless.sanitize(kernel)[grid, block](...) tells the thread and the l
 
 
 def _is_stack(failed, arena):
-    """Return whether what could not be accessed is behind the end of a stack.
+    """Return whether what could not be accessed is past the end of a stack.
 
     A kernel's addresses all are in the arena, so any other is one of this thread's own stack.
     """
@@ -217,7 +217,7 @@ def _address(failed, launched, step, lane):
     array = f"an array of {nearest.size} bytes{_argument(nearest, launched, step)}"
     behind = address - nearest.address - nearest.size
     if behind >= 0:
-        return f"{text}, {behind} bytes behind the end of {array}"
+        return f"{text}, {behind} bytes past the end of {array}"
     return f"{text}, {max(nearest.address - address, 0)} bytes before {array}"
 
 

@@ -133,7 +133,7 @@ def heard(parameters):
 
     One that is run again to see what it does is not heard.
 
-    `parameters`: the address of the launch's parameters, which tells launches apart.
+    `parameters`: the address of the launch's parameters, which distinguishes launches.
     """
     found = _failures[parameters] = []
     try:
@@ -211,7 +211,7 @@ def _free(request, lane, at):
 
 
 class _Meeting:
-    """Where so many blocks wait for each other, again and again.
+    """Where a given number of blocks wait for each other, again and again.
 
     A `threading.Barrier` is left with a lock held if an interrupt comes at a bad moment of giving it up.
     """
@@ -248,7 +248,7 @@ _gathered = {}
 def gathered(parameters, blocks):
     """Let blocks that run at once wait for each other.
 
-    `parameters`: the address of the launch's parameters, which tells launches apart.
+    `parameters`: the address of the launch's parameters, which distinguishes launches.
     """
     _gathered[parameters] = _Meeting(blocks)
     try:

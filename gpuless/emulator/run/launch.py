@@ -152,7 +152,7 @@ class Workers:
         raise explanations.explain(self._trace(failures[0], launched, launch, together), launched)
 
     def _watched(self, launch, start, wanted, wait):
-        """Start so many workers and wait for them; return them, and what waiting has told.
+        """Start the wanted number of workers and wait for them; return them, and what `wait` returned.
 
         Whatever is raised meanwhile, no worker goes on.
         """
@@ -183,7 +183,7 @@ class Workers:
             finished = [worker for worker in workers if worker.done]  # first, or one may be counted twice
             running = self._running(launch)
             now = sum(map(faults.ended, running)) + sum(worker.result()[0] for worker in finished)
-            # Not the clock: a process that was suspended, or is behind another launch, has not run for all
+            # Not the clock: a process that was suspended, or waits for another launch, has not run for all
             # that time.
             still = now == ended
             ended, idle = now, idle + _PERIOD if running and still else 0.0
@@ -261,7 +261,7 @@ class Workers:
                 host.give_up(_parameters(launch))
                 for record in self._running(launch):
                     faults.stop(record)
-                # Those that have not begun may be behind another launch.
+                # Those that have not begun may be waiting for another launch.
                 workers[:] = [worker for worker in workers if not worker.withdraw()]
                 # An interrupt may have come before a worker that was started was noted.
                 if all_done(workers, 0.05) and not self._running(launch):
@@ -336,7 +336,7 @@ class Workers:
 def _tallying(launched, counted):
     """Return the `Compiled` of a launch, what it counts with, None if it does not, and the blocks it runs.
 
-    These are the number of the first one and of the one behind the last.
+    These are the number of the first one and the number after the last.
     """
     kernel, block, arguments = launched.kernel, launched.block, launched.arguments
     every = 0, math.prod(launched.grid)
@@ -359,5 +359,5 @@ def _order(failed):
 
 
 def _parameters(launch):
-    """Return the address of a launch's parameters, which tells it from others."""
+    """Return the address of a launch's parameters, which distinguishes it from others."""
     return ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["params"]).value

@@ -1,4 +1,4 @@
-"""Lines of the source: where an instruction comes from, and a kernel compiled again so that it tells.
+"""Lines of the source: where an instruction comes from, and a kernel compiled again to find out.
 
 Compilers write down lines only where they are asked to, which costs time and gives other machine code. So a
 kernel is compiled as usual, and once more, with lines, when something has gone wrong in it. A frontend,
@@ -30,7 +30,7 @@ class Source(Protocol):
         """Return the name of the argument that each parameter of the kernel is a part of."""
 
     def with_lines(self):
-        """Return PTX of the kernel that tells the lines of its instructions."""
+        """Return PTX of the kernel that names the lines of its instructions."""
 
 
 def remember(text, source):

@@ -26,11 +26,11 @@ from gpuless.emulator.translate.layout import (
 PAGE = mmap.PAGESIZE
 #: An array begins at a multiple of this, as NVIDIA's allocator has it.
 ALIGN = 512
-# Arrays that have a page behind them that nobody may use. The operating system keeps books on each such page
-# and has an end of them, 65,530 by default; the arrays beyond these many follow each other without one.
+# How many arrays are followed by a page that nobody may use. The operating system keeps a list of such pages
+# with a limit, 65,530 by default; the arrays beyond this number follow each other without such a page.
 _GUARDED = 1 << 14
 # Memory shows the file in pieces; these are the bits of their sizes, the least and the largest. The file is
-# as long as the largest so far. All pieces together are another 18,000 entries in those books.
+# as long as the largest so far. All pieces together are another 18,000 entries in that list.
 _LEAST_PIECE, _LARGEST_PIECE, _PIECES_OF_A_SIZE = 18, 25, 256
 # Arrays up to this size get their pages when they are allocated: many at once take half the time.
 _SMALL = 1 << 20
@@ -113,7 +113,7 @@ class Arena:
         self._free, self._fresh = [], self.base + PRIVATE_SPAN + PRIVATE_MARGIN
         self._poisoned, self._poison = self._fresh, _PoisonFile()
         self._sizes, self._starts, self._untouched = {}, [], set()
-        self._rooms = {}  # with the page behind it that nobody may use
+        self._rooms = {}  # with the page after it that nobody may use
 
     def reserve(self):
         """Return where the memory of one more worker is to be, of which `provide` makes parts usable."""
@@ -123,15 +123,15 @@ class Arena:
             return self._private.pop()
 
     def provide(self, address, size):
-        """Let memory be at so many bytes of a worker's."""
+        """Back `size` bytes of a worker's addresses with memory."""
         _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
 
     def withdraw(self, address, size):
-        """Let nobody use so many bytes of a worker's, until they are provided again."""
+        """Let nobody use `size` bytes of a worker's, until they are provided again."""
         _protect(address, size, _NONE)
 
     def empty(self, address, size):
-        """Take so many bytes of a worker's back, and all that they hold; return whether that was possible."""
+        """Take `size` bytes of a worker's back, and all that they hold; return whether that was possible."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED | _NO_RESERVE
         return not size or _libc.mmap(address, size, _NONE, flags, -1, 0) == address
 
@@ -142,7 +142,7 @@ class Arena:
             self._private.append(address)
 
     def allocate(self, size):
-        """Return the address of so many bytes that nobody else uses; they hold `POISON`."""
+        """Return the address of `size` bytes that nobody else uses; they hold `POISON`."""
         length = -(-max(size, 1) // PAGE) * PAGE
         with self._lock:
             if self.used + length > self.capacity:
@@ -177,7 +177,7 @@ class Arena:
             _libc.madvise(address, size, _POPULATE)
 
     def _take(self, room):
-        """Return where there are so many bytes that nobody uses, None if there is no such place."""
+        """Return where there are `room` bytes that nobody uses, None if there is no such place."""
         address = self._reuse(room)
         if address is None and self._fresh + room > self.end:
             self._merge()

@@ -31,7 +31,7 @@ class Record:
             raise
 
     def have_shared(self, size):
-        """Have so many bytes of shared memory, and what is left of the last page; none behind that."""
+        """Have `size` bytes of shared memory, and what is left of the last page; none after that."""
         room = -(-size // PAGE) * PAGE
         if room > self.room:
             self.arena.provide(self.shared + self.room, room - self.room)
@@ -41,7 +41,7 @@ class Record:
         put(self.buffer, layout.OFFSET["shared.room"], room, True)
 
     def have_stacks(self, warps):
-        """Have a stack for each of so many warps, above a page without memory: one too full is seen."""
+        """Have a stack for each warp, above a page without memory, so that an overflow is noticed."""
         while self.warps < warps:
             self.arena.provide(self.stacks + self.warps * layout.STACK + PAGE, layout.STACK - PAGE)
             self.warps += 1
@@ -52,7 +52,7 @@ class Record:
             self.warps = 0
 
     def reserve_local(self, size):
-        """Have so much local memory."""
+        """Have `size` bytes of local memory."""
         if size > layout.LOCAL_SPAN:
             raise OutOfMemory(f"a block may have {layout.LOCAL_SPAN} bytes of local memory, not {size}")
         if size > self.local:

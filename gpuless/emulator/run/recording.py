@@ -127,7 +127,7 @@ class TakenLaunch:
             self._kept = None
 
     def record(self, *stretches):
-        """Run blocks, so many from a first one in each stretch (first, count); return a `Recording` of each.
+        """Run `count` blocks from `first` on for each stretch (first, count); return a `Recording` of each.
 
         Memory is as before then.
         """
@@ -201,7 +201,7 @@ class Sums:
 class Recording(Sums):
     """A stretch of blocks of a launch: their sums and the requests of each warp.
 
-    `words`: the requests, one behind the other; `window`: the first block and the one behind the last.
+    `words`: the requests, one after the other; `window`: the first block and the one after the last.
     """
 
     def __init__(self, code, taken, first, count, buffers):

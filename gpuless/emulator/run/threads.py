@@ -51,7 +51,7 @@ class Task:
     def wait(self, seconds):
         """Wait for the end, for so long at most; return whether it has come.
 
-        Of several who wait one hears of it at once, the others when their time is over.
+        One of several waiters is notified at once, the others when their time is over.
         """
         if not self.done:
             self._running.acquire(timeout=max(0.0, seconds))
@@ -65,7 +65,7 @@ class Task:
 
 
 def all_done(tasks, seconds):
-    """Wait for tasks, for so many seconds at most; return whether all are over."""
+    """Wait for tasks, at most this many seconds; return whether all are over."""
     end = time.monotonic() + seconds
     return all(task.wait(end - time.monotonic()) for task in tasks)
 

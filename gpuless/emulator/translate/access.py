@@ -136,7 +136,7 @@ def _load_window(t, where, bits, count):
 
 
 def _fits(t, pointer, low, size):
-    """Return whether so many bytes lie in the block's shared memory."""
+    """Return whether `size` bytes lie in the block's shared memory."""
     root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
     start = t.new(f"add i64 {t.new(f'sub i64 {at}, {root}')}, {low}")
     t.module.declare("i64 @llvm.usub.sat.i64(i64, i64)")
@@ -174,7 +174,7 @@ def _ld(t, instruction):
 
 
 def _order(instruction):
-    """Return the fence that keeps a load before what follows, or a store behind what was before, or None.
+    """Return the fence that keeps a load before what follows, or a store after what came before, or None.
 
     PTX orders the volatile and the relaxed ones among themselves only, and LLVM is to do no less.
     """

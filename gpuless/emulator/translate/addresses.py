@@ -72,7 +72,7 @@ def place(t, address, space, size=1, checked=False):
 
 
 def spread(t, address, space, offsets):
-    """Return a vector of pointers that lie so many bytes behind an address, other ones in each lane."""
+    """Return a vector of pointers at given distances in bytes from an address, one for each lane."""
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     if address.offset:
         offsets = t.new(f"add {ALL.int(64)} {offsets}, splat (i64 {address.offset})")

@@ -166,9 +166,9 @@ def _between_floats(t, s, instruction, f, want, x):
 
 
 def _to_tf32(t, s, opcode, f, x):
-    """Return the bits of float32 numbers rounded to ten bits behind the point.
+    """Return the bits of float32 numbers rounded to ten bits after the point.
 
-    Of a NaN `rna` cuts the lower bits off, so that one that has no others becomes infinite: so does an H200.
+    `rna` cuts the lower bits of a NaN off, so that one that has no others becomes infinite, as on an H200.
     """
     unordered = f("fcmp uno", x, x)
     bits = f.to_int(f.relu(x) if "relu" in opcode else x)

@@ -8,7 +8,7 @@ SECTOR, WORD, BANKS = 32, 4, 32
 #: What stands before the numbers of a thread: where it is noted which sectors have been read, and which have
 #: been written, the number of the first sector and that of the last.
 READ_MAP, WRITTEN_MAP, FIRST, LAST, PASSED, HEADER = range(6)
-SPARE = 2 * WARP  # behind the last sector: wild addresses are noted there, before the processor sees them
+SPARE = 2 * WARP  # after the last sector: wild addresses are noted there, before the processor sees them
 
 GATHER = f"llvm.masked.gather.v{WARP}i32.v{WARP}p0"
 SCATTER = f"llvm.masked.scatter.v{WARP}i32.v{WARP}p0"

@@ -310,14 +310,14 @@ def _is_barrier(instruction):
 
 
 def piece_of(distances):
-    """Return where lanes begin and how far the last is behind the first, None if they skip a sector."""
+    """Return where lanes begin and how far the last is from the first, None if they skip a sector."""
     places = sorted(set(distances))
     near = all(after - before <= SECTOR for before, after in itertools.pairwise(places))
     return (places[0], places[-1] - places[0]) if near else None
 
 
 def wavefronts(distances, unit, apart=False):
-    """Return how often shared memory delivers for lanes so many bytes apart, and how often at least.
+    """Return how often shared memory delivers for lanes at these distances, and how often at least.
 
     `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: the bytes of a
     lane; if they are more than a word, half or a quarter of the warp is served at once; `apart`:
@@ -356,6 +356,6 @@ class CountingModule(ModuleTranslator):
         self.parts, self.size = [], HEADER
 
     def numbers(self, count):
-        """Return the first of so many numbers to count with."""
+        """Return the first of `count` new numbers to count with."""
         self.size += count
         return self.size - count

@@ -95,7 +95,7 @@ def _switch(own, other):
 
 
 def text(warps, passed):
-    """Return the IR that runs a block of so many warps; `passed` where all have come to a barrier."""
+    """Return the IR that runs a block of `warps` warps; `passed` where all have come to a barrier."""
     size, block_at, warp_at, function_at, return_at = _FRAME[_MACHINE]
     module_asm = "\n".join(f'module asm "{line}"' for line in _FUNCTIONS[_MACHINE].strip().split("\n"))
     return module_asm + _FIBRES.format(
@@ -119,7 +119,7 @@ _FIBRES = """
 declare void @gpuless_switch(ptr, ptr)
 declare void @gpuless_begin()
 
-; Go on with the next warp that has not ended, behind the last one with the scheduler.
+; Go on with the next warp that has not ended, after the last one with the scheduler.
 define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) #2 {{
 entry:
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}

@@ -15,7 +15,7 @@ from gpuless.emulator.translate.masked import gather, load_next, scatter
 from gpuless.emulator.translate.values import ALL, Shape
 
 _NAMES = {32: ("dpi", 16), 64: ("dpq", 8)}  # of LLVM's intrinsics, and the lanes of one
-_WINDOW = 64  # so many numbers of 32 bits are loaded together, and each lane picks its own
+_WINDOW = 64  # how many numbers of 32 bits are loaded together; each lane picks its own
 _NEAR = 1 << 30  # bytes
 
 
@@ -44,7 +44,7 @@ def _parts(t, vector, type_, width):
 
 
 def can_index(bits):
-    """Return whether numbers of so many bits can be found by distances of 32 bits."""
+    """Return whether numbers of this many bits can be found by distances of 32 bits."""
     return bits in _NAMES and processor.embeds_rounding()
 
 
@@ -113,7 +113,7 @@ def gather_sum(t, given, bits, offset, pointers, steady):
 
 
 def _nearness(t, vector):
-    """Return whether all lanes are near each other, the least, how far each is behind that, and the most."""
+    """Return whether all lanes are near each other, the least, how far each is above that, and the most."""
     int_, narrow = ALL.int(64), ALL.int(32)
     vector = t.new(f"freeze {int_} {vector}")
     first = t.new(f"extractelement {int_} {vector}, i64 0")
@@ -135,7 +135,7 @@ def _reduced(t, word, vector):
 
 
 def _gather_near(t, number, index, span, bits, offset):
-    """Load from addresses that are so far behind a number, from several at once where these are few."""
+    """Load from addresses at these distances from a number, from several at once where these are few."""
 
     def apart():
         return [_gather_indexed(t, _pointer(t, number, offset), index, 1, bits)]

@@ -2,14 +2,14 @@
 
 #: All memory of the emulated GPU lies between two multiples of this; the first also is one.
 ARENA_SPAN = 1 << 40
-#: So far before it and behind it nothing can be used: to an address in it lanes add numbers of 32 bits, times
-#: 8 at most, with a sign or without.
+#: Nothing can be used this far before it and after it: to an address in it lanes add 32-bit numbers, times 8
+#: at most, with a sign or without.
 ARENA_BEFORE, ARENA_BEHIND = 1 << 34, (1 << 35) + (1 << 30)
 #: The addresses that are taken from the operating system, wherever they begin.
 ARENA_TAKEN = 2 * ARENA_SPAN + ARENA_BEFORE + ARENA_BEHIND
 #: Addresses of a block's shared memory, more than any GPU has; those that it has not asked for are of no use.
 SHARED_SPAN = 1 << 18
-#: At the beginning of the arena lie shared and local memory; isspacep tells by it what is global.
+#: At the beginning of the arena lie shared and local memory; isspacep uses this to find out what is global.
 PRIVATE_SPAN = 1 << 39
 #: Where that begins, so that what is next to address 0 is of no use, and what lies between it and the others.
 PRIVATE_MARGIN = 1 << 30

@@ -5,7 +5,7 @@ from gpuless.emulator.translate.values import ALL, Shape
 
 
 def gather(t, pointers, bits, mask=None, otherwise="poison", width=WARP):
-    """Return what lies at the address of each lane that is on, or that a mask tells."""
+    """Return what lies at the address of each lane that is on, or that is in a mask."""
     type_, flags, pointers_ = Shape(width).int(bits), f"<{width} x i1>", f"<{width} x ptr>"
     name = f"llvm.masked.gather.v{width}i{bits}.v{width}p0"
     t.module.declare(f"{type_} @{name}({pointers_}, {flags}, {type_})")

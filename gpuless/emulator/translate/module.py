@@ -259,7 +259,7 @@ class ModuleTranslator:
         return access.load(t, Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
-        """Return a pointer to what all lanes have at a bit of a parameter, one behind the other."""
+        """Return a pointer to what all lanes have at a bit of a parameter, one after the other."""
         return t.new(f"getelementptr i8, ptr {self._blob(t, name)}, i64 {at // 8 * WARP}")
 
     def _unit(self, t, name, bits):

@@ -50,7 +50,7 @@ def _distances(t, instruction):
 
 
 def pack_saturated(t, instruction):
-    """Write `cvt.pack`: two integers saturated and put behind what is there."""
+    """Write `cvt.pack`: two integers saturated and put after what is there."""
     want, have = instruction.opcode[3:5]
     bits = int(want[1:])
     low, high = limits(bits, want[0] == "s")
@@ -69,7 +69,7 @@ def pack_saturated(t, instruction):
 
 
 def limits(bits, signed):
-    """Return the smallest and the largest integer of so many bits."""
+    """Return the smallest and the largest integer of this many bits."""
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
 

@@ -205,7 +205,7 @@ class _Recording(Counting):
 
 
 def deliveries(distances, width):
-    """Return how often shared memory delivers for lanes so far apart, each of which takes so many bytes.
+    """Return how often shared memory delivers for lanes at these distances, each of `width` bytes.
 
     Two lanes that ask for the same are served together, whichever part of the warp they are in.
 

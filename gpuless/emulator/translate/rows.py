@@ -72,7 +72,7 @@ def _load_heads(t, pointers, rows, bits):
 
 
 def joined(t, vectors, type_):
-    """Return the lanes of vectors, one behind the other."""
+    """Return the lanes of vectors, one after the other."""
     while len(vectors) > 1:
         size = WARP // len(vectors)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)

@@ -10,13 +10,13 @@ from gpuless.emulator.translate.layout import LAUNCH, OFFSET, POISON, named
 
 
 def text(warps, barriers, shared, passed=""):
-    """Return the IR that runs a kernel whose blocks have so many warps.
+    """Return the IR that runs a kernel whose blocks have `warps` warps.
 
     Its blocks have `shared` bytes of shared memory at least; `barriers` says whether warps wait for each
     other, and `passed` is IR that is run where all have come to a barrier.
     """
     copies = "\n".join(_copy(*each) for each in _COPIED.items())
-    # A frame may be larger than the page that tells when a stack is full: it is entered page by page.
+    # A frame may be larger than the page that shows when a stack is full: it is entered page by page.
     probed = 'nounwind "probe-stack"="inline-asm"'
     head = f"attributes #0 = {{ {probed} }}\nattributes #1 = {{ {probed} noinline noredzone }}\n"
     head += "attributes #2 = { nounwind noredzone }\n!0 = !{}\n"

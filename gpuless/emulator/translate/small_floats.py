@@ -18,7 +18,7 @@ def from_eight(t, s, type_, byte):
     bits = b("shl", size, 23 - fraction)
     number = f("fmul", f.to_float(bits), f.number(2.0 ** (127 - _BIAS[type_])))
     special = b("icmp ugt", size, _LARGEST[type_])
-    # The first behind the largest number is infinite where there is room for that.
+    # The first after the largest number is infinite where there is room for that.
     rest = b("sub", size, 0x7C if type_ == "e5m2" else 0)
     rest = b("or", b("shl", rest, 21), 0x7F800000)
     found = b.select(special, rest, f.to_int(number))

@@ -93,7 +93,7 @@ def _one_by_one(t, found, bits):
 def _every_second(t, pointer, bits, on, width):
     halves = []
     for half in range(2):
-        # What lies between the numbers is off, and so is what lies behind the last one.
+        # What lies between the numbers is off, and so is what lies after the last one.
         lanes = [width if i % 2 else (half * width + i) // 2 for i in range(width)]
         at = t.new(f"getelementptr i8, ptr {pointer}, i64 {half * width * bits // 8}")
         halves.append(load_next(t, at, bits, t.shuffle(on, "zeroinitializer", "i1", width, lanes), width))

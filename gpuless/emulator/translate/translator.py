@@ -1,6 +1,6 @@
 """Translate a PTX function into LLVM IR that runs a warp: block by block, with the lanes that come to each.
 
-Blocks where lanes are apart run under a mask, the lanes that are there; `flow` tells the order of the blocks.
+Blocks where lanes are apart run under a mask, the lanes that are there; `flow` gives the order of the blocks.
 What each instruction becomes stands in `integers`, `bitfields`, `packed`, `floats`, `small_floats`,
 `comparisons`, `conversions`, `addresses`, `access`, `atomics`, `asynchronous`, `warps` and `matrices`.
 """
@@ -71,7 +71,7 @@ class Translator(Writer):
             self.after |= {at: f"check{later}" for at, later in itertools.pairwise(region)} | {
                 region[-1]: out
             }
-            # Where a loop ends, lanes that go on with it do so before any go on behind it: but not where they
+            # Where a loop ends, lanes that go on with it do so before any go on after it: but not where they
             # may stay until others have come further.
             for first in (at for at in region if at in flow.loop_ends and at not in pauses):
                 inside = range(first, flow.loop_ends[first] + 1)

@@ -60,7 +60,7 @@ def computes(names, types):
     """Register a function that computes the results of instructions.
 
     It gets the `Integers` of the first operand's type, the opcode, and the operands. Their types are written
-    one behind the other, "t" for the instruction's own; an instruction may have fewer operands.
+    one after the other, "t" for the instruction's own; an instruction may have fewer operands.
     """
 
     def register(function):
@@ -269,7 +269,7 @@ def resize(t, s, name, have, want, signed=False):
 def widen(t, s, name, have, want, signed=False, operand=0):
     """Return an integer in more bits, such that lanes that are near each other stay so.
 
-    Of the lanes of an unsigned number, those that would be below zero wrap around, and are off where the
+    The lanes of an unsigned number that would be below zero wrap around, and are off where the
     number is an index: the foremost lane tells what the others are meant to be.
     """
     ahead = s.ahead[operand] if s.ahead and not signed else 0

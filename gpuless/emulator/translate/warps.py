@@ -59,7 +59,7 @@ def _shuffle(t, mode, data, by, clamp):
 
 
 def permute(t, data, source, bits):
-    """Return for each lane what another has, whose number a vector tells."""
+    """Return for each lane what another has, whose number is in a vector."""
     slot = f"%permute.{bits}"
     t.slots[slot] = ALL.int(bits)
     t.line(f"store {ALL.int(bits)} {data}, ptr {slot}")

@@ -305,7 +305,7 @@ class Writer:
         return self.shuffle(one, None, type_, count, [0] * count)
 
     def shuffle(self, first, second, type_, count, picks):
-        """Return a vector of numbers picked from one vector of `count`, or from two, one behind the other."""
+        """Return a vector of numbers picked from one vector of `count`, or from two, one after the other."""
         vector = f"<{count} x {type_}>"
         places = ", ".join(f"i32 {pick}" for pick in picks)
         return self.new(

@@ -291,7 +291,7 @@ _NAMES, _ATTRIBUTES = (
     {dis.opmap[name] for name in names if name in dis.opmap}
     for names in (("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), ("LOAD_ATTR", "LOAD_METHOD"))
 )
-_CACHE = 0  # room for the interpreter, behind an instruction
+_CACHE = 0  # room for the interpreter, after an instruction
 _OF_ATTRIBUTES = 1 if sys.version_info >= (3, 12) else 0  # bits beside the number of a name
 
 

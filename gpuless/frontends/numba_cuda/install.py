@@ -90,7 +90,7 @@ def _taken(compile_device):
 
 
 def _without_machine_code(get_cubin):
-    """Let Numba link anew what its cache on disk has as the machine code of a GPU."""
+    """Let Numba link again what its cache on disk has as the machine code of a GPU."""
     from gpuless.frontends.numba_cuda.origins import remember_code
 
     def get_code(library, cc=None):

@@ -71,7 +71,7 @@ class Overloads(NullCache):
         cache.write(self._name, zlib.compress(states, 1))
 
     def with_lines(self, types, compiled):
-        """Return PTX that tells the lines of its instructions, from disk or as a function compiles it."""
+        """Return PTX that names the lines of its instructions, from disk or as a function compiles it."""
         try:
             functions = [part for part in Fingerprint(self._dispatcher).parts if hasattr(part, "__code__")]
             places = [list(_places(function.__code__)) for function in functions]
@@ -94,7 +94,7 @@ class Overloads(NullCache):
         return fingerprint(types), kernel.text, [[each.text for each in entries] for entries in given]
 
     def _insist_on_first(self, made_of):
-        """Do so but for the kernel's own function, which is compiled anew for each of its types."""
+        """Do so but for the kernel's own function, which is compiled again for each of its types."""
         own = self._dispatcher.py_func
         _insist_on_first({part: value for part, value in made_of.parts.items() if part is not own})
 

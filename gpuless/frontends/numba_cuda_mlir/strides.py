@@ -1,4 +1,4 @@
-"""The parameters that arrays are passed as: where they are, and which of them their types tell.
+"""The parameters that arrays are passed as: where they are, and which of them follow from their types.
 
 An array is a descriptor: two pointers, the offset of its first element, its shape, its strides in elements.
 """
@@ -20,7 +20,7 @@ def count(type_):
 
 
 def with_usual_strides(text, kernel, arguments):
-    """Return PTX of a kernel with a note of what the types of its arguments tell of its parameters.
+    """Return PTX of a kernel with a note of what the types of its arguments say about its parameters.
 
     Elements of a row of an array that is contiguous follow each other. The compiler asks for their distance
     as the kernel runs, so that nobody would know that the lanes of a warp read neighbours. A note it is, no
@@ -40,7 +40,7 @@ def _head(text, kernel):
 
 
 def _known(arguments):
-    """Give the number of each parameter that the types tell, and what it holds."""
+    """Give the number of each parameter that follows from the types, and what it holds."""
     from numba_cuda_mlir import types
 
     at = 0

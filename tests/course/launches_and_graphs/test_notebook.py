@@ -123,7 +123,7 @@ def test_copies_are_noted_in_both_directions():
 
 
 def resident_bytes(images, batch_size):
-    """Count an order, two rates a step, two cursors and two totals."""
+    """Count an order, two rates per step, two cursors and two totals."""
     return 8 * images + 8 * device.blocks(images, batch_size) + 8 + 16
 
 
@@ -141,7 +141,7 @@ def test_the_bytes_of_resident_data_are_those_of_a_training(rng):
     dataset = Dataset("five", images, labels, images, labels)
     loss, sgd = CrossEntropyLoss(2, 2, "gpu"), SGD(model)
     steps = steps_of(model, loss, sgd, dataset, log=lambda line: None, graph=False)
-    steps.take(2)  # the first one copies constants, once for all trainings
+    steps.take(2)  # the first one copies constants, once for all training runs
     with bus_traffic() as bus:
         steps.begin(np.arange(5), lrs=[0.1] * 3)
         for count in (2, 2, 1):
@@ -291,7 +291,7 @@ def test_an_event_orders_what_comes_after_it_and_nothing_else():
     run.fill(0, 0)
     run.copy(0, upload)
     sent.record(upload)
-    run.copy(1, upload)  # behind the event
+    run.copy(1, upload)  # after the event
     sent.wait(compute)
     run.add(0, compute)
     assert sorted(run.steps[3].after) == [0, 1]
@@ -390,7 +390,7 @@ def report_on(name):
 @pytest.mark.parametrize(
     ("name", "limiter", "advice"),
     [
-        ("brightness_kernel", "L1 and shared memory", "a load moves 32 sectors a request, 4 would do"),
+        ("brightness_kernel", "L1 and shared memory", "a load moves 32 sectors per request, 4 would do"),
         ("channel_sums_kernel", "latency", "32 blocks leave 8 of 40 SMs without work"),
         ("count_kernel", "atomic operations", "atomic operations"),
     ],
@@ -460,4 +460,4 @@ def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
 def test_what_the_host_takes_for_a_launch_has_its_source():
     text = text_of("model-after")
     assert "6.6 µs for a launch without arguments, 14.1 with two arrays" in text
-    assert "6.6, 10.6 and 14.1 us a launch with no,\n  one and two arrays" in costs.__doc__
+    assert "6.6, 10.6 and 14.1 us per launch with no,\n  one and two arrays" in costs.__doc__

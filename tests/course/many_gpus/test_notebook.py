@@ -160,7 +160,7 @@ def test_latency_and_bandwidth_come_back_out_of_a_ring_s_times():
     assert link["estimated_sum_seconds"] == pytest.approx(times[900_136][0])
 
 
-# --- trainings in processes --------------------------------------------------------------------------------
+# --- training in processes ---------------------------------------------------------------------------------
 
 
 def test_the_few_digits_are_the_first_of_mnist(tmp_path, monkeypatch):

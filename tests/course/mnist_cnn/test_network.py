@@ -188,7 +188,7 @@ def test_an_unknown_kernel_is_refused():
         OwnNetwork(16, {"relu": None})
 
 
-# --- a training on all images ------------------------------------------------------------------------------
+# --- training on all images --------------------------------------------------------------------------------
 
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, capsys):
@@ -204,7 +204,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_numbers(few, folder, ca
     stopped, again, seen = OwnNetwork(16, {}), OwnNetwork(16, {}), []
     stopped.train(few, epochs=3, on_step=stop_at_4)
     assert "Stopped, and saved: train again to go on from there." in capsys.readouterr().out
-    with pytest.raises(ValueError, match="needs a training on all images, to its end"):
+    with pytest.raises(ValueError, match="needs a training run on all images, to its end"):
         stopped.certificate()
     again.train(few, epochs=3, on_step=lambda step, loss: seen.append(step))
     assert seen == [5, 6, 7, 8, 9]

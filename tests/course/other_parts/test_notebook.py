@@ -1,4 +1,4 @@
-"""What notebook 20 shows: what its trainings came to, pictures, and the training that learns nothing."""
+"""What notebook 20 shows: results of its training runs, pictures, and the run that learns nothing."""
 
 import json
 import re

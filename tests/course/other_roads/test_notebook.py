@@ -279,7 +279,7 @@ def test_the_tuner_answers_as_the_text_says():
 
 
 def test_deliveries_bound_a_thread_with_few_results():
-    """Of 32 numbers a cycle, and 128 multiply-adds, of which `m` x `n` take `m + n` deliveries."""
+    """Of 32 numbers per cycle, and 128 multiply-adds, of which `m` x `n` take `m + n` deliveries."""
     bounds = {(m, n): Fraction(m * n, m + n) * Fraction(32, 128) for m, n in ((1, 1), (2, 2), (4, 4), (8, 4))}
     assert list(bounds.values()) == [Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(2, 3)]
     one, four = map(float, re.findall(r"([\d.]+) deliveries", shown("counted")))

@@ -38,7 +38,7 @@ def add(to):
     threading.Timer(0.2, go.set).start()
 
 
-# In a stream that waits for an event behind it; a time before that is none.
+# In a stream that waits for an event after it; a time before that is none.
 check(cu.cuEventRecord(first, stream))
 add(stream)
 check(cu.cuEventRecord(last, stream))

@@ -16,7 +16,7 @@ ADDED_TO_GARBAGE = (
 
 
 def blocks(size):
-    """Return how many blocks of THREADS cover so many elements."""
+    """Return how many blocks of THREADS cover `size` elements."""
     return device.blocks(size, THREADS)
 
 

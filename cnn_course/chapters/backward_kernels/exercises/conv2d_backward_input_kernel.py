@@ -59,7 +59,7 @@ _DIVISIONS = _exact, _rounded, _undivided, _divided_first, _multiplied
 
 
 def _gathering(divide=_exact, padded=1, forward=False):
-    """Return which output weight `k` of pixel `p` takes on one axis, with so many times the padding added."""
+    """Return which output weight `k` of pixel `p` takes on one axis, adding `padded` times the padding."""
     return lambda p, k, stride, padding: divide(p, padded * padding + (k if forward else -k), stride)
 
 

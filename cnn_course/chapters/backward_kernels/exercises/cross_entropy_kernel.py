@@ -1,4 +1,4 @@
-"""The loss and its gradient, a row a thread."""
+"""The loss and its gradient, one row per thread."""
 
 import numpy as np
 

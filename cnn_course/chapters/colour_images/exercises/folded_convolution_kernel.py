@@ -9,7 +9,7 @@ FOLD_BLOCK = 8, 2
 
 
 def folded_convolution(weight, bias, gamma, beta, mean, variance, eps):
-    """Return weight and bias of the convolution that does the work of the normalisation behind it too."""
+    """Return weight and bias of the convolution that also does the work of the normalisation after it."""
     scale = gamma / np.sqrt(variance + eps)
     return weight * scale[:, np.newaxis], (bias - mean) * scale + beta
 

@@ -52,7 +52,7 @@ class Loss:
 def _learning(old=(), fixed=()):
     """Return the function that computes weight and bias of the last layer after the steps, in float64.
 
-    Of `old` the network's own numbers are where it begins, those of `fixed` no step changes.
+    It begins with the network's own numbers for `old`; no step changes those of `fixed`.
     """
 
     def learned(net, weight, bias, loss, x, labels, lr, steps):
@@ -134,7 +134,7 @@ def _attempted(attempt, network, weight, bias, loss, *given):
         raise Wrong(
             "running statistics changed",
             "No weight of the frozen layers has changed, but the running mean and variance of batch_norm1 "
-            "have. A frozen layer runs as after the training: `forward(x, training=False)`.",
+            "have. A frozen layer runs as after training: `forward(x, training=False)`.",
         )
     return watch
 

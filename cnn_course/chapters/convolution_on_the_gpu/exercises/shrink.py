@@ -11,7 +11,7 @@ _BLUR, _ALONE = (1, 2, 1), (0, 4, 0)
 
 
 def shrunk(images, outside="edge", across=_BLUR, down=_BLUR, start=-1, step=2):
-    """Return images blurred and halved; the arguments behind the first are there to make it go wrong.
+    """Return images blurred and halved; the arguments after the first are there to make it go wrong.
 
     Parameters
     ----------

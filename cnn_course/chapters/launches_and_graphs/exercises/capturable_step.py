@@ -140,7 +140,7 @@ class GraphExercise(Exercise):
         return super()._verdict(attempt)
 
     def _praise(self, trials):
-        return f"Recorded once and replayed, right in all {len(trials)} trainings."
+        return f"Recorded once and replayed, right in all {len(trials)} training runs."
 
 
 def _trainings(rng):

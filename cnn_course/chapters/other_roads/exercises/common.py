@@ -80,7 +80,7 @@ def insist_on_text(text, name):
 def launched(road, name, grid, block, given, size, *numbers, before=0):
     """Launch a kernel that fills `size` numbers; return them, once it is known that it wrote no others.
 
-    `before` so many numbers lie before those that it is given.
+    `before` is how many numbers lie before those that it is given.
     """
     d_given = road.array(np.concatenate([np.zeros(before, np.float32), given.ravel()]))
     d_given = d_given[before:] if before else d_given

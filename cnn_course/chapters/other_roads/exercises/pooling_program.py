@@ -85,7 +85,7 @@ def _run_pooling(attempt, maps):
     size = channels * (height // 2) * (width // 2)
     road = _compiled_as_written(_INFINITY + text)
     numbers = size, channels, height, width
-    before = -maps.size % PAGE  # behind the last number begins memory that belongs to no array
+    before = -maps.size % PAGE  # after the last number begins memory that belongs to no array
     try:
         out = launched(road, "max_pool", int(blocks), int(threads), maps, *numbers, before=before)
     except Wrong as found:
@@ -100,7 +100,7 @@ def _run_pooling(attempt, maps):
 
 
 def _compiled_as_written(text):
-    """Compile with loads that stay where they stand: the compiler would put early ones behind the guard."""
+    """Compile with loads that stay where they stand: the compiler would move early ones after the guard."""
     try:
         return compiled(re.sub(r"\bconst\s+float\s*\*", "const volatile float *", text))
     except Wrong:

@@ -27,7 +27,7 @@ __kernel void conv_forward(__global const float *x, __global const float *weight
     }
 }
 
-// A work-group sums up one weight's gradient, and for the tap behind the last, that of the bias.
+// A work-group sums up one weight's gradient, and for the tap after the last, that of the bias.
 __kernel void conv_grad_weight(__global const float *grad, __global const float *x,
                                __global float *grad_weight, __global float *grad_bias, int batch,
                                int height, int width, int channels) {

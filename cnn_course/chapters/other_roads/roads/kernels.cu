@@ -36,7 +36,7 @@ extern "C" __global__ void conv_forward(const float *x, const float *weight, con
     out[(blockIdx.z * out_h + oh) * out_w + ow] = relu ? fmaxf(total, 0) : total;
 }
 
-// A block sums up one weight's gradient, and for the tap behind the last, that of the bias.
+// A block sums up one weight's gradient, and for the tap after the last, that of the bias.
 extern "C" __global__ void conv_grad_weight(const float *grad, const float *x, float *grad_weight,
                                             float *grad_bias, int batch, int height, int width,
                                             int channels) {

@@ -107,7 +107,7 @@ def registers_in(cubin: bytes) -> int:
     at = cubin.find(_REGISTERS)
     if at < 0:
         raise ValueError("the cubin does not say how many registers its kernel has")
-    return int.from_bytes(cubin[at + 8 : at + 12], "little")  # behind the number of its symbol
+    return int.from_bytes(cubin[at + 8 : at + 12], "little")  # after the number of its symbol
 
 
 def instructions_in(cubin: bytes) -> Counter:

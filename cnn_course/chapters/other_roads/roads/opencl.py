@@ -54,7 +54,7 @@ class OpenCL:
         return host
 
     def launch(self, name, items, group, *arguments):
-        """Launch a kernel over so many work-items, rounded up to whole groups. Whole numbers are int32."""
+        """Launch a kernel over that many work-items, rounded up to whole groups. Whole numbers are int32."""
         items = tuple(-(-count // size) * size for count, size in zip(items, group, strict=True))
         self.kernels[name](self.queue, items, group, *map(_argument, arguments))
 

@@ -111,7 +111,7 @@ def _store(array, index, tile):
 def _astype(tile, dtype):
     if dtype != _TF32:
         return tile.astype(dtype)
-    return ((tile.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)  # 10 bits behind the point stay
+    return ((tile.view(np.int32) + 0x1000) & ~0x1FFF).view(np.float32)  # 10 bits after the point stay
 
 
 def _mma(left, right, total):

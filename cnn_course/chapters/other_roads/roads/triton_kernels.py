@@ -40,7 +40,7 @@ def conv_grad_weight(
     grad, x, grad_weight, grad_bias, count, height, width, channels, PLACES: tl.constexpr,
     CHANNELS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """Sum up all gradients in one program; a column of ones behind the last tap gives those of the bias."""
+    """Sum up all gradients in one program; a column of ones after the last tap gives those of the bias."""
     out_h, out_w = height - TAPS + 1, width - TAPS + 1
     size = out_h * out_w
     channel, tap = tl.arange(0, CHANNELS), tl.arange(0, DEPTH)

@@ -21,7 +21,7 @@ def _counts(rng):
 
 
 def _in_blocks(x):
-    """Return the elements of each block as a row, zeros behind the last."""
+    """Return the elements of each block as a row, padded with zeros."""
     return np.pad(x, (0, _blocks_of(x.size) * THREADS - x.size)).reshape(-1, THREADS)
 
 

@@ -23,7 +23,7 @@ ROW_THREADS = 64
 
 
 def _in_blocks(x):
-    """Return the elements of each block as a row, zeros behind the last."""
+    """Return the elements of each block as a row, padded with zeros."""
     blocks = -(-x.size // THREADS)
     return np.pad(x, (0, blocks * THREADS - x.size)).reshape(blocks, THREADS)
 

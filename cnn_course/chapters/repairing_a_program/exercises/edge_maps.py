@@ -15,7 +15,7 @@ def _edge_maps(image, weight):
 
 
 def _written_only(rows, columns):
-    """Return a wrong `edge_maps` of which only so many rows and columns are written; the rest is empty."""
+    """Return a wrong `edge_maps` that writes only some rows and columns; the rest is empty."""
 
     def wrong(image, weight, empty=np.nan):
         maps = _edge_maps(image, weight)

@@ -78,7 +78,7 @@ def _no_needless_barrier(attempt):
         raise Wrong(
             "needless barrier",
             f"The numbers are right, but the block waits {intervals} times for {channels} channels. Two "
-            "barriers a channel are enough: one when all is loaded, one when all is used.",
+            "barriers per channel are enough: one when all is loaded, one when all is used.",
         )
 
 

@@ -47,7 +47,7 @@ _GARBAGE = (
 
 
 def _smoothed_in_blocks(signal, weights, left=RADIUS, right=RADIUS, unknown=0):
-    """Smooth as a kernel does whose blocks load so many samples of the halo, `unknown` being in the rest."""
+    """Smooth like a kernel whose blocks load only part of the halo; the rest holds `unknown`."""
     out = np.empty(len(signal), np.float32)
     padded = np.pad(signal, (RADIUS, 2 * BLOCK))
     for start in range(0, len(signal), BLOCK):
