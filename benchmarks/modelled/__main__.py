@@ -1,6 +1,6 @@
 """Hold modelled times against published ones: ``cnn-numba bench modelled``, which calls this.
 
-It is a process of its own: kernels run on the emulated GPU, wherever the command runs.
+It is a separate process: kernels run on the emulated GPU, wherever the command runs.
 """
 
 import argparse

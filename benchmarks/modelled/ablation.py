@@ -49,7 +49,7 @@ def _without_latency(device, found):
 
 
 def _hard_maximum(customers, demands, elsewhere):
-    """Let nobody wait until a station is busy all the time."""
+    """Let nothing wait until a station is busy all the time."""
     demands = np.asarray(demands, float)
     return float(min(customers / (elsewhere + demands.sum()), 1 / max(demands.max(), 1e-300)))
 

@@ -17,7 +17,7 @@ def _load_one(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_two(partial, x, n):
-    """Load two elements a thread, a block apart."""
+    """Load two elements per thread, one block apart."""
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * TWO * width + t)
     j = uint32(i + width)
@@ -27,7 +27,7 @@ def _load_two(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_many(partial, x, n):
-    """Load 128 elements a thread, each a block behind the one before it."""
+    """Load 128 elements per thread, each one block further on than the last."""
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * uint32(128) * width + t)
     partial[t] = x.dtype.type(0)
@@ -38,7 +38,7 @@ def _load_many(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_all(partial, x, n):
-    """Load as many elements a thread as there are for it."""
+    """Load as many elements per thread as there are for it."""
     t, i = thread(), index()
     total = x.dtype.type(0)
     while i < n:
@@ -49,7 +49,7 @@ def _load_all(partial, x, n):
 
 @cuda.jit(device=True, inline="always")
 def _load_neighbours(partial, x, n):
-    """Load twelve neighbours a thread."""
+    """Load twelve neighbours per thread."""
     first, total = uint32(index() * uint32(12)), x.dtype.type(0)
     for j in range(12):
         if uint32(first + uint32(j)) < n:
@@ -137,7 +137,7 @@ def _add_shuffled(partial):
 
 
 def _sum(type_, load, add, size=256, atomic=False):
-    """Return a kernel that writes a sum a block, or adds it to a single one."""
+    """Return a kernel that writes a sum per block, or adds it to a single one."""
 
     @cuda.jit
     def sum_of(x, n, out):
@@ -154,7 +154,7 @@ def _sum(type_, load, add, size=256, atomic=False):
     return sum_of
 
 
-#: By the rows' names: kernels, and elements a thread.
+#: By the rows' names: kernels, and elements per thread.
 SUMS_OF_FLOAT32 = {
     "reduce_baseline": (_sum(float32, _load_one, _add_interleaved), 1),
     "reduce_v1_interleaved_addressing": (_sum(float32, _load_one, _add_adjacent), 1),
@@ -273,7 +273,7 @@ def scan_warps(x, out, n):
 
 @cuda.jit
 def scan_neighbours(x, out, n):
-    """Scan four neighbours a thread, then what threads have; blocks of 128."""
+    """Scan four neighbours per thread, then what threads have; blocks of 128."""
     ends, sums = cuda.shared.array(32, int32), cuda.local.array(4, int32)
     first, total = uint32(index() * FOUR), int32(0)
     for j in range(4):
@@ -286,7 +286,7 @@ def scan_neighbours(x, out, n):
             out[uint32(first + uint32(j))] = before + sums[j]
 
 
-#: By the rows' names: kernels, threads of a block, elements a thread.
+#: By the rows' names: kernels, threads of a block, elements per thread.
 SCANS = {
     "kernel_0": (scan_in_memory, 512, 1),
     "kernel_1": (scan_in_shared, 512, 1),
@@ -323,7 +323,7 @@ def transpose_tiles(x, out, n):
 
 
 def _through_shared(width, turned):
-    """Return a copy by shared memory with rows of so many elements, which is turned or not."""
+    """Return a copy through shared memory with rows of `width` elements, transposed if `turned`."""
 
     @cuda.jit
     def through_shared(x, out, n):
@@ -354,6 +354,6 @@ TILES = {
 
 @cuda.jit
 def add_floats(x, y, out):
-    """Add two vectors of float32, an element a thread."""
+    """Add two vectors of float32, one element per thread."""
     i = index()
     out[i] = x[i] + y[i]

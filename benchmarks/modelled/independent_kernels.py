@@ -61,7 +61,7 @@ def polygon(inside, points, n):
 
 @cuda.jit
 def polygon_of_four(inside, points, n):
-    """Do as `polygon` does, with four points a thread, a block apart."""
+    """Do as `polygon` does, with four points per thread, one block apart."""
     width = uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x) * width * uint32(4) + uint32(cuda.threadIdx.x)
     if i < n:
@@ -172,7 +172,7 @@ def scan_by_shuffles(x, y, n):
 
 @cuda.jit
 def scan_four_by_shuffles(x, y, n):
-    """Do as `scan_by_shuffles` does, with four neighbours a thread."""
+    """Do as `scan_by_shuffles` does, with four neighbours per thread."""
     sums = cuda.shared.array(32, int32)
     i = uint32(4) * _index()
     total = a = b = c = d = int32(0)

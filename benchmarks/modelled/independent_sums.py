@@ -10,7 +10,7 @@ ROW_WARPS = ROW_THREADS // 32
 
 @cuda.jit
 def product(a, b, c, n, alpha, beta):
-    """Store alpha a b + beta c, an element a thread."""
+    """Store alpha a b + beta c, one element per thread."""
     row = uint32(cuda.blockIdx.x) * uint32(32) + uint32(cuda.threadIdx.y)
     column = uint32(cuda.blockIdx.y) * uint32(32) + uint32(cuda.threadIdx.x)
     if row < n and column < n:
@@ -22,7 +22,7 @@ def product(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_in_shared(a, b, c, n, alpha, beta):
-    """Store alpha a b + beta c, by tiles in shared memory, an element a thread."""
+    """Store alpha a b + beta c, by tiles in shared memory, one element per thread."""
     tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
     thread = uint32(cuda.threadIdx.x)
     x, y = thread >> uint32(5), thread & uint32(31)

@@ -92,7 +92,7 @@ def _load_two(partial, x, n):
 
 @cuda.jit
 def reduce_two_loads(x, n, out):
-    """Add two elements a thread before the block begins."""
+    """Add two elements per thread before the block begins."""
     partial = cuda.shared.array(0, uint32)
     t = thread()
     _load_two(partial, x, n)
@@ -165,7 +165,7 @@ def reduce_unrolled(x, n, out):
 
 @cuda.jit
 def reduce_many_loads(x, n, out):
-    """Add as many elements a thread as there are for it."""
+    """Add as many elements per thread as there are for it."""
     partial = cuda.shared.array(0, uint32)
     t, width = thread(), uint32(cuda.blockDim.x)
     i = uint32(cuda.blockIdx.x * (cuda.blockDim.x * 2) + cuda.threadIdx.x)
@@ -220,7 +220,7 @@ def to_grey(image, out, width, height):
 
 @cuda.jit
 def multiply(a, b, out, rows, inner, cols):
-    """Compute an element of the product a thread, from memory."""
+    """Compute an element of the product per thread, from memory."""
     row = uint32(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
     col = uint32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
     if row >= rows or col >= cols:
@@ -234,7 +234,7 @@ def multiply(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_tiled(a, b, out, rows, inner, cols):
-    """Share tiles of both matrices, one behind the other in shared memory, as wide as the block."""
+    """Share tiles of both matrices, one after the other in shared memory, as wide as the block."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)
@@ -261,7 +261,7 @@ def multiply_tiled(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_two_columns(a, b, out, rows, inner, cols):
-    """Do as `multiply_tiled`, with two columns a thread; the second tile's rows overlap, as published."""
+    """Do as `multiply_tiled`, with two columns per thread; the second tile's rows overlap, as published."""
     tiles = cuda.shared.array(0, uint32)
     width = uint32(cuda.blockDim.x)
     second = uint32(width * width)

@@ -86,7 +86,7 @@ def product_column(a, b, c, n, alpha, beta):
 
 @cuda.jit
 def product_square(a, b, c, n, alpha, beta):
-    """Compute eight by eight results a thread."""
+    """Compute eight by eight results per thread."""
     tile_a, tile_b = cuda.shared.array(1024, float32), cuda.shared.array(1024, float32)
     results = cuda.local.array(64, float32)
     column, line = cuda.local.array(8, float32), cuda.local.array(8, float32)

@@ -1,4 +1,4 @@
-"""The record of modelled times and what says what it says: page, picture, guide, the errors of each GPU.
+"""The record of modelled times, and where it is shown: page, picture, guide, the errors of each GPU.
 
 ``python -m benchmarks.modelled.page`` writes all but the record again.
 """

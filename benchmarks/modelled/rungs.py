@@ -10,7 +10,7 @@ _ALL = 0xFFFFFFFF
 _LEAST = float32(-3.402823466e38)
 
 
-# --- Four elements a thread ---------------------------------------------------------------------------------
+# --- Four elements per thread -------------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -65,7 +65,7 @@ def _sum_in_shared(partial, x, n):
 
 @cuda.jit
 def sum_shared(x, n, out):
-    """Add in shared memory, and write a sum a block."""
+    """Add in shared memory, and write a sum per block."""
     partial = cuda.shared.array(0, float32)
     _sum_in_shared(partial, x, n)
     if thread() == ZERO:
@@ -91,7 +91,7 @@ def _sum_of_warp(value):
 
 @cuda.jit(device=True, inline="always")
 def _write_block_sum(value, out):
-    """Add what each thread has, warp by warp, and write a sum a block."""
+    """Add what each thread has, warp by warp, and write a sum per block."""
     partial = cuda.shared.array(32, float32)
     t = thread()
     lane, warp = uint32(t & uint32(31)), uint32(t >> uint32(5))
@@ -115,7 +115,7 @@ def sum_shuffled(x, n, out):
 
 @cuda.jit
 def sum_four(x, n, out):
-    """Load four elements a thread, and add by shuffles."""
+    """Load four elements per thread, and add by shuffles."""
     i, value = uint32(index() * FOUR), float32(0)
     if i < n:
         x0, x1, x2, x3 = load4(x, i)
@@ -135,7 +135,7 @@ def _max_down(value):
 
 @cuda.jit
 def softmax_rows_shared(x, out, n):
-    """Let the first warp add up what warps have found, and hand it on; a block a row."""
+    """Let the first warp add up what warps have found, and hand it on; one block per row."""
     parts, whole = cuda.shared.array(32, float32), cuda.shared.array(2, float32)
     t, width = thread(), uint32(cuda.blockDim.x)
     lane, warp, warps = uint32(t & uint32(31)), uint32(t >> uint32(5)), uint32(width >> uint32(5))
@@ -226,11 +226,11 @@ def _softmax(x, out, first, step, n):
 
 @cuda.jit
 def softmax_rows(x, out, m, n):
-    """Give a block a row of a matrix of `m` rows and `n` columns."""
+    """Give each block a row of a matrix of `m` rows and `n` columns."""
     _softmax(x, out, uint32(cuda.blockIdx.x * n), ONE, n)
 
 
 @cuda.jit
 def softmax_columns(x, out, m, n):
-    """Give a block a column."""
+    """Give each block a column."""
     _softmax(x, out, uint32(cuda.blockIdx.x), n, m)

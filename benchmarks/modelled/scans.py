@@ -34,7 +34,7 @@ def scan_kogge_stone(x, y, n, sums, keeps):
 
 @cuda.jit
 def scan_brent_kung(x, y, n, sums, keeps):
-    """Add up a tree, then down again: two elements a thread."""
+    """Add up a tree, then down again: two elements per thread."""
     tile = cuda.shared.array(0, uint32)
     t, width = thread(), uint32(cuda.blockDim.x)
     both = uint32(TWO * width)
@@ -106,7 +106,7 @@ def _add_before(tile, begin, end):
 
 @cuda.jit
 def scan_three_phases(x, y, n, sums, keeps, size):
-    """Scan a piece a thread, then the ends of pieces as a tree, then add; `size`: elements of a block."""
+    """Scan one piece per thread, then the ends of pieces as a tree, then add; `size`: elements of a block."""
     tile = cuda.shared.array(0, uint32)
     t, width = thread(), uint32(cuda.blockDim.x)
     first, piece = uint32(cuda.blockIdx.x * size), uint32(size // width)

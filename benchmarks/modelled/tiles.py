@@ -77,7 +77,7 @@ def _get_padded(tile, k, col, line):
         line[i] = tile[at + uint64(i)]
 
 
-# --- Eight by eight results a thread ------------------------------------------------------------------------
+# --- Eight by eight results per thread ----------------------------------------------------------------------
 
 
 def _square(inner, put, get, pitch=SIDE):

@@ -25,7 +25,7 @@ def constant_kernel(filters):
     @cuda.jit
     @device.signature(f"void({_IMAGES}, float32[::1], bool, int64, int64, int64, int64, bool, {_IMAGES})")
     def conv2d_constant_kernel(x, bias, has_bias, stride_h, stride_w, padding_h, padding_w, relu, out):
-        """Compute one output a thread; a grid of (blocks of positions, output channels)."""
+        """Compute one output per thread; a grid of (blocks of positions, output channels)."""
         weight = cuda.const.array_like(filters)
         positions = uint32(out.shape[2] * out.shape[3])
         i = uint32(cuda.grid(1))

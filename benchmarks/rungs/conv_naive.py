@@ -27,7 +27,7 @@ def place(i, shape):
 def conv2d_forward_naive_kernel(
     x, weight, bias, has_bias, stride_h, stride_w, padding_h, padding_w, relu, out
 ):
-    """Compute one output a thread; blocks of THREADS cover `out`, its last axis first."""
+    """Compute one output per thread; blocks of THREADS cover `out`, its last axis first."""
     i = uint32(cuda.grid(1))
     if i >= out.size:
         return

@@ -87,10 +87,11 @@ def _page(package, members):
     for module in members:
         if module.name != package:
             lines += [module.name, "-" * len(module.name), ""]
-        lines += [f".. py:module:: {module.name}", "", *_docstring(module.tree), ""]
-        lines += [*_constants(module), *_declarations(module)]
-        attributes = _analysed(module.path, module.name).find_attr_docs()
-        for node in _definitions(module.tree):
+        tree = module.tree
+        lines += [f".. py:module:: {module.name}", "", *_docstring(tree), ""]
+        lines += [*_constants(module), *_declarations(tree)]
+        attributes = _attributes(module, tree)
+        for node in _definitions(tree):
             lines += _described(node, attributes=attributes)
     return "\n".join(lines) + "\n"
 
@@ -102,9 +103,21 @@ def _constants(module):
         yield indent(re.sub(r"^#: ", "", match[1], flags=re.MULTILINE), "   ")
 
 
-def _declarations(module):
+def _attributes(module, tree):
+    """Return what comments and strings say of the attributes of classes, by class and name.
+
+    To find them takes long, so a module without any is not searched.
+    """
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    strings = any(isinstance(statement, ast.Expr) for node in classes for statement in node.body[1:])
+    if not strings and "#: " not in module.path.read_text(encoding="utf-8"):
+        return {}
+    return _analysed(module.path, module.name).find_attr_docs()
+
+
+def _declarations(tree):
     """Yield what is declared of the arguments of an operation."""
-    for node in module.tree.body:
+    for node in tree.body:
         match node:
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("Spec"), [ast.Constant(text), *_])):
                 yield from (f".. py:data:: {name}", "", f"   ``{text}``", "")

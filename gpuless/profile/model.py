@@ -186,7 +186,7 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
     blocks = [block for block, _ in piece]
     at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
     often, demands = per_warp[at], costs.demands[at]
-    (once, again), reasons = _alone([counts.steps[i] for i in at], costs.latencies[at])
+    (once, again), reasons = _alone([counts.steps[i] for i in at], costs.latencies[at], often > 1)
     slowest = often
     if barriers:  # the block goes on when its last warp has come
         ends = [i for i in at if counts.steps[i].base == "BAR"]
@@ -197,7 +197,7 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
         slowest = np.maximum(often, np.minimum(times, often * shape.warps))
     mean, own = (_mean(often, *each) for each in ((once, again), reasons))
     own *= often[:, np.newaxis]
-    if counts.steps[at[-1]].base == "BAR":  # behind the last one a warp waits for no other
+    if counts.steps[at[-1]].base == "BAR":  # after the last one a warp waits for no other
         own[-1, ALONE.index("barrier")] += float(((slowest - often) * mean).sum())
     together = sum(
         (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
@@ -214,13 +214,20 @@ def _mean(often, once, again):
     return np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
 
 
-def _alone(steps, latencies):
+def _alone(steps, latencies, repeated):
     """Return the cycles each instruction takes a warp that is alone: the first time, and in a loop.
 
-    Then the same by what the warp does in them.
+    Then the same by what the warp does in them. In a loop there are only those `repeated`: what was loaded
+    before it has come.
     """
-    n, twice = len(steps), _replay([*steps, *steps], [*latencies, *latencies])
-    return [(each[:n], each[n:]) for each in twice]
+    (at,) = np.nonzero(repeated)
+    order, n = [*range(len(steps)), *at], len(steps)
+    found = []
+    for each in _replay([steps[i] for i in order], [latencies[i] for i in order]):
+        again = np.zeros_like(each[:n])
+        again[at] = each[n:]
+        found.append((each[:n], again))
+    return found
 
 
 def _replay(steps, latencies):

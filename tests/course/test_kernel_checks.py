@@ -565,7 +565,7 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
         cases=lambda rng: [launch(2, 8, normal(rng, n), np.float32(3), output(n)) for n in (9, 41)],
     )
     verdict = stride(scale_right)
-    assert verdict.mistake == "one element a thread"
+    assert verdict.mistake == "one element per thread"
     assert "16 threads for 41 elements" in verdict.message
 
     @cuda.jit
@@ -605,7 +605,7 @@ def test_one_element_a_thread_is_told_of_one_output_beside_another_of_another_sh
             x[i] -= 1
 
     verdict = centred(of_each_thread)
-    assert verdict.mistake == "one element a thread"
+    assert verdict.mistake == "one element per thread"
     assert "`x` one: 4 threads for 5 elements" in verdict.message
 
 

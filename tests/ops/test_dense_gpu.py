@@ -5,11 +5,13 @@ from helpers import assert_close, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
 from launches import only_launches, sanitized
 
+import gpuless
 from benchmarks.ops import launches_of
 from benchmarks.rungs import matmul
 from cnn_numba import device
 from cnn_numba.ops.dense import gpu, gpu_vectorised, reference
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, choose_tile, count_parts, most_partial_sums
+from cnn_numba.ops.shared.warps import sum_grid
 from gpuless import access_map
 
 SMALL_RUNGS = (matmul.matmul_naive, matmul.matmul_tiled, matmul.matmul_split)
@@ -88,6 +90,31 @@ def test_sums_in_parts(rng, size, transpose_a, transpose_b):
     a, b, expected = matrices(rng, *size, transpose_a, transpose_b)
     a, b, out = on_device(a, b, poisoned(expected.shape))
     assert_close(device.to_host(matmul.matmul_split(a, b, out, transpose_a, transpose_b)), expected)
+
+
+@pytest.mark.parametrize(
+    ("parts", "size"), [(1, 1), (70, 33), (9, (1 << 15) + 1), (2, (1 << 17) - 3), (3, 1 << 18)]
+)
+def test_parts_of_few_and_many_results_are_added_up(rng, parts, size):
+    if device.simulated() and size > 33:
+        pytest.skip("millions of steps in the simulator")
+    numbers = random_float32(rng, parts, size)
+    d_parts, out = on_device(numbers, poisoned(size))
+    flags = np.uint32(size), False, False
+    device.launch(gpu_vectorised.matmul_sum_parts_kernel, *sum_grid(size), d_parts, out, *flags, out)
+    assert_close(device.to_host(out), numbers.sum(0, dtype=float))
+
+
+def test_to_add_up_many_results_takes_at_most_twice_as_long_as_to_load_them():
+    if not device.SELECTION.emulated:
+        pytest.skip("modelled, for launches of the emulated GPU")
+    pytest.importorskip("scipy", reason="solves linear programs")
+    size, flags = 1 << 20, (np.uint32(1), False, False)
+    d_parts, out = on_device(np.ones((2, size), np.float32), np.empty(size, np.float32))
+    launch = gpu_vectorised.matmul_sum_parts_kernel[sum_grid(size)]
+    report = gpuless.profile(launch, "H100")(d_parts, out, *flags, out)
+    of_memory = report.dram_bytes / report.device.dram / 1e3
+    assert report.microseconds < 2 * (report.device.launch + of_memory)
 
 
 def test_sums_in_parts_of_large_tiles(rng, monkeypatch):

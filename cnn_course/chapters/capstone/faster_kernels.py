@@ -75,7 +75,7 @@ def launch_forward_maps(kernel, x, weight, bias, out):
 
 @cuda.jit
 def dense_warp_kernel(x, weight, bias, relu, out):
-    """Compute one output a warp; blocks of 128 threads."""
+    """Compute one output per warp; blocks of 128 threads."""
     lane, i = cuda.threadIdx.x % 32, cuda.grid(1) // 32
     if i < out.size:
         n, o = i // out.shape[1], i % out.shape[1]
@@ -130,7 +130,7 @@ def filter_parts_kernel(grad_output, x, parts):
 
 @cuda.jit
 def add_parts_kernel(parts, out):
-    """Add up the parts of one element a thread."""
+    """Add up the parts of one element per thread."""
     i = cuda.grid(1)
     if i < out.size:
         total = float32(0)
@@ -187,7 +187,7 @@ def input_gradient_by_maps(grad_output, weight, grad_input):
 
 @cuda.jit
 def dense_weight_rows_kernel(grad_output, x, grad_weight):
-    """Compute ROWS gradients of a column a thread: one number of x serves all of them."""
+    """Compute ROWS gradients of a column per thread: one number of x serves all of them."""
     i, first, last = cuda.grid(1), cuda.blockIdx.y * ROWS, grad_weight.shape[0] - 1
     if i < grad_weight.shape[1]:
         sums = cuda.local.array(ROWS, float32)
@@ -210,7 +210,7 @@ def dense_weight_by_rows(grad_output, x, grad_weight):
 
 @cuda.jit
 def dense_input_rows_kernel(grad_output, weight, grad_input):
-    """Compute ROWS gradients of a column a thread: one weight serves all of them."""
+    """Compute ROWS gradients of a column per thread: one weight serves all of them."""
     i, first, last = cuda.grid(1), cuda.blockIdx.y * ROWS, grad_input.shape[0] - 1
     if i < grad_input.shape[1]:
         sums = cuda.local.array(ROWS, float32)
@@ -233,7 +233,7 @@ def dense_input_by_rows(grad_output, weight, grad_input):
 
 @cuda.jit
 def bias_rows_kernel(grad_output, grad_bias):
-    """Add up one channel a block of 32 x 32 threads: a warp for each image, lanes along the positions."""
+    """Add up one channel per block of 32 x 32 threads: a warp for each image, lanes along the positions."""
     sums = cuda.shared.array(32, float32)
     lane, row, c = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockIdx.x
     total = float32(0)

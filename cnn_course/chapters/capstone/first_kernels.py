@@ -81,7 +81,7 @@ def bias_gradient_kernel(grad_output, grad_bias):
 
 @cuda.jit
 def max_pool_kernel(x, kernel, stride, out, argmax):
-    """Find the largest pixel of one window a thread, and its place in the plane."""
+    """Find the largest pixel of one window per thread, and its place in the plane."""
     i = cuda.grid(1)
     if i < out.size:
         out_h, out_w = out.shape[1], out.shape[2]

@@ -18,7 +18,7 @@ __all__ = [
     "split_kernel",
 ]
 
-# --- Four results, four numbers a load ---------------------------------------------------------------------
+# --- Four results, four numbers per load -------------------------------------------------------------------
 
 
 def _flat(multiply):

@@ -16,7 +16,7 @@ from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, out
 
 @cuda.jit
 def _broken_edges_kernel(image, out):
-    """Write one pixel a thread: half the difference of its right and its left neighbour."""
+    """Write one pixel per thread: half the difference of its right and its left neighbour."""
     column, row = cuda.grid(2)
     height, width = image.shape
     if row <= height and column <= width:
@@ -108,7 +108,7 @@ edges_kernel = KernelExercise(
 
 @cuda.jit
 def _broken_standardise_kernel(x, out):
-    """Bring one row a thread to mean 0 and variance 1."""
+    """Bring one row per thread to mean 0 and variance 1."""
     row = cuda.grid(1)
     if row < x.shape[0]:
         n = float32(x.shape[1])

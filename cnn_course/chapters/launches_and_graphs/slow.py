@@ -27,7 +27,7 @@ def brightness_kernel(images, out):
 
 @cuda.jit
 def channel_sums_kernel(x, out):
-    """Add up a channel, a channel a block."""
+    """Add up a channel, a channel per block."""
     c, pixels = cuda.blockIdx.x, x.shape[2]
     total = float32(0)
     for i in range(cuda.threadIdx.x, x.shape[0] * pixels, cuda.blockDim.x):

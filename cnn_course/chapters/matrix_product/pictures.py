@@ -274,7 +274,7 @@ def _draw_rung(ax, results, side, depth, thread, step, gap, largest):
     ax.text(start, start + rows, f"out, {rows} x {columns}", va="top", **text)
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
-    ax.set_title(f"{down} x {across} results a thread", fontsize=10, color=plots.INK, loc="left")
+    ax.set_title(f"{down} x {across} results per thread", fontsize=10, color=plots.INK, loc="left")
 
 
 def ruled(ax, rows, columns):

@@ -78,7 +78,7 @@ LEVELS = 16
 
 @cuda.jit
 def _losing_kernel(digits, counts):
-    """Count one pixel a thread: how many of each level there are."""
+    """Count one pixel per thread: how many of each level there are."""
     column, row, n = cuda.grid(3)
     if row < digits.shape[1] and column < digits.shape[2]:
         level = digits[n, row, column] // 16

@@ -62,7 +62,7 @@ first block only          the index lacks ``blockIdx * blockDim``
 x and y exchanged         row and column of the output come from ``x`` and ``y``
 x and z exchanged         the first axis of a 3-D output comes from ``x``, the last from ``z``
 z not used                a 3-D output is written at its first plane only
-one element a thread      there are fewer threads than elements, and each does only one
+one element per thread    there are fewer threads than elements, and each does only one
 writes past the edge      out of bounds, also in shared memory
 reads past the edge       the same, reading
 negative index            it counts from the end; with ``from_the_end=True`` only where numbers are wrong

@@ -144,7 +144,7 @@ def _of_a_write_past_the_edge(finding, info, trace):
     axes = _AXES if len(info.shape) > 1 else ""
     if _number_of(finding, trace) in writers:
         return _SEVERAL + axes
-    if len(set(writers)) == len(writers):  # one element a thread
+    if len(set(writers)) == len(writers):  # one element per thread
         if _lies_inside(finding, info, trace):
             return _BEYOND + axes
         if _is_flat(trace) and _number_of(finding, trace) < np.prod(info.shape):

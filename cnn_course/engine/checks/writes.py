@@ -171,7 +171,7 @@ def one_element_a_thread(writes, trial):
         elements, written = int(np.prod(info.shape)), writes.elements[here]
         if elements > threads == len(np.unique(written)) and (written == x[here]).all():
             return Wrong(
-                "one element a thread",
+                "one element per thread",
                 f"The launch has too few threads to give each element of `{info.name}` one: {threads} "
                 f"threads for {elements} elements, and each of yours does one. Let it go on, in steps of the "
                 "number of threads in the grid, until the array is done.",

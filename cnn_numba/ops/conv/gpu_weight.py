@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import COLUMNS, SHARERS, sum_of_parts
+from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 
 
 def reciprocal(divisor):
@@ -295,9 +295,8 @@ conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_nar
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1])")
 def conv2d_sum_parts_kernel(parts, total):
-    """Add up `parts` (P, size) into `total` (size,), COLUMNS a block of (COLUMNS, SHARERS) threads."""
-    sums = cuda.shared.array((SHARERS, COLUMNS), float32)
-    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), sums)
+    """Add up `parts` (P, size) into `total` (size,), in blocks of `sum_grid`."""
+    i, found, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x))
     if is_mine:
         total[i] = found
 
@@ -370,6 +369,5 @@ def conv2d_backward_weight(
     arguments = grad_output.reshape(-1), x.reshape(-1), sums, shape
     device.launch(_KERNELS[tile], (*tiles, shares), tile.threads, *arguments)
     if shares > 1:
-        grid, block = device.blocks(total.size, COLUMNS), (COLUMNS, SHARERS)
-        device.launch(conv2d_sum_parts_kernel, grid, block, parts, total)
+        device.launch(conv2d_sum_parts_kernel, *sum_grid(total.size), parts, total)
     return grad_weight

@@ -26,7 +26,7 @@ from cnn_numba.ops.shared.products import (
     thread_results,
     tile_for,
 )
-from cnn_numba.ops.shared.warps import COLUMNS, SHARERS, load4, store4, sum_of_parts
+from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
@@ -224,9 +224,8 @@ _KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for 
 @cuda.jit
 @device.signature("void(float32[:, ::1], float32[::1], uint32, bool, bool, float32[::1])")
 def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
-    """Add up `parts` (P, size) into `out` (size,), COLUMNS a block of (COLUMNS, SHARERS) threads."""
-    sums = cuda.shared.array((SHARERS, COLUMNS), float32)
-    i, total, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x), sums)
+    """Add up `parts` (P, size) into `out` (size,), in blocks of `sum_grid`."""
+    i, total, is_mine = sum_of_parts(parts, uint32(cuda.blockIdx.x))
     if is_mine:
         if has_bias:
             total += bias[i % columns]
@@ -300,6 +299,5 @@ def multiply(
     if not whole:
         sums = sums[: parts * out.size].reshape(parts, out.size)
         arguments = sums, bias, np.uint32(columns), has_bias, relu, flat
-        grid, block = device.blocks(out.size, COLUMNS), (COLUMNS, SHARERS)
-        device.launch(matmul_sum_parts_kernel, grid, block, *arguments)
+        device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)
     return out

@@ -38,7 +38,7 @@ from cnn_numba.ops.conv.gpu_weight import (
 from cnn_numba.ops.fused.gpu_forward import NARROW, SMALL, WINDOW
 from cnn_numba.ops.fused.gpu_sparse import conv2d_pool_backward_input_sparse, planes_of
 from cnn_numba.ops.fused.gpu_sparse_weight import conv2d_pool_backward_weight_sparse, most_parts, shares_of
-from cnn_numba.ops.shared.warps import COLUMNS, SHARERS, sum_of_parts
+from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 
 # --- The gradient of the images -----------------------------------------------------------------------------
 
@@ -174,12 +174,11 @@ def conv2d_sum_weight_and_bias_kernel(
 
     The first `blocks` do so for one stage, those after them for another.
     """
-    sums = cuda.shared.array((SHARERS, COLUMNS), float32)
     block = uint32(cuda.blockIdx.x)
     if block >= blocks:
         parts, columns, grad_weight, grad_bias = other_parts, other_columns, other_weight, other_bias
         block = uint32(block - blocks)
-    i, total, is_mine = sum_of_parts(parts, block, sums)
+    i, total, is_mine = sum_of_parts(parts, block)
     if is_mine:
         row, column = i // columns, i % columns
         if column == uint32(columns - 1):
@@ -192,15 +191,14 @@ def conv2d_sum_weight_and_bias(stages):
     """Add up the gradients of all stages, two in a launch; of each come its parts, and where the sums go."""
     for begin in range(0, len(stages), 2):
         pair = stages[begin : begin + 2]
-        blocks = [device.blocks(parts.shape[1], COLUMNS) for parts, _, _ in pair]
+        _, block = sum_grid(max(parts.shape[1] for parts, _, _ in pair))
+        blocks = [device.blocks(parts.shape[1], block[0]) for parts, _, _ in pair]
         arguments = [
             (parts, np.uint32(parts.shape[1] // len(grad_bias)), grad_weight.reshape(-1), grad_bias)
             for parts, grad_weight, grad_bias in (pair[0], pair[-1])
         ]
-        grid, block = sum(blocks), (COLUMNS, SHARERS)
-        device.launch(
-            conv2d_sum_weight_and_bias_kernel, grid, block, *arguments[0], *arguments[1], np.uint32(blocks[0])
-        )
+        arguments = *arguments[0], *arguments[1], np.uint32(blocks[0])
+        device.launch(conv2d_sum_weight_and_bias_kernel, sum(blocks), block, *arguments)
 
 
 def _tiles_of(weight_shape):

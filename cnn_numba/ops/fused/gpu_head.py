@@ -55,7 +55,7 @@ def _find_scores(x, weight, bias, row, logits):
 
 @cuda.jit(device=True)
 def _send_back(grad_logits, x, weight, row, relu, grad_input):
-    """Multiply the gradient of the row's scores by the weight, an input a thread."""
+    """Multiply the gradient of the row's scores by the weight, an input per thread."""
     i = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
     while i < uint32(x.shape[1]):
         gradient = _dot(grad_logits[row], weight[:, i], False, uint32(0), uint32(1))

@@ -74,7 +74,7 @@ def larger(best, where, value, here):
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32[::1], int32[::1])")
 def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
-    """Compare the pixels of one window, one output a thread; launched over all outputs."""
+    """Compare the pixels of one window, one output per thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
@@ -94,7 +94,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], float32[::1], int32[::1])")
 def max_pool2d_forward_2x2_kernel(x, out, argmax):
-    """Compare the four pixels of one 2x2 window, one output a thread; launched over all outputs."""
+    """Compare the four pixels of one 2x2 window, one output per thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
     if i >= uint32(out.size):
         return
@@ -186,7 +186,7 @@ def _flat_planes(array):
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[::1])")
 def avg_pool2d_forward_naive_kernel(x, window: Window2d, share, out):
-    """Add up the pixels of one window, one output a thread; launched over all outputs."""
+    """Add up the pixels of one window, one output per thread; launched over all outputs."""
     i = uint32(cuda.grid(1))
     if i >= out.size:
         return

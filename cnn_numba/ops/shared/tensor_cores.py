@@ -59,9 +59,11 @@ def _word_of(value):
     return np.uint32(_bits_of(value))
 
 
-@_Host
-def _number_of(bits):
+def _as_number(bits):
     return np.uint32(int(bits) & 0xFFFFFFFF).view(np.float32)
+
+
+_number_of = _Host(_as_number)
 
 
 @_Host
@@ -81,14 +83,17 @@ def signed(word):
     return np.uint32(int(word) & 0xFFFFFFFF).view(np.int32)
 
 
-@_Host
 def _float16_of(word, upper):
-    return np.float32(np.array([word], np.int32).view(np.float16)[int(upper)])
+    return np.float32(np.array([int(word) & 0xFFFFFFFF], np.uint32).view(np.float16)[upper])
 
 
-@_Host
 def _bfloat16_of(word, upper):
-    return _number_of(int(word) & 0xFFFF0000 if upper else int(word) << 16 & 0xFFFFFFFF)
+    return _as_number(int(word) & 0xFFFF0000 if upper else int(word) << 16)
+
+
+def _tf32_of(number, _):
+    """Return a number without the bits that the instruction of tf32 does not look at."""
+    return _as_number(_bits_of(number) & 0xFFFFE000)
 
 
 def _bits(value):
@@ -116,30 +121,24 @@ def _pack_bfloat16(low, high):
     return below >> uint32(16) | above & uint32(0xFFFF0000)
 
 
-@_Host
-def _itself(number):
-    return number
-
-
-@_Host
-def _seen(number, upper):
-    """Return a number without the bits that the instruction of tf32 does not look at."""
-    return _number_of(_bits_of(number) & 0xFFFFE000)
-
-
-def _multiplication(word, element, depth):
+def _multiplication(element, depth):
     """Make the Python function of an instruction: each lane sees what the others hold."""
     per_word = depth // 8
+
+    @_Host
+    def elements(words):
+        return [[element(word, upper) for upper in range(per_word)] for word in words]
 
     def multiply(left, right, sums):
         c0, c1, c2, c3 = sums
         row, column = cuda.laneid // 4, 2 * (cuda.laneid % 4)
+        left, right = elements(left), elements(right)
         for k in range(depth):
             half, holder, upper = k // (4 * per_word), k // per_word % 4, k % per_word
-            upper_row = element(cuda.shfl_sync(ALL_LANES, word(left[2 * half]), 4 * row + holder), upper)
-            lower_row = element(cuda.shfl_sync(ALL_LANES, word(left[2 * half + 1]), 4 * row + holder), upper)
-            first = element(cuda.shfl_sync(ALL_LANES, word(right[half]), 4 * column + holder), upper)
-            second = element(cuda.shfl_sync(ALL_LANES, word(right[half]), 4 * column + 4 + holder), upper)
+            upper_row = cuda.shfl_sync(ALL_LANES, left[2 * half][upper], 4 * row + holder)
+            lower_row = cuda.shfl_sync(ALL_LANES, left[2 * half + 1][upper], 4 * row + holder)
+            first = cuda.shfl_sync(ALL_LANES, right[half][upper], 4 * column + holder)
+            second = cuda.shfl_sync(ALL_LANES, right[half][upper], 4 * column + 4 + holder)
             c0, c1 = c0 + upper_row * first, c1 + upper_row * second
             c2, c3 = c2 + lower_row * first, c3 + lower_row * second
         return c0, c1, c2, c3
@@ -147,9 +146,9 @@ def _multiplication(word, element, depth):
     return multiply
 
 
-_multiply_tf32 = _multiplication(_itself, _seen, 8)
-_multiply_float16 = _multiplication(signed, _float16_of, 16)
-_multiply_bfloat16 = _multiplication(signed, _bfloat16_of, 16)
+_multiply_tf32 = _multiplication(_tf32_of, 8)
+_multiply_float16 = _multiplication(_float16_of, 16)
+_multiply_bfloat16 = _multiplication(_bfloat16_of, 16)
 
 
 # --- What kernels call -------------------------------------------------------------------------------------

@@ -54,35 +54,41 @@ def warp_max(value):
     return value
 
 
-#: Columns of parts that a block adds up, and how many threads share each.
-COLUMNS, SHARERS = 32, 8
+_SUM_THREADS, _SHARERS, _ENOUGH_THREADS = 256, 8, 1 << 18
 
 
-@cuda.jit(device=True)
-def sum_of_parts(parts, block, sums):
-    """Add up a column of `parts` (P, size), with block number `block` of (COLUMNS, SHARERS) threads.
+def sum_grid(size):
+    """Return grid and block of `sum_of_parts`; threads along y share a column, unless columns fill a GPU."""
+    sharers = 1 << min(_SHARERS, max(1, _ENOUGH_THREADS // size)).bit_length() - 1
+    columns = _SUM_THREADS // sharers
+    return device.blocks(size, columns), (columns, sharers)
 
-    `sums` are as many in shared memory. Returns which column it is, its sum, and whether this thread is the
-    one that is to write it. LOADS numbers at a time are on their way; one by one, each would wait for the
-    memory.
+
+@cuda.jit(device=True, inline="always")
+def sum_of_parts(parts, block):
+    """Add up a column of `parts` (P, size), with block number `block` of those of `sum_grid`.
+
+    Returns which column it is, its sum, and whether this thread is the one that is to write it. LOADS numbers
+    at a time are on their way; one by one, each would wait for the memory.
     """
+    sums = cuda.shared.array(_SUM_THREADS, float32)
     lane, sharer = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
-    i, size = uint32(block * COLUMNS + lane), uint32(parts.shape[1])
-    total, values = float32(0), cuda.local.array(LOADS, float32)
-    first = sharer
+    columns, sharers = uint32(cuda.blockDim.x), uint32(cuda.blockDim.y)
+    i, size = uint32(block * columns + lane), uint32(parts.shape[1])
+    total, values, first = float32(0), cuda.local.array(LOADS, float32), sharer
     while (first < uint32(parts.shape[0])) & (i < size):
         for j in range(LOADS):
-            part = uint32(first + j * SHARERS)
+            part = uint32(first + j * sharers)
             values[j] = parts[part, i] if part < uint32(parts.shape[0]) else float32(0)
         for j in range(LOADS):
             total += values[j]
-        first = uint32(first + LOADS * SHARERS)
-    sums[sharer, lane] = total
+        first = uint32(first + LOADS * sharers)
+    sums[sharer * columns + lane] = total
     cuda.syncthreads()
     is_mine = (sharer == uint32(0)) & (i < size)
     if is_mine:
-        for other in range(uint32(1), uint32(SHARERS)):
-            total += sums[other, lane]
+        for other in range(uint32(1), uint32(_SHARERS)):
+            total += sums[other * columns + lane] if other < sharers else float32(0)
     return i, total, is_mine
 
 

@@ -54,7 +54,7 @@ WRONG = {
         "first block only": [("cuda.grid(1)", "cuda.threadIdx.x")],
     },
     "relu_stride_kernel": {
-        "one element a thread": [
+        "one element per thread": [
             ("for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):", "i = cuda.grid(1)\nif i < x.size:")
         ],
         "done more than once": [

@@ -13,7 +13,7 @@ from cnn_numba.ops.gather.gpu import advance, advance_kernel, gather_batch, gath
 
 WRONG = {
     "centre_kernel": {
-        "one element a thread": [
+        "one element per thread": [
             ("(cuda.grid(1), x.size, cuda", "(cuda.grid(1), min(x.size, cuda.grid(1) + 1), cuda", 2),
             [
                 (

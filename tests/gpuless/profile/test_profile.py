@@ -96,13 +96,22 @@ def test_multiply_adds_are_counted():
     assert counts.executed[stores].sum() == pytest.approx(report.modelled.traffic.warps)
 
 
+def test_who_is_alone_waits_once_for_what_is_loaded_before_a_loop():
+    """A round takes as long as on an H100: benchmarks/modelled/gaps-h100.json."""
+    few, many = (
+        gpuless.profile(polynomial[132, 128], "H100")(zeros(132 * 128), zeros(132 * 128), n)
+        for n in (1000, 4000)
+    )
+    assert many.microseconds - few.microseconds == pytest.approx(42.59 - 11.57, rel=0.2)
+
+
 def test_what_is_not_coalesced_is_slower_and_said():
     x, y = zeros(2048, 2048), zeros(2048, 2048)
     report = gpuless.profile(copy_columns[(64, 256), (32, 8)], "T4")(x, y)
     row_by_row = gpuless.profile(copy[1 << 14, 256], "T4")(zeros(1 << 22), zeros(1 << 22))
     assert report.microseconds > 2 * row_by_row.microseconds
-    assert any("32 sectors a request, 4 would do" in text for text in report.advice)
-    assert not any("sectors a request" in text for text in row_by_row.advice)
+    assert any("32 sectors per request, 4 would do" in text for text in report.advice)
+    assert not any("sectors per request" in text for text in row_by_row.advice)
 
 
 def advice_about_a_tile(index, block=(32, 32)):

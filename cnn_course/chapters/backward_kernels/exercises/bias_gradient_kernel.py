@@ -73,7 +73,7 @@ bias_gradient_kernel = KernelExercise(
             lambda grad_output: _bias_gradient(grad_output) / len(grad_output),
             ("grad_bias[c] = total", "grad_bias[c] = total / float32(grad_output.shape[0])"),
         ),
-        "one element a thread": (
+        "one element per thread": (
             f"Only the first {CHANNEL_THREADS} gradients of a channel count: go on in steps of "
             "`cuda.blockDim.x`.",
             lambda grad_output: _bias_gradient(

@@ -188,7 +188,7 @@ channel_statistics_kernel = KernelExercise(
                 ("x[i // pixels, c, i % pixels]", "x[i, c, 0]", 2),
             ],
         ),
-        "one element a thread": (
+        "one element per thread": (
             f"Only the first {CHANNEL_THREADS} elements of a channel are in the sums. Go on in steps of "
             "`cuda.blockDim.x`.",
             _of_a_part(lambda x: _flat(x)[:, :CHANNEL_THREADS]),

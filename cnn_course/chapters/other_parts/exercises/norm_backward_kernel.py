@@ -220,7 +220,7 @@ norm_backward_kernel = KernelExercise(
             _own_sums,
             ("total, product = block_sum(total), block_sum(product)", ""),
         ),
-        "one element a thread": (
+        "one element per thread": (
             f"Only the first {THREADS} elements of a channel are in the sums. Go on in steps of "
             "`cuda.blockDim.x`.",
             _backward(sums=_of_the_first),

@@ -173,7 +173,7 @@ row_max_kernel = KernelExercise(
             ("cuda.syncthreads()", ""),
             ("range(cuda.blockDim.x // 32)", "range(1)"),
         ),
-        "one element a thread": (
+        "one element per thread": (
             f"Columns from {ROW_THREADS} on are never read: go on in steps of `cuda.blockDim.x`.",
             lambda x: x[:, :ROW_THREADS].max(axis=1),
             [

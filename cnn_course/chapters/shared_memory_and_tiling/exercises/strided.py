@@ -140,7 +140,7 @@ conv_strided_kernel = TileExercise(
                 "if inside:\n    patch[k // STRIDED_W, k % STRIDED_W] = image[h, w]",
             ),
         ),
-        "one pixel a thread": (
+        "one pixel per thread": (
             f"Each thread loads at most one pixel, but the patch has {STRIDED_H * STRIDED_W} pixels for "
             f"{TILE_W * TILE_H} threads. Go on in steps of the number of threads until the patch is full.",
             _through_patches(_patch_without(STRIDED_H - TILE_H, STRIDED_W - TILE_W)),

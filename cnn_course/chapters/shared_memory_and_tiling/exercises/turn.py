@@ -81,7 +81,7 @@ turn_kernel = TileExercise(
             lambda image: np.vstack([np.full(image.shape[:1], np.nan), np.rot90(image)[:-1]]),
             ("width - 1 - left", "width - left"),
         ),
-        "one row a thread": (
+        "one row per thread": (
             f"A tile has {SIDE} rows and a block only {ROWS}. Each thread handles {SIDE // ROWS} rows, "
             "both when it loads and when it stores.",
             *(

@@ -19,7 +19,7 @@ _MOST_THREADS, _WARP, _SECTOR = 1024, 32, 8
 
 @cuda.jit
 def window_kernel(image, size, out):
-    """Write the mean of a square window; one output a thread."""
+    """Write the mean of a square window; one output per thread."""
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
         total = float32(0)
