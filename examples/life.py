@@ -50,7 +50,7 @@ def count_kernel(world, counts, step):
 
 
 def evolve(world, steps):
-    """Return the world after so many steps, and how many cells lived after each.
+    """Return the world after `steps` steps, and how many cells lived after each.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ DATES = 12  # at which the price is looked at
 
 @cuda.jit
 def pi_kernel(states, points, hits):
-    """Count for each thread the points, of so many, that fall into the quarter of a circle."""
+    """Draw `points` points per thread, and count those that fall into the quarter of a circle."""
     thread = cuda.grid(1)
     inside = 0
     for _ in range(points):
@@ -37,7 +37,7 @@ def pi_kernel(states, points, hits):
 
 @cuda.jit
 def option_kernel(states, paths, sums):
-    """Sum for each thread what a European and an Asian option pay on so many paths, and the squares of it."""
+    """Sum per thread what a European and an Asian option pay on `paths` paths, and the squares of that."""
     thread = cuda.grid(1)
     step = YEARS / DATES
     drift, spread = (RATE - VOLATILITY**2 / 2) * step, VOLATILITY * math.sqrt(step)
@@ -55,7 +55,7 @@ def option_kernel(states, paths, sums):
 
 
 def estimate_pi(states, points):
-    """Return pi and its standard error, from so many points a thread."""
+    """Return pi and its standard error, from `points` points per thread."""
     hits = cuda.device_array(BLOCKS * THREADS, np.int64)
     pi_kernel[BLOCKS, THREADS](states, points, hits)
     count = BLOCKS * THREADS * points
@@ -64,7 +64,7 @@ def estimate_pi(states, points):
 
 
 def price_options(states, paths):
-    """Return (price, standard error) of both options, from so many paths a thread."""
+    """Return (price, standard error) of both options, from `paths` paths per thread."""
     sums = cuda.device_array((BLOCKS * THREADS, 4))
     option_kernel[BLOCKS, THREADS](states, paths, sums)
     count = BLOCKS * THREADS * paths

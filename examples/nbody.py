@@ -56,7 +56,7 @@ def drift_kernel(bodies, velocities, time):
 
 
 def simulate(bodies, velocities, steps, time):
-    """Return bodies and velocities after so many steps of a leapfrog.
+    """Return bodies and velocities after `steps` steps of a leapfrog.
 
     Parameters
     ----------

@@ -16,12 +16,13 @@ from gpuless.profile import caches
 from gpuless.profile.flow import loops_of, nest_of
 from gpuless.profile.units import SHARED_UNITS, UNITS, Costs, of_memory
 
-_PARTIAL = 4.8  # slices of L2 take so much longer for a sector that is written in part: V, see `devices`
+# Slices of L2 take this many times as long for a sector that is written in part: V, see `devices`.
+_PARTIAL = 4.8
 _FILL = 64  # bytes that L1 takes from L2 in a cycle: W
 _OPERANDS_READ = 20  # cycles until a request has read its operands
 _ONCE = 1e-3  # as close as this to as often as there are warps
-# L2 keeps pieces of so many sectors in so many slices, each of which serves one atomic operation, or those on
-# neighbours in a sector, at a time: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
+# Sectors of a piece, and slices of L2 that keep one. A slice serves one atomic operation at a time, or those
+# on neighbours in a sector: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
 _PIECE, _SLICES_OF_PIECE = 64, 4
 #: What a warp alone does at an instruction: it issues it, waits for a fixed time, for what memory or another
 #: unit returns, and for the slowest warp of its block.
