@@ -295,7 +295,7 @@ def multiply_two_columns(a, b, out, rows, inner, cols):
 
 @cuda.jit
 def multiply_vector(out, matrix, vector, m, n):
-    """Compute the product of a row and the vector a thread."""
+    """Compute the product of a row and the vector per thread."""
     i = index()
     if i >= m:
         return

@@ -207,8 +207,8 @@ class Certificate:
     images : int
         Of one epoch.
     multiplications, all_multiplications : int
-        Products that the reader's kernels computed, and all of the training run's, in convolutions and dense
-        layers.
+        Products that the reader's kernels computed, and all those of the training run, in convolutions and
+        dense layers.
     kernels : tuple of (title, name, is_own)
     where : str
         What the kernels ran on.

@@ -97,7 +97,7 @@ class ConvChain:
                 x = layer.forward(x)
         finally:
             self._set_parameters(now)
-            copy(self.out, result)  # it differs by rounding, which watching must not change
+            copy(self.out, result)  # the layers' differs by rounding, and watching must not change training
         self._own(self.reference)
         # A graph on the GPU computes the next batch without calling `forward`.
         self.unfolded = not self.on_device

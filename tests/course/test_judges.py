@@ -254,7 +254,7 @@ PATTERN_CASES = [
         launched([(b, t, t) for b in (0, 1) for t in range(8)], (16,), grid=(2, 1, 1)),
         "`cuda.grid(1)`",
     ),
-    ("one_element_a_thread", launched([(0, t, t) for t in range(8)], (20,)), "8 threads for 20 elements"),
+    ("one_element_per_thread", launched([(0, t, t) for t in range(8)], (20,)), "8 threads for 20 elements"),
 ]
 
 

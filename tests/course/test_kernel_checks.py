@@ -558,7 +558,7 @@ def test_wrong_kernels_are_diagnosed(exercise, kernel, mistake, words):
     assert all(word.lower() in text.lower() for word in words), text
 
 
-def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array():
+def test_one_element_per_thread_is_told_where_the_grid_is_smaller_than_the_array():
     stride = KernelExercise(
         "stride",
         reference=lambda x, a: a * x,
@@ -586,7 +586,7 @@ def test_one_element_a_thread_is_told_where_the_grid_is_smaller_than_the_array()
     assert (verdict.mistake, "Does an `if` skip the store?" in str(verdict)) == ("never written", True)
 
 
-def test_one_element_a_thread_is_told_of_one_output_beside_another_of_another_shape():
+def test_one_element_per_thread_is_told_of_one_output_beside_another_of_another_shape():
     centred = KernelExercise(
         "centred",
         reference=lambda x, total: (x - 1, total + x.sum()),
@@ -1213,7 +1213,7 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
             out[i] = a
 
     @cuda.jit
-    def four_elements_a_thread(x, a, out):
+    def four_elements_per_thread(x, a, out):
         for k in range(4):
             out[4 * cuda.grid(1) + k] = a
 
@@ -1221,11 +1221,11 @@ def test_a_guard_that_is_missing_is_not_said_to_be_there():
         cases = [launch(1, 8, normal(np.random.default_rng(n), n), np.float32(2), output(n)) for n in sizes]
         return KernelExercise("s", scale.reference, lambda rng: cases)(kernel)
 
-    for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_a_thread):
+    for kernel in (guarded_outside_of_the_loop, loop_one_too_long, four_elements_per_thread):
         told = verdict(kernel, 11, 16)
         assert told.mistake == "writes past the edge", kernel
         assert "The same thread writes into `out` and past its edge" in told.message
-    assert "Does a guard let too many threads pass" in verdict(four_elements_a_thread, 16).message
+    assert "Does a guard let too many threads pass" in verdict(four_elements_per_thread, 16).message
 
 
 @pytest.mark.parametrize(

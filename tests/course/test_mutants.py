@@ -117,6 +117,6 @@ def test_who_allows_no_other_blocks_says_what_a_block_is():
     for found in KERNELS:
         if not found.check.other_blocks:
             text = f"{found.cells.text}{found.cells.stub}"
-            assert re.search("[Bb]locks? (of|have)|block of|threads a block|blocks long", text), (
+            assert re.search("[Bb]locks? (of|have)|block of|threads per block|blocks long", text), (
                 found.cells.name
             )

@@ -24,7 +24,7 @@ _check = Attention("q[N H T_q D], k[N H T_k D], v[N H T_k D] -> out[N H T_q D], 
 @cuda.jit
 @device.signature(f"void({_HEADS}, {_HEADS}, float32, bool, {_HEADS})")
 def attention_scores_kernel(q, k, scale, causal, scores):
-    """Compute one score a thread, ``q[i] . k[j] * scale``; blocks of BLOCK cover them, j along x."""
+    """Compute one score per thread, ``q[i] . k[j] * scale``; blocks of BLOCK cover them, j along x."""
     j, i, head = cuda.grid(3)
     if i >= scores.shape[1] or j >= scores.shape[2]:
         return

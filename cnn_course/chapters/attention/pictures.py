@@ -105,7 +105,7 @@ def training_picture(record) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
     return plots.picture(
         fig,
-        f"A recorded training: {len(history)} epochs on a CPU, 64 windows a step.",
+        f"A recorded training run: {len(history)} epochs on a CPU, 64 windows per step.",
         f"The training loss falls from {losses[0]:.2f} to {losses[-1]:.2f}, steeply at first. The loss on "
         f"the text held out is {history[0]['test_loss']:.2f} after the first epoch and "
         f"{history[-1]['test_loss']:.2f} after the last. A dotted line at 4.56 is what guessing costs.",

@@ -21,7 +21,7 @@ BLOCKS = 640  # that share out a filter gradient, at least
 
 @cuda.jit
 def filter_gradient_kernel(grad_output, x, grad_weight):
-    """Add up one weight's gradient a block; x of the grid: the window, y: channels, z: filters."""
+    """Add up one weight's gradient per block; x of the grid: the window, y: channels, z: filters."""
     oc, ic = cuda.blockIdx.z, cuda.blockIdx.y
     kh, kw = cuda.blockIdx.x // 3, cuda.blockIdx.x % 3
     width = grad_output.shape[3]

@@ -31,7 +31,7 @@ def conv2d_kernel(x, weight, bias, stride_h, stride_w, padding_h, padding_w, out
 
 @cuda.jit
 def conv2d_backward_input_kernel(grad_output, weight, stride_h, stride_w, padding_h, padding_w, grad_input):
-    """Gather one pixel's gradient a thread; a grid of one axis covers grad_input."""
+    """Gather one pixel's gradient per thread; a grid of one axis covers grad_input."""
     i = cuda.grid(1)
     if i < grad_input.size:
         n, ic, h, w = place(uint32(i), grad_input.shape)
@@ -52,7 +52,7 @@ def conv2d_backward_input_kernel(grad_output, weight, stride_h, stride_w, paddin
 
 @cuda.jit
 def conv2d_backward_weight_kernel(grad_output, x, stride_h, stride_w, padding_h, padding_w, grad_weight):
-    """Compute one weight's gradient a thread; a grid of one axis covers grad_weight."""
+    """Compute one weight's gradient per thread; a grid of one axis covers grad_weight."""
     i = cuda.grid(1)
     if i < grad_weight.size:
         oc, ic, kh, kw = place(uint32(i), grad_weight.shape)
@@ -69,7 +69,7 @@ def conv2d_backward_weight_kernel(grad_output, x, stride_h, stride_w, padding_h,
 
 @cuda.jit
 def bias_gradient_kernel(grad_output, grad_bias):
-    """Add up one channel's gradients a block; blocks of 128 threads."""
+    """Add up one channel's gradients per block; blocks of 128 threads."""
     c, positions = cuda.blockIdx.x, grad_output.shape[2]
     total = float32(0)
     for i in range(cuda.threadIdx.x, grad_output.shape[0] * positions, cuda.blockDim.x):
@@ -110,7 +110,7 @@ def max_pool_backward_kernel(grad_output, argmax, grad_input):
 
 @cuda.jit
 def dense_kernel(x, weight, bias, relu, out):
-    """Compute one output of one image a thread: weighted sum, bias, and ReLU if asked for."""
+    """Compute one output of one image per thread: weighted sum, bias, and ReLU if asked for."""
     column, row = cuda.grid(2)
     if row < out.shape[0] and column < out.shape[1]:
         total = bias[column]
@@ -123,7 +123,7 @@ def dense_kernel(x, weight, bias, relu, out):
 
 @cuda.jit
 def dense_backward_input_kernel(grad_output, weight, grad_input):
-    """Compute one input's gradient a thread; launched over grad_input, x along a row."""
+    """Compute one input's gradient per thread; launched over grad_input, x along a row."""
     i, n = cuda.grid(2)
     if n < grad_input.shape[0] and i < grad_input.shape[1]:
         total = float32(0)
@@ -134,7 +134,7 @@ def dense_backward_input_kernel(grad_output, weight, grad_input):
 
 @cuda.jit
 def dense_backward_weight_kernel(grad_output, x, grad_weight):
-    """Compute one weight's gradient a thread; launched over grad_weight, x along a row."""
+    """Compute one weight's gradient per thread; launched over grad_weight, x along a row."""
     i, o = cuda.grid(2)
     if o < grad_weight.shape[0] and i < grad_weight.shape[1]:
         total = float32(0)
@@ -152,7 +152,7 @@ def relu_stride_kernel(x, out):
 
 @cuda.jit
 def relu_backward_kernel(grad_output, out, grad_input):
-    """Compute one element of the gradient a thread."""
+    """Compute one element of the gradient per thread."""
     i = cuda.grid(1)
     if i < out.size:
         grad_input[i] = grad_output[i] if out[i] > float32(0) else float32(0)

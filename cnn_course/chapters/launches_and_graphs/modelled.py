@@ -219,8 +219,8 @@ def roofs_picture(ladder, microseconds, most=4) -> plots.Picture:
         ax.plot(asked, speed, "o", color=colour, markersize=8, markerfacecolor=plots.PAPER)
         ax.plot(least, speed, "o", color=colour, markersize=8)
         ax.text(1.15 * least, speed, name, va="center", fontsize=9, color=plots.INK)
-        said.append(f"{name}: {asked:.3g} to {least:.3g} operations a byte, {speed:.2g} TFLOP/s")
-    ax.set(xlabel="operations a byte", ylabel="TFLOP/s", xlim=(0.5, 400), ylim=(1.5, 40))
+        said.append(f"{name}: {asked:.3g} to {least:.3g} operations per byte, {speed:.2g} TFLOP/s")
+    ax.set(xlabel="operations per byte", ylabel="TFLOP/s", xlim=(0.5, 400), ylim=(1.5, 40))
     for axis, ticks in ((ax.xaxis, (1, 10, 100)), (ax.yaxis, (2, 5, 10, 20))):
         axis.set_ticks(ticks, map(str, ticks))
         axis.set_minor_locator(NullLocator())

@@ -16,7 +16,7 @@ SIZES = {"brightness_kernel": (16_384, 784), "channel_sums_kernel": (64, 32, 676
 
 @cuda.jit
 def brightness_kernel(images, out):
-    """Work out the mean of an image, an image a thread."""
+    """Work out the mean of an image, an image per thread."""
     i = cuda.grid(1)
     if i < out.size:
         total = float32(0)

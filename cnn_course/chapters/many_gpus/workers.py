@@ -64,7 +64,7 @@ def command(workers: int, epochs: int) -> str:
 
 
 def write_few_digits(folder: Path, train: int = TRAINED_ON, test: int = JUDGED_BY) -> None:
-    """Write the first of MNIST's digits, `train` and `test` many, into a folder, in MNIST's format."""
+    """Write the first `train` and `test` digits of MNIST's two sets, into a folder, in MNIST's format."""
     mnist = load("mnist")
     for part, images, labels in (
         ("train", mnist.train_images[:train], mnist.train_labels[:train]),

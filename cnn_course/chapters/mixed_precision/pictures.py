@@ -168,8 +168,8 @@ def trainings_picture(recorded) -> plots.Picture:
         fig,
         "The network of notebook 09, its default recipe, recorded: what it reads wrong after epochs 1, 2 and "
         "3. The dashed line is 1%.",
-        f"A row for each training, with three numbered marks from the right to the left. Read right in the "
-        f"end: {ends}.",
+        f"A row for each training run, with three numbered marks from the right to the left. Read right in "
+        f"the end: {ends}.",
     )
 
 

@@ -238,7 +238,7 @@ def rates_picture(runs) -> plots.Picture:
     ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="upper center")
     return plots.picture(
         fig,
-        "The loss after a short training, for each optimiser and learning rate. A cross: the loss became "
+        "The loss after a short training run, for each optimiser and learning rate. A cross: the loss became "
         "infinite.",
         "Three valley-shaped curves over a logarithmic axis of learning rates. Each falls, has a flat "
         "bottom and rises again or ends in crosses. The bottom of Adam lies at smaller learning rates than "
@@ -271,7 +271,7 @@ def rate_picture(runs, optimiser, rate) -> plots.Picture:
     return plots.picture(
         fig,
         f"{optimiser}, learning rate {rate:g}: the loss {end}.",
-        "Left: the loss over the steps of one short training in blue, those with other learning rates in "
+        "Left: the loss over the steps of one short training run in blue, those with other learning rates in "
         "grey. Right: the loss at the end over the learning rate, with a blue dot for this one.",
     )
 

@@ -97,7 +97,7 @@ def curves_picture(runs, caption, ylabel="training loss, mean of 10", ylim=(0, 3
     ways = "; ".join(
         f"{name} from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}" for name, losses in runs.items()
     )
-    return plots.picture(fig, caption, f"The loss over the steps of each training: {ways}.")
+    return plots.picture(fig, caption, f"The loss over the steps of each training run: {ways}.")
 
 
 def epochs_picture(accuracies) -> plots.Picture:

@@ -235,5 +235,6 @@ def accuracy_picture(accuracies, caption) -> plots.Picture:
     return plots.picture(
         fig,
         caption,
-        f"A rising line for each training over the epochs, with a dashed line at 98%. They end at {ends}.",
+        f"A rising line for each training run over the epochs, with a dashed line at 98%. They end at "
+        f"{ends}.",
     )

@@ -292,5 +292,5 @@ def roofline_picture(name, peak, bandwidths, requested, compulsory) -> plots.Pic
         f"least; there {memory} allows {bound:,.0f} GFLOP/s. Nothing is measured.",
         f"Both axes logarithmic. Two parallel lines rise from the left, {memory}'s and above it {cache}'s, "
         f"and bend into the same horizontal one, the peak: at {peak / slow:.3g} and at {peak / fast:.3g} "
-        f"operations a byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
+        f"operations per byte. Marks on the upper one: {'; '.join(told)}. A dotted line at {compulsory:.3g}.",
     )

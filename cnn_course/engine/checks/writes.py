@@ -160,7 +160,7 @@ def first_block_only(writes, trial):
     return None
 
 
-def one_element_a_thread(writes, trial):
+def one_element_per_thread(writes, trial):
     """Find that the launch has fewer threads than an output has elements, and each thread does one."""
     if trial.right or not writes.is_flat:
         return None
@@ -186,7 +186,7 @@ PATTERNS = (
     x_and_z_exchanged,
     z_not_used,
     first_block_only,
-    one_element_a_thread,
+    one_element_per_thread,
 )
 
 

@@ -43,7 +43,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[::1], float32[:, ::1])")
 def embedding_backward_kernel(grad_output, tokens, grad_weight):
-    """Add up 32 columns of one token a block, grad_output being (places, C); launched over (columns, tokens).
+    """Add up 32 columns of one token per block, grad_output being (places, C); over (columns, tokens).
 
     Each of the 16 threads of a column looks at every 16th place, and adds what belongs to the token: no two
     threads add to one number, so the same input gives the same bits.

@@ -61,7 +61,7 @@ class Watch:
         self.heard = time.monotonic()
 
     def ask(self):
-        """Let the signs of the others be noted from now on."""
+        """Let the heartbeats of the others be noted from now on."""
         if not self.wanted:
             self.wanted, self.heard = True, time.monotonic()
 

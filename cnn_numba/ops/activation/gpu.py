@@ -34,7 +34,7 @@ def _forward(kernel, x, out):
 
 
 def _backward(kernel, grad_output, out, grad_input):
-    """Launch a kernel that computes one gradient a thread, after the checks."""
+    """Launch a kernel that computes one gradient per thread, after the checks."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _launch(kernel, out.size, grad_output, out, grad_input)
     return grad_input

@@ -200,7 +200,7 @@ def _argmax(logits, row):
 
 @cuda.jit(device=True, inline="always")
 def add_metrics(losses, logits, labels, totals):
-    """Judge every `blockDim.x`-th row per thread, and add up what the block has found."""
+    """Judge every `blockDim.x`-th row in each thread, and add up what the block has found."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
     loss, right = float32(0), int32(0)

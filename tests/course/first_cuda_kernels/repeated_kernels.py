@@ -10,10 +10,10 @@ def with_nan(rng, size):
     return x
 
 
-def one_a_thread(rng):
+def one_per_thread(rng):
     return [launch(3, 8, with_nan(rng, size), output(size)) for size in (3, 16, 21)]
 
 
 KERNELS = [
-    ("relu-kernel", "relu_kernel", relu_forward_naive_kernel, one_a_thread),
+    ("relu-kernel", "relu_kernel", relu_forward_naive_kernel, one_per_thread),
 ]

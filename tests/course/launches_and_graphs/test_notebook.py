@@ -354,7 +354,7 @@ def test_the_text_has_the_times_of_the_record():
 
 
 def test_recorded_steps_read_as_a_table_and_as_a_picture():
-    assert "A100             411 us (247 to 699)            77%         79 us (48 to 191)" in repr(STEPS)
+    assert "A100             411 us (247 to 699)            77%         79 us (48 to 192)" in repr(STEPS)
     picture = STEPS.picture()
     assert "H100 411 us launch by launch, 61 us as one graph" in picture.caption
     assert picture.caption.startswith("A step of 64 images, modelled, not measured: ")
@@ -425,7 +425,7 @@ def test_roofs_picture_tells_both_intensities_and_the_speed():
     asked = (SimpleNamespace(flops=flops, bytes_moved=1000, least_bytes=100) for flops in (4000, 0))
     rungs = [Rung(name, (counts,)) for name, counts in zip(("a_kernel", "b"), asked, strict=True)]
     picture = modelled.roofs_picture(Ladder("", rungs, []), {"a_kernel": 1e-3}, most=1)
-    assert picture.caption.endswith(" a: 4 to 40 operations a byte, 4 TFLOP/s.")
+    assert picture.caption.endswith(" a: 4 to 40 operations per byte, 4 TFLOP/s.")
 
 
 # --- The text -----------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_what_the_text_says_of_short_launches_is_what_was_counted():
 
 def test_what_the_text_says_of_the_roofs_is_what_the_picture_shows():
     shown = OUTPUTS["roofs"][0].data["text/plain"]
-    marks = re.findall(r"(\w+): [\d.]+ to ([\d.]+) operations a byte, ([\d.]+) TFLOP/s", shown)
+    marks = re.findall(r"(\w+): [\d.]+ to ([\d.]+) operations per byte, ([\d.]+) TFLOP/s", shown)
     least = {name: float(intensity) for name, intensity, _ in marks}
     slanted = [name for name in least if least[name] * modelled.A100_HBM < modelled.A100_PEAK]
     assert (len(least), slanted) == (4, [])

@@ -132,7 +132,7 @@ WRONG = {
     },
     "warps_needed": {
         "type": [("math.ceil(", "float(")],
-        "numbers": [("return math.ceil(in_flight / (32 * bytes_a_thread))", "return 12")],
+        "numbers": [("return math.ceil(in_flight / (32 * bytes_per_thread))", "return 12")],
     },
     "warp_sums_kernel": {
         "missing barrier": [

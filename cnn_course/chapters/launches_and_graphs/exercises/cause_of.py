@@ -5,7 +5,7 @@ from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 
 #: What a report would show if a kernel had this fault.
 CAUSES = {
-    "far apart": "Lanes that read far apart make `L1` busy, and a load moves up to 32 sectors a request.",
+    "far apart": "Lanes that read far apart make `L1` busy, and a load moves up to 32 sectors per request.",
     "few blocks": "Too few blocks leave every unit idle: nothing in `busy` would be near 100%, and the "
     "limiter would be latency.",
     "one address": "If many threads change the same number, `atomics` are busy all the time.",

@@ -22,7 +22,7 @@ struct Matrix {
     }
 };
 
-// One output a thread; x along a row, z through images and channels.
+// One output per thread; x along a row, z through images and channels.
 extern "C" __global__ void conv_forward(const float *x, const float *weight, const float *bias, float *out,
                                         int height, int width, int channels, bool relu) {
     int ow = blockIdx.x * blockDim.x + threadIdx.x, oh = blockIdx.y * blockDim.y + threadIdx.y;
@@ -52,7 +52,7 @@ extern "C" __global__ void conv_grad_weight(const float *grad, const float *x, f
     if (threadIdx.x == 0) (is_bias ? grad_bias[oc] : grad_weight[oc * TAPS * TAPS + tap]) = total;
 }
 
-// One pixel's gradient a thread: what every window that it was in sends back.
+// One pixel's gradient per thread: what every window that it was in sends back.
 extern "C" __global__ void conv_grad_input(const float *grad, const float *weight, float *grad_input,
                                            int height, int width, int channels) {
     int w = blockIdx.x * blockDim.x + threadIdx.x, h = blockIdx.y * blockDim.y + threadIdx.y, n = blockIdx.z;
@@ -84,7 +84,7 @@ extern "C" __global__ void product(const float *a_data, int a_row, int a_column,
     if (row < m && column < n) out[row * n + column] = total;
 }
 
-// One image a thread: the loss, and the gradient of the mean loss.
+// One image per thread: the loss, and the gradient of the mean loss.
 extern "C" __global__ void cross_entropy(const float *logits, const float *bias, const int *labels,
                                          float *losses, float *grad, int batch, int classes) {
     int n = blockIdx.x * blockDim.x + threadIdx.x;
@@ -98,13 +98,13 @@ extern "C" __global__ void cross_entropy(const float *logits, const float *bias,
     losses[n] = logf(total) + largest - score(labels[n]);
 }
 
-// One number a thread: no gradient where nothing came through.
+// One number per thread: no gradient where nothing came through.
 extern "C" __global__ void relu_backward(const float *out, float *gradient, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size && out[i] <= 0) gradient[i] = 0;
 }
 
-// One parameter a thread.
+// One parameter per thread.
 extern "C" __global__ void sgd(float *parameters, const float *gradient, float rate, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) parameters[i] -= rate * gradient[i];

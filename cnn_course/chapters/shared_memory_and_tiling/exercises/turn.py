@@ -21,7 +21,7 @@ def _memory_is_used_well(attempt):
             raise Wrong(
                 "scattered",
                 f"The numbers are right, but a warp's {what} `{traffic.array}` are scattered: "
-                f"{traffic.sectors_per_request:.3g} sectors a request, where 4 are enough. Let `tx` run "
+                f"{traffic.sectors_per_request:.3g} sectors per request, where 4 are enough. Let `tx` run "
                 "along the rows of both images. Only the tile is read down a column.",
             )
     if access.degree > 1:

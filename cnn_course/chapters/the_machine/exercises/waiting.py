@@ -16,9 +16,9 @@ from cnn_course.engine.checks.uninitialised import code_of, names_in
 LANES = 32
 
 
-def _warps(latency, bandwidth, clock, sms, bytes_a_thread, lanes=LANES, rounded=ceil):
+def _warps(latency, bandwidth, clock, sms, bytes_per_thread, lanes=LANES, rounded=ceil):
     """Apply Little's law to each multiprocessor; every keyword is a way to go wrong."""
-    return rounded(latency / clock * bandwidth / sms / (lanes * bytes_a_thread))
+    return rounded(latency / clock * bandwidth / sms / (lanes * bytes_per_thread))
 
 
 def _machines(rng):
@@ -44,7 +44,7 @@ def _machines(rng):
     ]
 
 
-_WARP = "(32 * bytes_a_thread)"
+_WARP = "(32 * bytes_per_thread)"
 
 warps_needed = Exercise(
     "warps_needed",
@@ -71,7 +71,7 @@ warps_needed = Exercise(
             "You count threads. A warp has 32 threads, so it loads 32 times as many bytes.",
             partial(_warps, lanes=1),
             lambda *machine: LANES * _warps(*machine),
-            (_WARP, "bytes_a_thread"),
+            (_WARP, "bytes_per_thread"),
             ("return math", "return 32 * math"),
         ),
         "bytes, not warps": (
@@ -82,7 +82,7 @@ warps_needed = Exercise(
             [(f" / {_WARP}", ""), (" / sms", "")],
         ),
         "always as many bytes": (
-            "Your result does not depend on `{bytes_a_thread}`. A thread that loads more needs fewer "
+            "Your result does not depend on `{bytes_per_thread}`. A thread that loads more needs fewer "
             "warps beside it.",
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 4),
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, clock, sms, 1),
