@@ -113,7 +113,7 @@ $(BASE) $(ALL): pyproject.toml gpuless/pyproject.toml
 		echo 'make: Python 3.11 to 3.14 is needed (numba-cuda has no wheels for 3.15), and $(or $(PYTHON),python3) is' \
 			"$$($(or $(PYTHON),python3) -V 2>/dev/null || echo not there);" \
 			'install one and name it: make PYTHON=/path/to/python3.14 ...' >&2; exit 1; }
-	@echo 'Installing into .venv: $(WHAT), where it is not there yet. This takes minutes; pip tells errors only.'
+	@echo 'Installing into .venv: $(WHAT), where it is not there yet. This takes minutes; pip shows warnings and errors only.'
 	@$(BIN)/python $(WORKS) 2>/dev/null || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@# The pip of Python 3.11 cannot resolve what torch and numba-cuda ask of cuda-toolkit; newer ones can.
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=24.1'

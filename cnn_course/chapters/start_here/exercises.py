@@ -151,7 +151,8 @@ count_kernel = KernelExercise(
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "`cuda.atomic.add` returns the old number, and you write it back. Leave out the assignment.",
+            "Nothing was counted. `cuda.atomic.add(...)` alone adds. It returns the old number, and to assign "
+            "that undoes it.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
         ),
