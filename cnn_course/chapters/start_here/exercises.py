@@ -151,7 +151,7 @@ count_kernel = KernelExercise(
             ("level, 1)", "1, level)"),
         ),
         "put back": (
-            "Nothing was counted. `cuda.atomic.add(...)` alone adds. It returns the old number, and to assign "
+            "Nothing was counted. `cuda.atomic.add(...)` alone adds. It returns the old number; to assign "
             "that undoes it.",
             lambda digits, counts: counts,
             ("cuda.atomic.add(", "counts[level] = cuda.atomic.add("),
