@@ -954,11 +954,11 @@ def constant_kernel(x):
 
 def test_memory_is_as_small_as_on_a_gpu():
     x = cuda.to_device(np.zeros(1))
-    with pytest.raises(LaunchError, match=r"48 KB.*wants 49156: big 49156\n.*line.*BIG"):
+    with pytest.raises(LaunchError, match=r"48 KB.*needs 49156: big 49156\n.*line.*BIG"):
         too_much_shared_kernel[1, 1](x)
-    with pytest.raises(LaunchError, match="wants 49153: first 49152, second 1"):
+    with pytest.raises(LaunchError, match="needs 49153: first 49152, second 1"):
         two_too_large_kernel[1, 1](x)
-    with pytest.raises(LaunchError, match="wants 49156: big 49152, dynamic 4"):
+    with pytest.raises(LaunchError, match="needs 49156: big 49152, dynamic 4"):
         just_enough_kernel[1, 1, 0, 4](x)
     with pytest.raises(LaunchError, match=r"48 KB.*not 49153"):
         just_enough_kernel[1, 1, 0, 49153]
