@@ -106,7 +106,7 @@ def _constants(module):
 def _attributes(module, tree):
     """Return what comments and strings say of the attributes of classes, by class and name.
 
-    To find them takes long, so a module without any is not searched.
+    Searching takes long, so a module without any is left out.
     """
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     strings = any(isinstance(statement, ast.Expr) for node in classes for statement in node.body[1:])

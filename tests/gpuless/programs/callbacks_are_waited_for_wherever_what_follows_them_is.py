@@ -38,7 +38,7 @@ def add(to):
     threading.Timer(0.2, go.set).start()
 
 
-# In a stream that waits for an event after it; a time before that is none.
+# Another stream waits for an event after the callback. Until then there is no elapsed time either.
 check(cu.cuEventRecord(first, stream))
 add(stream)
 check(cu.cuEventRecord(last, stream))
