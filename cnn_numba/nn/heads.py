@@ -1,4 +1,4 @@
-"""The end of a classifier, its last dense layer and the loss, which a backend may compute together."""
+"""The end of a classifier, its last dense layers and the loss, which a backend may compute together."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from cnn_numba.device import Array, branch, head
 from cnn_numba.nn.layer import Layer
 from cnn_numba.nn.layers import CrossEntropyLoss, Linear, ReLU
 from cnn_numba.nn.models import Sequential
+from cnn_numba.ops.fused.checks import Hidden
 
 
 class LossHead(NamedTuple):
-    """A model's last dense layer, the ReLU in front of it, if there is one, and the loss.
+    """A model's last dense layer and the loss; before them a ReLU and a hidden layer, if there are any.
 
-    They leave behind what they would leave one after another, except that the gradient between them, the
-    dense layer's `grad_input` where a ReLU precedes it, is not written.
+    Of the hidden layer it has the forward pass only. They leave behind what they would leave one after
+    another, except that the gradient in front of the ReLU's, the last layer's `grad_input`, is not written.
     """
 
     loss: CrossEntropyLoss
     linear: Linear
     relu: ReLU | None
+    hidden: Linear | None
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers in the order of the model; what comes before them runs by itself."""
+        """The layers whose backward pass it has, in the order of the model."""
         return [self.linear] if self.relu is None else [self.relu, self.linear]
+
+    @property
+    def first(self) -> Linear:
+        """The layer whose input `forward` is given."""
+        return self.hidden or self.linear
 
     def forward(self, x: Array, labels: Array) -> Array:
         """Compute logits, losses, and the gradients of both with respect to their inputs; return the losses.
@@ -32,16 +39,21 @@ class LossHead(NamedTuple):
         Parameters
         ----------
         x : ndarray, shape (n, in_features)
-            The dense layer's input.
+            The input of the `first` layer.
         labels : ndarray, shape (n,), int32
         """
-        loss, linear, n = self.loss, self.linear, len(x)
+        loss, linear, hidden, n = self.loss, self.linear, self.hidden, len(x)
+        given: Any = x
         linear.x, linear.output = x, head(linear.out, n)
         losses, loss.gradient = head(loss.losses, n), head(loss.grad_logits, n)
+        if hidden is not None and self.relu is not None:
+            hidden.x = x
+            hidden.output = self.relu.output = linear.x = head(hidden.out, n)
+            given = Hidden(x, hidden.weight, hidden.bias, linear.x, hidden.ops.scratch)
         results = linear.output, losses, loss.gradient, self._grad_input(n)
         how = {"relu": self.relu is not None, "label_smoothing": loss.label_smoothing}
         linear.backend.ops.fused.linear_cross_entropy_rows(
-            x, linear.weight, linear.bias, labels, *results, **how
+            given, linear.weight, linear.bias, labels, *results, **how
         )
         return losses
 
@@ -82,4 +94,11 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
         or not model.backend.ops.fused.head_fits(samples, linear.out_features, linear.in_features)
     ):
         return None
-    return LossHead(loss, linear, relu)
+    return LossHead(loss, linear, relu, _hidden_before(relu, before))
+
+
+def _hidden_before(relu, before):
+    """Return the dense layer in front of a ReLU at the end of `before`, None if a head cannot have it."""
+    hidden = before[-2] if relu is not None and len(before) > 1 else None
+    is_plain = type(hidden) is Linear and hidden.precision == "float32"
+    return hidden if is_plain and not {"forward", "backward"} & vars(hidden).keys() else None

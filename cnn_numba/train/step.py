@@ -126,7 +126,7 @@ def _passes(model, loss, x, labels, scaler, totals):
 
 def _passes_with_head(model, end, x, labels, totals):
     """Do as `_passes` does where the backend computes the last layers and the loss together."""
-    features = model.forward(x, training=True, until=end.linear)
+    features = model.forward(x, training=True, until=end.first)
     yield "forward"
     losses = end.forward(features, labels)
     yield "loss"

@@ -25,9 +25,9 @@ class OtherLinear(Linear):
     """A layer that might be any other."""
 
 
-def network(*layers, classes=3, **options):
-    layers = [Flatten(), Linear(8, 6), *(layers or [ReLU()]), Linear(6, classes)]
-    return Sequential(layers, (2, 2, 2), batch_size=5, **{"device": "gpu", **options})
+def network(*layers, classes=3, shape=(2, 2, 2), **options):
+    layers = [Flatten(), Linear(int(np.prod(shape)), 6), *(layers or [ReLU()]), Linear(6, classes)]
+    return Sequential(layers, shape, batch_size=5, **{"device": "gpu", **options})
 
 
 def loss_of(classes=3, device="gpu", **options):
@@ -71,6 +71,19 @@ def test_a_step_with_a_head_is_the_step_of_the_layers(rng, n, between, smoothing
     assert len(launched) == len(apart) - (3 if between is Tanh else 4) + 2
 
 
+def test_the_rows_of_a_head_add_up_what_blocks_share_of_its_hidden_layer(rng):
+    shape = (3, 10, 20)
+    x, labels = device.to_device(random_float32(rng, 5, *shape)), batch(rng)[1]
+    received, launched = step(network(shape=shape), loss_of(), x, labels)
+    model = network(shape=shape)
+    watched(model.layers[1])
+    expected, apart = step(model, loss_of(), x, labels)
+    for one, other in zip(received, expected, strict=True):
+        assert_close(one, other)
+    assert [name for name in apart if name not in launched] == ["matmul_sum_parts_kernel"]
+    assert len(launched) == len(apart) - 1
+
+
 def test_the_phases_are_those_of_the_layers_and_the_totals_grow(rng):
     x, labels = batch(rng)
     found = []
@@ -86,9 +99,14 @@ def test_the_phases_are_those_of_the_layers_and_the_totals_grow(rng):
 
 def test_on_the_gpu_a_dense_layer_with_its_loss_is_a_head():
     model, loss = network(), loss_of()
-    assert loss_head(model, loss, 5) == LossHead(loss, model.layers[-1], model.layers[-2])
+    _, hidden, relu, linear = model.layers
+    assert loss_head(model, loss, 5) == LossHead(loss, linear, relu, hidden)
+    for name in ("forward", "backward"):
+        watched(hidden, name)
+        assert loss_head(model, loss, 5) == LossHead(loss, linear, relu, None)
+        delattr(hidden, name)
     model = network(Tanh())
-    assert loss_head(model, loss, 5) == LossHead(loss, model.layers[-1], None)
+    assert loss_head(model, loss, 5) == LossHead(loss, model.layers[-1], None, None)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A dense layer with its loss on the GPU, compared with its definition and with the operations themselves."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from helpers import assert_close, poisoned, random_float32
@@ -9,6 +11,7 @@ from cnn_numba import device
 from cnn_numba.ops.activation import gpu as activation
 from cnn_numba.ops.dense import gpu as dense
 from cnn_numba.ops.fused import gpu, reference
+from cnn_numba.ops.fused.checks import Hidden
 from cnn_numba.ops.loss import gpu as loss
 
 # Samples, inputs, classes: one of each; a network's; no whole warps or groups; as large as a head may be.
@@ -53,6 +56,65 @@ def test_a_head_equals_its_definition(rng, sizes, how):
     arrays = given(rng, *sizes)
     for received, expected in zip(head(arrays, **how), defined(arrays, **how), strict=True):
         assert_close(received.astype(np.float32), expected)  # the totals are sums of float32 numbers
+
+
+# Samples, inputs, hidden units, classes: one of each; sums in one block; in parts, no whole tiles;
+# a network's; more units than threads, and more parts than are loaded at a time.
+LARGE = [(64, 1600, 128, 10), (3, 2700, 67, 2)]
+HIDDEN = [
+    (1, 1, 1, 1),
+    (5, 20, 6, 3),
+    (7, 300, 33, 3),
+    *(pytest.param(sizes, marks=pytest.mark.gpu) for sizes in LARGE),
+]
+
+
+def with_hidden(rng, samples, inputs, units, classes):
+    """Return a hidden layer whose output is to be written, and what comes after x."""
+    hidden = Hidden(*given(rng, samples, inputs, units)[:3], poisoned((samples, units)))
+    return hidden, *given(rng, samples, units, classes)[1:]
+
+
+def hidden_head(arrays, scratch=None, **how):
+    """Return the output of a hidden layer and what a head writes for each row, on the host."""
+    hidden, *last = arrays
+    hidden = Hidden(*map(device.to_device, hidden[:4]), scratch)
+    n, units, classes = *hidden.out.shape, len(last[0])
+    arrays = *map(device.to_device, last), *results(n, units, classes)
+    with only_launches() if scratch else contextlib.nullcontext() as launched:
+        rows = gpu.linear_cross_entropy_rows(hidden, *arrays, **how)
+    assert launched in (None, ["matmul_small_kernel", "linear_cross_entropy_rows_kernel"])
+    return [device.to_host(array) for array in (hidden.out, *rows)]
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("sizes", HIDDEN)
+def test_a_head_with_a_hidden_layer_equals_its_definition(rng, sizes, label_smoothing):
+    arrays = with_hidden(rng, *sizes)
+    hidden, *received = hidden_head(arrays, label_smoothing=label_smoothing)
+    expected = reference.linear_cross_entropy_rows(*arrays, label_smoothing=label_smoothing)
+    assert_close(hidden, arrays[0].out)
+    for one, other in zip(received, expected, strict=True):
+        assert_close(one, other)
+
+
+@pytest.mark.parametrize("sizes", [(5, 20, 8, 3), (5, 260, 8, 3)])
+def test_a_hidden_layer_keeps_nan_and_is_one_launch_more(rng, sizes):
+    arrays = with_hidden(rng, *sizes)
+    arrays[0].x[2, 7] = np.nan
+    hidden, _, losses, *_ = received = hidden_head(arrays, dense.linear_scratch(*sizes[:3]))
+    assert [*np.isnan(hidden).all(axis=1)] == [*np.isnan(losses)] == [row == 2 for row in range(5)]
+    for one, other in zip(hidden_head(arrays), received, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 260, 33, 3)])
+def test_the_sanitizer_finds_nothing_with_a_hidden_layer(rng, sizes):
+    with sanitized() as reports:
+        hidden_head(with_hidden(rng, *sizes))
+    assert len(reports) == 2
+    for report in reports:
+        assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
@@ -146,6 +208,12 @@ def test_arrays_that_do_not_fit_are_named(rng):
         gpu.linear_cross_entropy_rows(x, weight, bias, labels[:2])
     with pytest.raises(ValueError, match="label_smoothing must be"):
         gpu.linear_cross_entropy_rows(x, weight, bias, labels, label_smoothing=1.0)
+    hidden = Hidden(x, device.zeros((8, 8)), device.zeros(7), device.zeros((3, 8)))
+    with pytest.raises(ValueError, match=r"bias must have shape \(8,\), got \(7,\): weight has"):
+        gpu.linear_cross_entropy_rows(hidden, weight, bias, labels)
+    hidden = hidden._replace(out=device.zeros((3, 7)))
+    with pytest.raises(ValueError, match=r"weight must have shape \(K, 7\), got \(3, 8\): x has"):
+        gpu.linear_cross_entropy_rows(hidden, weight, bias, labels)
     rows = gpu.linear_cross_entropy_rows(x, weight, bias, labels)
     with pytest.raises(TypeError, match="totals must have dtype float64, got float32"):
         gpu.linear_cross_entropy_sums(rows[2], x, rows[0], labels, rows[1], device.zeros(2))

@@ -88,19 +88,9 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scra
 
 
 def attention_backward(
-    grad_output,
-    q,
-    k,
-    v,
-    out,
-    log_sum_exp,
-    causal=False,
-    grad_q=None,
-    grad_k=None,
-    grad_v=None,
-    *,
+    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, *,
     scratch=None,
-):
+):  # fmt: skip
     """Send the gradient back through attention; see `reference.attention_backward`."""
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(HOST, *arrays, causal=causal)

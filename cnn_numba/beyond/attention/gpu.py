@@ -56,19 +56,9 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
 
 
 def attention_backward(
-    grad_output,
-    q,
-    k,
-    v,
-    out,
-    log_sum_exp,
-    causal=False,
-    grad_q=None,
-    grad_k=None,
-    grad_v=None,
-    *,
+    grad_output, q, k, v, out, log_sum_exp, causal=False, grad_q=None, grad_k=None, grad_v=None, *,
     scratch=None,
-):
+):  # fmt: skip
     """Send the gradient back through attention; see `reference.attention_backward`.
 
     Nobody adds to what another thread has written: the keys' gradients are sums over the queries in a launch

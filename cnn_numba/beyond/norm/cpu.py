@@ -20,18 +20,9 @@ FEATURE_BLOCK = 128
 
 
 def batch_norm2d_forward(
-    x,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    out=None,
-    mean=None,
+    x, weight, bias, running_mean, running_var, training=True, momentum=0.1, eps=1e-5, out=None, mean=None,
     inv_std=None,
-):
+):  # fmt: skip
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`."""
     arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
     *_, out, mean, inv_std = checks.batch_norm2d_forward(

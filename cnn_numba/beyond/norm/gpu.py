@@ -142,18 +142,9 @@ def batch_norm2d_normalise_kernel(x, pixels, weight, bias, mean, inv_std, out):
 
 
 def batch_norm2d_forward(
-    x,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    out=None,
-    mean=None,
+    x, weight, bias, running_mean, running_var, training=True, momentum=0.1, eps=1e-5, out=None, mean=None,
     inv_std=None,
-):
+):  # fmt: skip
     """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`.
 
     Channels of more than `PART` elements are shared out among several blocks.

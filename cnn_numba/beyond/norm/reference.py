@@ -19,18 +19,9 @@ from cnn_numba.ops._reference import ANYTHING, put
 
 
 def batch_norm2d_forward(
-    x,
-    weight,
-    bias,
-    running_mean,
-    running_var,
-    training=True,
-    momentum=0.1,
-    eps=1e-5,
-    out=None,
-    mean=None,
+    x, weight, bias, running_mean, running_var, training=True, momentum=0.1, eps=1e-5, out=None, mean=None,
     inv_std=None,
-):
+):  # fmt: skip
     """Normalise each channel of a batch of images.
 
     With mean and variance over all N * H * W pixels of a channel, or the running ones outside training::

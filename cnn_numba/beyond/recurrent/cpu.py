@@ -127,21 +127,9 @@ _NOTHING = np.empty(0, np.float32)
 
 
 def lstm_forward(
-    x,
-    weight_ih,
-    weight_hh,
-    bias_ih=None,
-    bias_hh=None,
-    h0=None,
-    c0=None,
-    out=None,
-    h_n=None,
-    c_n=None,
-    cells=None,
-    gates=None,
-    *,
-    scratch=None,
-):
+    x, weight_ih, weight_hh, bias_ih=None, bias_hh=None, h0=None, c0=None, out=None, h_n=None, c_n=None,
+    cells=None, gates=None, *, scratch=None,
+):  # fmt: skip
     """Run an LSTM over a batch of sequences; see `reference.lstm_forward`.
 
     `scratch` comes from `lstm_scratch`; None allocates it, here and in the gradients.
@@ -243,19 +231,9 @@ def _cell_forward(gates, c, cell, h, out):
 
 
 def lstm_backward(
-    grad_output,
-    weight_hh,
-    cells,
-    gates,
-    c0=None,
-    grad_h_n=None,
-    grad_c_n=None,
-    grad_gates=None,
-    grad_h0=None,
-    grad_c0=None,
-    *,
-    scratch=None,
-):
+    grad_output, weight_hh, cells, gates, c0=None, grad_h_n=None, grad_c_n=None, grad_gates=None,
+    grad_h0=None, grad_c0=None, *, scratch=None,
+):  # fmt: skip
     """Send the gradient back through time, to the gates; see `reference.lstm_backward`."""
     inputs = cells, gates, weight_hh, grad_output, c0, grad_h_n, grad_c_n
     *_, grad_gates, grad_h0, grad_c0 = checks.lstm_backward(HOST, *inputs, grad_gates, grad_h0, grad_c0)

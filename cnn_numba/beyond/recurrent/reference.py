@@ -15,19 +15,9 @@ from cnn_numba.ops._reference import ANYTHING, put
 
 
 def lstm_forward(
-    x,
-    weight_ih,
-    weight_hh,
-    bias_ih=None,
-    bias_hh=None,
-    h0=None,
-    c0=None,
-    out=None,
-    h_n=None,
-    c_n=None,
-    cells=None,
-    gates=None,
-):
+    x, weight_ih, weight_hh, bias_ih=None, bias_hh=None, h0=None, c0=None, out=None, h_n=None, c_n=None,
+    cells=None, gates=None,
+):  # fmt: skip
     """Run an LSTM over a batch of sequences.
 
     With h and c the hidden state and the cell after the previous step, and * element by element::
@@ -96,17 +86,9 @@ def lstm_forward(
 
 
 def lstm_backward(
-    grad_output,
-    weight_hh,
-    cells,
-    gates,
-    c0=None,
-    grad_h_n=None,
-    grad_c_n=None,
-    grad_gates=None,
-    grad_h0=None,
-    grad_c0=None,
-):
+    grad_output, weight_hh, cells, gates, c0=None, grad_h_n=None, grad_c_n=None, grad_gates=None,
+    grad_h0=None, grad_c0=None,
+):  # fmt: skip
     """Send the gradient of the loss back through time, from the last step to the first.
 
     The result is the gradient with respect to ``a``, before the sigmoids and tanh. Those of input, weights

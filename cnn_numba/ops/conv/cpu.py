@@ -289,16 +289,9 @@ def _backward_input(grad_output, window, scratch, precision, grad_input):
 
 
 def conv2d_backward_input(
-    grad_output,
-    weight,
-    input_shape,
-    stride=1,
-    padding=0,
-    grad_input=None,
-    precision="float32",
-    *,
+    grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32", *,
     scratch=None,
-):
+):  # fmt: skip
     """Gradient of `conv2d_forward` with respect to `x`; see `reference.conv2d_backward_input`."""
     arrays, steps = (weight, input_shape, grad_output, grad_input), (stride, padding)
     *_, grad_input, window = checks.conv2d_backward_input(HOST, *arrays, window=steps, precision=precision)

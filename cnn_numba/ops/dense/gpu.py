@@ -4,8 +4,6 @@ The products are those of `gpu_vectorised`, for large and for small matrices, an
 numbers. The rungs that lead there are in `benchmarks.rungs.matmul`.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from cnn_numba import device
@@ -14,22 +12,17 @@ from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import (
     BLOCKS,
     SMALL,
+    LinearScratch,
     aligned,
+    checked_partial,
     choose_tile,
     count_parts,
-    most_partial_sums,
     multiply,
+    scratch_size,
     tile_product,
 )
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import ALL_LANES
-
-
-class LinearScratch(NamedTuple):
-    """Working space of a dense layer on the GPU."""
-
-    partial: object
-    """(size,) float32: parts of the sums, where several blocks share the work on each."""
 
 
 def linear_scratch(batch_size, in_features, out_features):
@@ -37,30 +30,7 @@ def linear_scratch(batch_size, in_features, out_features):
 
     It is the `scratch` of `linear_forward` and its gradients; one for larger layers and batches will do.
     """
-    return LinearScratch(device.empty(_scratch_size(batch_size, in_features, out_features)))
-
-
-def _scratch_size(batch_size, in_features, out_features):
-    forward = most_partial_sums(batch_size, out_features, in_features)
-    backward_input = most_partial_sums(batch_size, in_features, out_features)
-    backward_weight = most_partial_sums(out_features, in_features, batch_size)
-    return max(1, forward, backward_input, backward_weight)
-
-
-def _checked_partial(scratch, batch_size, in_features, out_features):
-    """Return the array in a scratch that is large enough, None if there is no scratch."""
-    if scratch is None:
-        return None
-    if not isinstance(scratch, LinearScratch):
-        raise TypeError(f"scratch must come from linear_scratch, got {type(scratch).__name__}")
-    DEVICE.check("scratch.partial", scratch.partial, (None,))
-    needed = _scratch_size(batch_size, in_features, out_features)
-    if scratch.partial.size < needed:
-        raise ValueError(
-            f"scratch.partial must have shape ({needed},) or more, got {scratch.partial.shape}: "
-            "make it with linear_scratch for these shapes"
-        )
-    return scratch.partial
+    return LinearScratch(device.empty(scratch_size(batch_size, in_features, out_features)))
 
 
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
@@ -70,7 +40,7 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     `scratch` comes from `linear_scratch`; None allocates it where it is needed, here and in the gradients.
     """
     *_, out = checks.linear_forward(DEVICE, x, weight, bias, out, relu=relu, precision=precision)
-    partial = _checked_partial(scratch, *x.shape, weight.shape[0])
+    partial = checked_partial(scratch, *x.shape, weight.shape[0])
     options = {"bias": bias, "relu": relu, "partial": partial, "precision": precision}
     return multiply(x, weight, out, False, True, **options)
 
@@ -79,7 +49,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     """Gradient with respect to `x`, ``grad_output @ weight``; see `reference.linear_backward_input`."""
     arrays = grad_output, weight, grad_input
     *_, grad_input = checks.linear_backward_input(DEVICE, *arrays, precision=precision)
-    partial = _checked_partial(scratch, *grad_input.shape, weight.shape[0])
+    partial = checked_partial(scratch, *grad_input.shape, weight.shape[0])
     return multiply(grad_output, weight, grad_input, False, False, partial=partial, precision=precision)
 
 
@@ -87,7 +57,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     """Gradient with respect to `weight`, ``grad_output.T @ x``; see `reference.linear_backward_weight`."""
     arrays = grad_output, x, grad_weight
     *_, grad_weight = checks.linear_backward_weight(DEVICE, *arrays, precision=precision)
-    partial = _checked_partial(scratch, *x.shape, grad_output.shape[1])
+    partial = checked_partial(scratch, *x.shape, grad_output.shape[1])
     return multiply(grad_output, x, grad_weight, True, False, partial=partial, precision=precision)
 
 
@@ -217,7 +187,7 @@ def linear_backward(
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(DEVICE, *arrays, precision=precision)
     if precision == "float32" and _fits(*grad_output.shape, x.shape[1]):
-        _checked_partial(scratch, *x.shape, grad_output.shape[1])
+        checked_partial(scratch, *x.shape, grad_output.shape[1])
         _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias)
         return grad_input, grad_weight, grad_bias
     linear_backward_weight(grad_output, x, grad_weight, precision, scratch=scratch)

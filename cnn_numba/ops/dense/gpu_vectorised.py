@@ -10,10 +10,13 @@ Then several blocks compute parts of the same sums, and a second kernel adds the
 order.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     REDUCED,
     Operand,
@@ -263,11 +266,57 @@ def most_partial_sums(rows, columns, depth):
     return min(depth // SMALL.part_depth * rows * columns, _ENOUGH_BLOCKS * LARGE.rows * LARGE.columns)
 
 
-def multiply(
+class LinearScratch(NamedTuple):
+    """Working space of a dense layer on the GPU."""
+
+    partial: object
+    """(size,) float32: parts of the sums, where several blocks share the work on each."""
+
+
+def scratch_size(batch_size, in_features, out_features):
+    """Return how many elements the three products of a dense layer need at most."""
+    forward = most_partial_sums(batch_size, out_features, in_features)
+    backward_input = most_partial_sums(batch_size, in_features, out_features)
+    backward_weight = most_partial_sums(out_features, in_features, batch_size)
+    return max(1, forward, backward_input, backward_weight)
+
+
+def checked_partial(scratch, batch_size, in_features, out_features):
+    """Return the array in a scratch that is large enough, None if there is no scratch."""
+    if scratch is None:
+        return None
+    if not isinstance(scratch, LinearScratch):
+        raise TypeError(f"scratch must come from linear_scratch, got {type(scratch).__name__}")
+    DEVICE.check("scratch.partial", scratch.partial, (None,))
+    needed = scratch_size(batch_size, in_features, out_features)
+    if scratch.partial.size < needed:
+        raise ValueError(
+            f"scratch.partial must have shape ({needed},) or more, got {scratch.partial.shape}: "
+            "make it with linear_scratch for these shapes"
+        )
+    return scratch.partial
+
+
+def multiply(a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, **options):
+    """Launch the kernels of a product whose arguments are checked already; return `out`.
+
+    The arguments are those of `multiply_parts`.
+    """
+    parts = multiply_parts(a, b, out, transpose_a, transpose_b, tile, bias=bias, relu=relu, **options)
+    if parts is not None:
+        has_bias, flat = bias is not None, out.reshape(out.size)
+        arguments = parts, bias if has_bias else flat, np.uint32(out.shape[1]), has_bias, relu, flat
+        device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)
+    return out
+
+
+def multiply_parts(
     a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, partial=None,
     precision="float32",
 ):  # fmt: skip
-    """Launch the kernels of a product whose arguments are checked already; return `out`.
+    """Launch the first kernel of a product; return the parts of its sums, (P, size) without bias and ReLU.
+
+    They are None where each sum is computed in one block: then `out` is complete.
 
     `bias`, shape (N,), is added to every row. `partial` has at least `most_partial_sums` elements, and is
     allocated if None and needed. Without a `tile` it is what suits the shape; for operands rounded to a
@@ -275,7 +324,7 @@ def multiply(
     """
     rows, columns = out.shape
     if not out.size:
-        return out
+        return None
     depth = a.shape[0 if transpose_a else 1]
     if precision == "float32":
         tile = tile or choose_tile(rows, columns, depth)
@@ -283,9 +332,8 @@ def multiply(
         tile = tile_for(precision, TENSOR, SMALL)
     parts, part_depth = count_parts(tile, rows, columns, depth)
     whole = parts == 1
-    flat = out.reshape(out.size)
     if whole:
-        sums = flat
+        sums = out.reshape(out.size)
     else:
         sums = device.empty(parts * out.size) if partial is None else partial
     left, right = a.reshape(a.size), b.reshape(b.size)
@@ -296,8 +344,4 @@ def multiply(
     sizes = map(np.uint32, (rows, columns, depth, part_depth))
     flags = transpose_a, transpose_b, has_bias and whole, relu and whole
     device.launch(kernel, grid, tile.threads, left, right, bias, sums, *sizes, *flags)
-    if not whole:
-        sums = sums[: parts * out.size].reshape(parts, out.size)
-        arguments = sums, bias, np.uint32(columns), has_bias, relu, flat
-        device.launch(matmul_sum_parts_kernel, *sum_grid(out.size), *arguments)
-    return out
+    return None if whole else sums[: parts * out.size].reshape(parts, out.size)

@@ -24,6 +24,21 @@ class Convolution(NamedTuple):
     """Whether 2x2 windows side by side leave only their largest value, in the end."""
 
 
+class Hidden(NamedTuple):
+    """A dense layer with a ReLU in front of the last one; a head computes its output first."""
+
+    x: Any
+    """Shape (N, in_features)."""
+    weight: Any
+    """Shape (units, in_features)."""
+    bias: Any
+    """Shape (units,)."""
+    out: Any
+    """Shape (N, units): where to write the output, which is what the last layer is given."""
+    scratch: Any = None
+    """What `linear_scratch` makes for it; None allocates it where it is needed."""
+
+
 class Chain(NamedTuple):
     """The geometry of a chain, for batches of up to ``shapes[0][0]`` images; working space begins with it."""
 

@@ -4,6 +4,9 @@ The first has a block for each sample: its scores, their loss, and the gradient 
 given all come from one row, and so the block needs no other. The second has what is summed over the samples:
 the gradients of weight and bias, and the totals of an epoch. One after the other the operations are six
 launches, each of which takes longer to begin than to compute.
+
+The dense layer before them has few results and long sums, which many blocks share. A launch of its own would
+add up their parts; the block of a sample adds up those of its row.
 """
 
 import numpy as np
@@ -11,14 +14,18 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.activation.gpu import relu_gradient
+from cnn_numba.ops.dense import checks as dense
+from cnn_numba.ops.dense.gpu_vectorised import checked_partial, multiply_parts
 from cnn_numba.ops.fused import checks
-from cnn_numba.ops.loss.checks import soft_target
+from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.products import at_least, lower_bound
 from cnn_numba.ops.shared.warps import WARP, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums
 LOADS = 4  # numbers that a thread has on their way at a time
+PARTS = 32  # and of these, parts of a sum: those of a product are as many at the most
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 
@@ -40,6 +47,23 @@ def _dot(a, b, ones, first, step):
             total += left[j] * right[j]
         first = uint32(first + LOADS * step)
     return total
+
+
+@cuda.jit(device=True)
+def _finish_hidden(parts, bias, row, hidden):
+    """Add up the parts of a row's sums, add the bias, and rectify them; a sum per thread."""
+    i, units = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x), uint32(hidden.shape[1])
+    values, step = cuda.local.array(PARTS, float32), uint32(hidden.shape[0] * units)
+    while i < units:
+        total, at, end = bias[i], uint32(row * units + i), uint32(parts.size)
+        while at < end:
+            for j in range(PARTS):
+                values[j] = parts[at] if at < end else float32(0)
+                at = uint32(at + step)
+            for j in range(PARTS):
+                total += values[j]
+        hidden[row, i] = at_least(lower_bound(True), total)
+        i = uint32(i + cuda.blockDim.y * WARP)
 
 
 @cuda.jit(device=True)
@@ -65,35 +89,56 @@ def _send_back(grad_logits, x, weight, row, relu, grad_input):
 
 @cuda.jit
 @device.signature(
-    "void(float32[:, ::1], float32[:, ::1], float32[::1], int32[::1], bool, float32, float32, float32, "
-    "float32[:, ::1], float32[::1], float32[:, ::1], float32[:, ::1])"
+    "void(float32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32[::1], int32[::1], bool, "
+    "Target, float32[:, ::1], float32[::1], float32[:, ::1], float32[:, ::1])"
 )
 def linear_cross_entropy_rows_kernel(
-    x, weight, bias, labels, relu, right, each, scale, logits, losses, grad_logits, grad_input
-):
-    """Compute a row per block of (32, warps) threads; a grid of one dimension covers the rows."""
+    parts, hidden_bias, x, weight, bias, labels, relu, target: Target, logits, losses, grad_logits,
+    grad_input,
+):  # fmt: skip
+    """Compute a row per block of (32, warps) threads; a grid of one dimension covers the rows.
+
+    The `parts`, if there are any, are those of the sums that x is to become.
+    """
     row = uint32(cuda.blockIdx.x)
+    if parts.size > 0:
+        _finish_hidden(parts, hidden_bias, row, x)
+        cuda.syncthreads()
     _find_scores(x, weight, bias, row, logits)
     cuda.syncthreads()
     if cuda.threadIdx.y == 0:
-        forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits)
+        forward_backward_row(logits, labels, row, target, losses, grad_logits)
     cuda.syncthreads()
     _send_back(grad_logits, x, weight, row, relu, grad_input)
+
+
+def _parts_of(hidden):
+    """Launch the product of a hidden layer; return the parts of its sums, None if its output is complete."""
+    x, weight, bias, out, scratch = hidden
+    dense.linear_forward(DEVICE, x, weight, bias, out, relu=True)
+    partial = checked_partial(scratch, *x.shape, len(weight))
+    return multiply_parts(x, weight, out, False, True, bias=bias, relu=True, partial=partial)
 
 
 def linear_cross_entropy_rows(
     x, weight, bias, labels, logits=None, losses=None, grad_logits=None, grad_input=None, relu=False,
     label_smoothing=0.0,
 ):  # fmt: skip
-    """All that a sample has to itself, in one launch; see `reference.linear_cross_entropy_rows`."""
+    """All that a sample has to itself, in one launch; see `reference.linear_cross_entropy_rows`.
+
+    With a hidden layer there is one launch more, of its product.
+    """
+    hidden = x if isinstance(x, checks.Hidden) else None
+    x = x if hidden is None else hidden.out
     arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
-    *_, logits, losses, grad_logits, grad_input = checks.linear_cross_entropy_rows(
+    results = checks.linear_cross_entropy_rows(
         DEVICE, *arrays, relu=relu, label_smoothing=label_smoothing
-    )
-    numbers = relu, *soft_target(label_smoothing, logits), np.float32(1 / labels.size)
+    )[4:]
+    parts = None if hidden is None else _parts_of(hidden)
+    of_hidden = (bias[:0], bias) if parts is None else (parts.reshape(parts.size), hidden.bias)
+    how = relu or hidden is not None, target_of(results[0], label_smoothing)
+    arguments = *of_hidden, x, weight, bias, labels, *how, *results
     block = WARP, min(weight.shape[0], GROUPS)
-    results = logits, losses, grad_logits, grad_input
-    arguments = x, weight, bias, labels, *numbers, *results
     device.launch(linear_cross_entropy_rows_kernel, len(x), block, *arguments)
     return results
 

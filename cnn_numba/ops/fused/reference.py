@@ -108,17 +108,9 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
 
 def linear_cross_entropy_rows(
-    x,
-    weight,
-    bias,
-    labels,
-    logits=None,
-    losses=None,
-    grad_logits=None,
-    grad_input=None,
-    relu=False,
+    x, weight, bias, labels, logits=None, losses=None, grad_logits=None, grad_input=None, relu=False,
     label_smoothing=0.0,
-):
+):  # fmt: skip
     """Compute what each sample has to itself at the end of a classifier, a dense layer and its loss.
 
     They are the scores ``logits = x @ weight.T + bias``, their cross-entropy, and the gradient of the mean
@@ -126,7 +118,8 @@ def linear_cross_entropy_rows(
 
     Parameters
     ----------
-    x : ndarray, shape (N, in_features), float
+    x : ndarray, shape (N, in_features), float, or Hidden
+        Of a `Hidden` layer it is the output, which is computed first, and which is that of a ReLU.
     weight : ndarray, shape (K, in_features), float
     bias : ndarray, shape (K,), float
     labels : ndarray, shape (N,), int32
@@ -150,6 +143,8 @@ def linear_cross_entropy_rows(
     >>> logits, losses.round(4), grad_logits
     (array([[0., 0.]]), array([0.6931]), array([[-0.5,  0.5]]))
     """
+    if isinstance(x, checks.Hidden):
+        x, relu = linear_forward(x.x, x.weight, x.bias, x.out, relu=True), True
     arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
     checks.linear_cross_entropy_rows(ANYTHING, *arrays, relu=relu, label_smoothing=label_smoothing)
     logits = linear_forward(x, weight, bias, logits)

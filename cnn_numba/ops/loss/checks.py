@@ -1,5 +1,7 @@
 """What losses take, declared for all backends: see `cnn_numba.ops.specs`."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cnn_numba.ops.specs import Spec
@@ -32,9 +34,18 @@ def check_labels(labels, classes):
         raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")
 
 
-def soft_target(label_smoothing, scores):
-    """Return a target as kernels take it: what the right class gets on top, and what each class gets.
+class Target(NamedTuple):
+    """What a batch is to be, as kernels take it."""
 
-    `scores` has a column per class.
-    """
-    return np.float32(1 - label_smoothing), np.float32(label_smoothing / scores.shape[1])
+    right: np.float32
+    """The probability that the right class should get on top of `each`."""
+    each: np.float32
+    """And that every class should get."""
+    scale: np.float32
+    """A sample's share of the mean over the batch."""
+
+
+def target_of(scores, label_smoothing):
+    """Return the target of a batch of scores, of which each sample has a row and each class a column."""
+    samples, classes = scores.shape
+    return Target(*map(np.float32, (1 - label_smoothing, label_smoothing / classes, 1 / samples)))

@@ -6,19 +6,14 @@ it has not been measured on a GPU yet). A thousand classes are 32 for each lane.
 
 The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` is not refused here. It shows:
 the loss of its row is NaN, its gradient too, and its answer counts as wrong.
-
-The target comes in two numbers: `each` is the probability that every class should get, `right` what the right
-one should get on top. The kernel that training runs has a twin for label smoothing, with the same body; the
-plain one passes the constants 1 and 0, and the compiler leaves out what only smoothing needs.
 """
 
 import math
 
-import numpy as np
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.loss import checks
+from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_max, warp_sum, whole_warps
 
@@ -43,46 +38,46 @@ def _largest_and_total(logits, row):
 
 
 @cuda.jit(device=True)
-def _share_of_all(logits, row, each, largest):
-    """Return the sum of each * (logit - largest) over a row, to all lanes of its warp."""
+def _share_of_all(logits, row, target, largest):
+    """Return the sum of target.each * (logit - largest) over a row, to all lanes of its warp."""
     total = float32(0)
-    if each > 0:  # for all lanes alike
+    if target.each > 0:  # for all lanes alike
         for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), LANE_COUNT):
-            total += each * (logits[row, k] - largest)
+            total += target.each * (logits[row, k] - largest)
         total = warp_sum(total)
     return total
 
 
 @cuda.jit(device=True)
-def _loss(logits, row, label, right, largest, total):
+def _loss(logits, row, label, target, largest, total):
     """Return the loss of a row but for the share of all classes, NaN if there is no such class."""
     # Without a sign, a label below 0 is far above all classes.
     if label >= uint32(logits.shape[1]):
         return float32(math.nan)
-    return math.log(total) - right * (logits[row, label] - largest)
+    return math.log(total) - target.right * (logits[row, label] - largest)
 
 
 @cuda.jit(device=True)
-def _gradient(probability, k, label, classes, right, each, scale):
+def _gradient(probability, k, label, classes, target):
     """Return the gradient of logit k, NaN if the label is no class."""
     if label >= classes:
         return float32(math.nan)
     if uint32(k) == label:
-        probability -= right
-    return (probability - each) * scale
+        probability -= target.right
+    return (probability - target.each) * target.scale
 
 
 @cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32[::1], float32[:, ::1])")
-def cross_entropy_forward_kernel(logits, labels, right, each, losses, probabilities):
+@device.signature("void(float32[:, ::1], int32[::1], Target, float32[::1], float32[:, ::1])")
+def cross_entropy_forward_kernel(logits, labels, target: Target, losses, probabilities):
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     if row >= uint32(logits.shape[0]):
         return  # the whole warp, so no thread waits for its lanes
     largest, total = _largest_and_total(logits, row)
-    of_all = _share_of_all(logits, row, each, largest)
+    of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
-        losses[row] = _loss(logits, row, uint32(labels[row]), right, largest, total) - of_all
+        losses[row] = _loss(logits, row, uint32(labels[row]), target, largest, total) - of_all
     scale = float32(1) / total
     for k in range(lane, uint32(logits.shape[1]), LANE_COUNT):
         probabilities[row, k] = math.exp(logits[row, k] - largest) * scale
@@ -103,20 +98,20 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     *_, losses, probabilities = checks.cross_entropy_forward(
         DEVICE, logits, labels, losses, probabilities, label_smoothing=label_smoothing
     )
-    target = checks.soft_target(label_smoothing, logits)
-    _launch_rows(cross_entropy_forward_kernel, logits, labels, *target, losses, probabilities)
+    target = target_of(logits, label_smoothing)
+    _launch_rows(cross_entropy_forward_kernel, logits, labels, target, losses, probabilities)
     return losses, probabilities
 
 
 @cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32, float32, float32[:, ::1])")
-def cross_entropy_backward_kernel(probabilities, labels, right, each, scale, grad_logits):
+@device.signature("void(float32[:, ::1], int32[::1], Target, float32[:, ::1])")
+def cross_entropy_backward_kernel(probabilities, labels, target: Target, grad_logits):
     """One thread computes one gradient; a grid of one dimension covers them all."""
     i, classes = uint32(cuda.grid(1)), uint32(probabilities.shape[1])
     row = uint32(i // classes)
     if row < uint32(probabilities.shape[0]):
         k, label = uint32(i - row * classes), uint32(labels[row])
-        grad_logits[row, k] = _gradient(probabilities[row, k], k, label, classes, right, each, scale)
+        grad_logits[row, k] = _gradient(probabilities[row, k], k, label, classes, target)
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
@@ -124,49 +119,33 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
     *_, grad_logits = checks.cross_entropy_backward(
         DEVICE, probabilities, labels, grad_logits, label_smoothing=label_smoothing
     )
-    target = checks.soft_target(label_smoothing, probabilities)
-    arguments = probabilities, labels, *target, np.float32(1 / labels.size), grad_logits
+    arguments = probabilities, labels, target_of(probabilities, label_smoothing), grad_logits
     device.launch_for_each(cross_entropy_backward_kernel, grad_logits.size, THREADS, *arguments)
     return grad_logits
 
 
 @cuda.jit(device=True)
-def forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits):
+def forward_backward_row(logits, labels, row, target, losses, grad_logits):
     """Compute the loss and the gradients of a row with the warp along x."""
-    lane = uint32(cuda.threadIdx.x)
+    lane, classes = uint32(cuda.threadIdx.x), uint32(logits.shape[1])
+    label = uint32(labels[row])  # on its way while the sums are found
     largest, total = _largest_and_total(logits, row)
-    label, classes = uint32(labels[row]), uint32(logits.shape[1])
-    of_all = _share_of_all(logits, row, each, largest)
+    of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
-        losses[row] = _loss(logits, row, label, right, largest, total) - of_all
+        losses[row] = _loss(logits, row, label, target, largest, total) - of_all
     to_probability = float32(1) / total
     for k in range(lane, classes, LANE_COUNT):
         probability = math.exp(logits[row, k] - largest) * to_probability
-        grad_logits[row, k] = _gradient(probability, k, label, classes, right, each, scale)
+        grad_logits[row, k] = _gradient(probability, k, label, classes, target)
 
 
-@cuda.jit(device=True)
-def _forward_backward(logits, labels, right, each, scale, losses, grad_logits):
-    """Compute the loss and the gradients of this warp's row."""
+@cuda.jit
+@device.signature("void(float32[:, ::1], int32[::1], Target, float32[::1], float32[:, ::1])")
+def cross_entropy_forward_backward_kernel(logits, labels, target: Target, losses, grad_logits):
+    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     row = uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     if row < uint32(logits.shape[0]):
-        forward_backward_row(logits, labels, row, right, each, scale, losses, grad_logits)
-
-
-@cuda.jit
-@device.signature("void(float32[:, ::1], int32[::1], float32, float32[::1], float32[:, ::1])")
-def cross_entropy_forward_backward_kernel(logits, labels, scale, losses, grad_logits):
-    """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
-    _forward_backward(logits, labels, float32(1), float32(0), scale, losses, grad_logits)
-
-
-@cuda.jit
-@device.signature(
-    "void(float32[:, ::1], int32[::1], float32, float32, float32, float32[::1], float32[:, ::1])"
-)
-def cross_entropy_forward_backward_smoothed_kernel(logits, labels, right, each, scale, losses, grad_logits):
-    """One warp computes a row; as `cross_entropy_forward_backward_kernel`."""
-    _forward_backward(logits, labels, right, each, scale, losses, grad_logits)
+        forward_backward_row(logits, labels, row, target, losses, grad_logits)
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None, label_smoothing=0.0):
@@ -177,13 +156,8 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
     *_, losses, grad_logits = checks.cross_entropy_forward_backward(
         DEVICE, logits, labels, losses, grad_logits, label_smoothing=label_smoothing
     )
-    kernel, target = cross_entropy_forward_backward_kernel, ()
-    if label_smoothing:
-        kernel, target = (
-            cross_entropy_forward_backward_smoothed_kernel,
-            checks.soft_target(label_smoothing, logits),
-        )
-    _launch_rows(kernel, logits, labels, *target, np.float32(1 / labels.size), losses, grad_logits)
+    target = target_of(logits, label_smoothing)
+    _launch_rows(cross_entropy_forward_backward_kernel, logits, labels, target, losses, grad_logits)
     return losses, grad_logits
 
 

@@ -158,16 +158,9 @@ def sgd_momentum_scheduled_kernel(
 
 
 def sgd_update_scheduled(
-    parameters,
-    gradients,
-    velocity,
-    rates,
-    cursor,
-    momentum=0.0,
-    weight_decay=0.0,
-    nesterov=False,
+    parameters, gradients, velocity, rates, cursor, momentum=0.0, weight_decay=0.0, nesterov=False,
     advances=None,
-):
+):  # fmt: skip
     """Take one step of `sgd_update` with the learning rate that the cursor names.
 
     Nothing comes from the host, so the launch can be recorded in a CUDA graph. The bits are `sgd_update`'s.
@@ -250,20 +243,9 @@ def adam_update(
     f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, float32, float32, float32)"
 )
 def adam_scheduled_kernel(
-    parameters,
-    gradients,
-    exp_avg,
-    exp_avg_sq,
-    rates,
-    cursor,
-    other,
-    advances,
-    new1,
-    beta2,
-    new2,
-    eps,
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
     weight_decay,
-):
+):  # fmt: skip
     """One thread updates one parameter and its means; a grid of one dimension covers them all."""
     advance_other(other, advances)
     if cursor[0] == SKIPPED:
@@ -273,18 +255,9 @@ def adam_scheduled_kernel(
 
 
 def adam_update_scheduled(
-    parameters,
-    gradients,
-    exp_avg,
-    exp_avg_sq,
-    rates,
-    cursor,
-    beta1=0.9,
-    beta2=0.999,
-    eps=1e-8,
-    weight_decay=0.0,
-    advances=None,
-):
+    parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, beta1=0.9, beta2=0.999, eps=1e-8,
+    weight_decay=0.0, advances=None,
+):  # fmt: skip
     """Take one step of `adam_update`, the one that the cursor names; as for `sgd_update_scheduled`.
 
     Parameters
