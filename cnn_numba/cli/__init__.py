@@ -126,6 +126,8 @@ def _wrong_argument(error):
     message = error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
         message = message.replace(": Input should", f": {shown(detail['input'])} should", 1)
+    if message.startswith("Missing") and error.ctx:
+        message += f" See {error.ctx.command_path} --help"
     return message
 
 

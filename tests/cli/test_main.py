@@ -58,7 +58,8 @@ from cnn_numba.cli import main, shared
         (["train", "--nonsense"], "No such option: --nonsense"),
         (["train", "surplus"], "unexpected extra argument"),
         (["predict"], "Missing argument 'IMAGE"),
-        (["bench"], "Missing command"),
+        (["inspect"], "Missing argument 'MODULE:KERNEL'. See cnn-numba inspect --help\n"),
+        (["bench"], "Missing command. See cnn-numba bench --help\n"),
         (["bench", "luck"], "No such command 'luck'"),
     ],
 )

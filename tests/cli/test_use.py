@@ -225,6 +225,14 @@ def test_predict_numbers_the_classes_of_other_people_s_digits(run, tmp_path, rec
     assert re.fullmatch(r"\d \(.*%\), \d \(.*%\), \d \(.*%\); not sure: no answer reaches 90%", answer)
 
 
+def test_predict_asks_less_of_a_network_that_label_smoothing_has_taught_to_doubt(run, tmp_path):
+    (good, _), *_ = pictures(tmp_path)
+    recipe = {"dataset": "mnist", "label_smoothing": 0.1}
+    save_checkpoint(tmp_path / "net.npz", mnist_cnn(batch_size=1), progress={"recipe": recipe})
+    _, out, _ = run("predict", good, "--checkpoint", tmp_path / "net.npz")
+    assert out.strip().endswith("; not sure: no answer reaches 60%")
+
+
 @pytest.mark.parametrize(
     ("recipe", "named"), [({}, "an unknown data set"), ({"dataset": "my birds"}, "my birds")]
 )

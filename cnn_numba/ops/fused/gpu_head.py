@@ -130,14 +130,13 @@ def linear_cross_entropy_rows(
     """
     hidden = x if isinstance(x, checks.Hidden) else None
     x = x if hidden is None else hidden.out
-    arrays = x, weight, bias, labels, logits, losses, grad_logits, grad_input
-    results = checks.linear_cross_entropy_rows(
-        DEVICE, *arrays, relu=relu, label_smoothing=label_smoothing
-    )[4:]
+    arrays, how = (x, weight, bias, labels), {"relu": relu, "label_smoothing": label_smoothing}
+    given = logits, losses, grad_logits, grad_input
+    results = checks.linear_cross_entropy_rows(DEVICE, *arrays, *given, **how)[len(arrays) :]
     parts = None if hidden is None else _parts_of(hidden)
     of_hidden = (bias[:0], bias) if parts is None else (parts.reshape(parts.size), hidden.bias)
-    how = relu or hidden is not None, target_of(results[0], label_smoothing)
-    arguments = *of_hidden, x, weight, bias, labels, *how, *results
+    numbers = relu or hidden is not None, target_of(results[0], label_smoothing)
+    arguments = *of_hidden, *arrays, *numbers, *results
     block = WARP, min(weight.shape[0], GROUPS)
     device.launch(linear_cross_entropy_rows_kernel, len(x), block, *arguments)
     return results
