@@ -194,14 +194,20 @@ def test_who_goes_on_or_trains_long_enough_is_not_warned(resumed, epochs):
     assert lines == []
 
 
-def test_a_slow_first_step_says_that_kernels_compile(monkeypatch):
+def test_a_slow_first_step_says_that_kernels_compile_and_so_does_its_epoch(monkeypatch):
     lines = []
     monkeypatch.setattr("cnn_numba.train.callbacks.log.SLOW", 0.0)
     run, log = a_run(lines, epochs=10), Log()
+    run.entry = ENTRY
     with run.exits:
         log.begin(run)
         log.timer.join(30)
-    assert lines == ["Compiling kernels (once) ..."]
+        log.epoch_end(run)
+        log.epoch_end(run)
+    said, first, second = lines
+    assert said == "Compiling kernels (once) ..."
+    assert first.endswith("; 2.0 s with compilation")
+    assert second.endswith("; 2.0 s")
 
 
 # --- Saving ------------------------------------------------------------------------------------------------

@@ -15,14 +15,20 @@ SLOW = 2.0
 class Log(Callback):
     """Passes lines to ``run.log``; those that begin with "warning: " say that little was learned."""
 
+    compiling = ""  # what the seconds of an epoch hold beside training
+
     def begin(self, run: Run) -> None:
         """Warn if training is too short; say that kernels compile if the first step takes long."""
         if not run.resumed:
             self._warn_of_few_steps(run)
-        self.timer = threading.Timer(SLOW, run.log, ["Compiling kernels (once) ..."])
+        self.timer = threading.Timer(SLOW, self._say_what_takes_long, [run])
         self.timer.daemon = True
         self.timer.start()
         run.exits.callback(self.timer.cancel)
+
+    def _say_what_takes_long(self, run):
+        self.compiling = " with compilation"
+        run.log("Compiling kernels (once) ...")
 
     def _warn_of_few_steps(self, run):
         steps = run.epochs * run.steps_per_epoch
@@ -43,11 +49,13 @@ class Log(Callback):
     def epoch_end(self, run: Run) -> None:
         """Log the figures of the epoch."""
         last = run.entry
+        seconds = f"{last['seconds']:.1f} s{self.compiling}"
         run.log(
             f"epoch {run.epoch}/{run.epochs}: train loss {last['train_loss']:.4f}, "
             f"accuracy {last['train_accuracy']:.2%}; test loss {last['test_loss']:.4f}, "
-            f"accuracy {last['test_accuracy']:.2%}; " + "; ".join([f"{last['seconds']:.1f} s", *run.remarks])
+            f"accuracy {last['test_accuracy']:.2%}; " + "; ".join([seconds, *run.remarks])
         )
+        self.compiling = ""
 
     def end(self, run: Run) -> None:
         """Warn of a loss that ended above where it began."""
