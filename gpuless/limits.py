@@ -64,9 +64,7 @@ def _check_dimensions(sizes, name, limits):
     try:
         given = tuple(map(operator.index, given))
     except TypeError:
-        raise TypeError(
-            f"the {name} is made of integers, got {sizes}; use // or math.ceil to divide"
-        ) from None
+        raise TypeError(f"the {name} is made of integers, got {sizes}; round up, with math.ceil") from None
     for axis, size, limit in zip("xyz", given, limits, strict=False):
         if size < 1:
             raise LaunchError(f"{name} {given}: {axis} is {size} and must be at least 1 (is an array empty?)")

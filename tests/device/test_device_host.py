@@ -235,7 +235,7 @@ def test_blocks(size, threads, expected):
         (1, (64, 32), 0, ValueError, r"block \(64, 32, 1\) has 2048 threads, and a GPU allows 1024"),
         (1, (1, 1, 65), 0, ValueError, r"z is 65, and a GPU allows 64"),
         (1, (1, 1, 1, 1), 0, ValueError, "a block has 1, 2 or 3 dimensions"),
-        (2.5, 32, 0, TypeError, "the grid is made of integers, got 2.5; use // or math.ceil"),
+        (2.5, 32, 0, TypeError, "the grid is made of integers, got 2.5; round up, with math.ceil"),
         (1, 32, 48 * 1024 + 1, ValueError, r"49152 bytes \(48 KB\) of shared memory, not 49153"),
     ],
 )

@@ -13,7 +13,7 @@ from cnn_numba.ops.shared.warps import block_sum
 
 @cuda.jit
 def conv2d_kernel(x, weight, bias, stride_h, stride_w, padding_h, padding_w, out):
-    """Compute one output of a convolution with stride and padding a thread; a grid of one axis."""
+    """Compute one output of a convolution with stride and padding per thread; a grid of one axis."""
     i = uint32(cuda.grid(1))
     if i >= out.size:
         return

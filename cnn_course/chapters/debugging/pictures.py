@@ -238,8 +238,8 @@ def spread_picture(shares) -> plots.Picture:
         fig,
         "White: all numbers are finite. Grey: a few are not. Black: none is.",
         f"A table with a row for each of {', '.join(shares)}, and a column for each step. It is white up to "
-        "one step; there the first row is grey, the rows below it are darker, and from the next step on most "
-        "are black to the end.",
+        "one step; there the upper rows are white or grey, the lower ones black, and from the next step on "
+        "most are black to the end.",
     )
 
 
