@@ -16,7 +16,6 @@ from cnn_numba.data import Dataset, batches
 from cnn_numba.nn.gradcheck import compare_gradients, numerical_gradient
 from cnn_numba.nn.layers import Flatten, Linear
 from cnn_numba.nn.models import Sequential
-from cnn_numba.ops import shapes
 from cnn_numba.ops.backends import backend
 from cnn_numba.train.augment import augmentation
 from cnn_numba.train.checkpoint import save_checkpoint
@@ -137,7 +136,6 @@ CALLS = {
     "compare_gradients atol": lambda value: compare_gradients([1], [1], atol=value),
     "numerical_gradient array": lambda value: numerical_gradient(np.sum, value),
     "numerical_gradient epsilon": lambda value: numerical_gradient(np.sum, np.ones(2), epsilon=value),
-    "check_precision precision": shapes.check_precision,
     "check_array array": lambda value: device.arrays.check_array("array", value, (3, 3, 3)),
     "check_device_array array": lambda value: device.arrays.check_device_array("array", value, (3,)),
 }

@@ -10,9 +10,9 @@ The last two, `matmul_vectorised` and `matmul_split`, are what `cnn_numba.ops.de
 from by the shape.
 """
 
+from benchmarks.rungs.matmul_checks import check_matmul
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import LARGE, SMALL, multiply
 from cnn_numba.ops.shapes import DEVICE
 
@@ -64,7 +64,7 @@ def matmul_naive(a, b, out=None, transpose_a=False, transpose_b=False):
     >>> device.to_host(matmul_naive(a, a, transpose_b=True)).tolist()
     [[5.0, 11.0], [11.0, 25.0]]
     """
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], NAIVE_BLOCK[0]), device.blocks(out.shape[0], NAIVE_BLOCK[1])
         device.launch(matmul_naive_kernel, grid, NAIVE_BLOCK, a, b, out, transpose_a, transpose_b)
@@ -114,7 +114,7 @@ def matmul_tiled_kernel(a, b, out, transpose_a, transpose_b):
 
 def matmul_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
     """Multiply two matrices through tiles in shared memory; arguments and result as for `matmul_naive`."""
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], TILE), device.blocks(out.shape[0], TILE)
         device.launch(matmul_tiled_kernel, grid, (TILE, TILE), a, b, out, transpose_a, transpose_b)
@@ -190,7 +190,7 @@ def matmul_register_tiled_kernel(a, b, out, transpose_a, transpose_b):
 
 def matmul_register_tiled(a, b, out=None, transpose_a=False, transpose_b=False):
     """Multiply two matrices with 8 x 8 results per thread; arguments and result as for `matmul_naive`."""
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     if out.size:
         grid = device.blocks(out.shape[1], BLOCK_LINES), device.blocks(out.shape[0], BLOCK_LINES)
         device.launch(matmul_register_tiled_kernel, grid, SIDE**2, a, b, out, transpose_a, transpose_b)
@@ -203,7 +203,7 @@ def matmul_vectorised(a, b, out=None, transpose_a=False, transpose_b=False):
     Rows whose length is no multiple of four, or that do not begin at a multiple of 16 bytes, are read and
     written one element at a time. Where there are too few tiles for all of the GPU, sums are split.
     """
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=LARGE)
 
 
@@ -212,5 +212,5 @@ def matmul_split(a, b, out=None, transpose_a=False, transpose_b=False):
 
     Arguments and result are those of `matmul_naive`.
     """
-    out = checks.matmul(DEVICE, a, b, out, transpose_a, transpose_b)
+    out = check_matmul(DEVICE, a, b, out, transpose_a, transpose_b)
     return multiply(a, b, out, transpose_a, transpose_b, tile=SMALL)

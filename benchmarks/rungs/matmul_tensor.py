@@ -11,6 +11,7 @@ gather it in other ways: `cnn_numba.ops.shared.products`.
 
 import numpy as np
 
+from benchmarks.rungs.matmul_checks import check_matmul
 from benchmarks.rungs.tensor_copies import (
     commit_copies,
     copy4_async,
@@ -22,7 +23,6 @@ from benchmarks.rungs.tensor_copies import (
 )
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, types, uint32
-from cnn_numba.ops.dense import checks
 from cnn_numba.ops.dense.gpu_vectorised import aligned
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.tensor_cores import CAPABILITY, multiply_float16, multiply_tf32, to_tf32
@@ -290,7 +290,7 @@ tensor_float16_guarded_kernel = _make_kernel(
 
 
 def _multiply(name, kernel, guarded_kernel, a, b, out, dtype=np.float32):
-    out = checks.matmul(DEVICE, a, b, out, False, False, dtype)
+    out = check_matmul(DEVICE, a, b, out, False, False, dtype)
     if not device.simulated():
         capability = cuda.get_current_device().compute_capability
         if capability < CAPABILITY:

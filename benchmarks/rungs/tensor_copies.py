@@ -11,7 +11,8 @@ the instructions do: see `cnn_numba.ops.shared.intrinsics`.
 
 from cnn_numba.device.compiler import boolean, cuda, float32, types, uint32
 from cnn_numba.ops.shared.intrinsics import ELEMENT, ptx
-from cnn_numba.ops.shared.tensor_cores import ALL_LANES, packed_float16, signed
+from cnn_numba.ops.shared.tensor_cores import packed_float16, signed
+from cnn_numba.ops.shared.warps import ALL_LANES
 
 
 def _load_matrices_tf32(array, index):

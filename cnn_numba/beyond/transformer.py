@@ -160,7 +160,7 @@ class TransformerBlock(Chain):
 
     Examples
     --------
-    >>> [layer.kind for layer in TransformerBlock(64, heads=4).unfolded()]
+    >>> [layer.kind for layer in TransformerBlock(64, heads=4).modules()]
     ['layer_norm', 'attention', 'residual', 'layer_norm', 'linear', 'gelu', 'linear', 'residual', 'block']
     """
 

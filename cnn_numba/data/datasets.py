@@ -74,8 +74,7 @@ OTHER_SOURCES: dict[str, OtherSource] = {}
 
 
 def _source(name):
-    known = isinstance(name, str) and name in OTHER_SOURCES
-    return OTHER_SOURCES[name] if known else source_of(name)
+    return source_of(name, SOURCES | OTHER_SOURCES)
 
 
 def classes(name: str) -> tuple[str, ...]:

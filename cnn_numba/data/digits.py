@@ -117,11 +117,11 @@ def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
     """
     opened = _open(image)
     if shape[0] == 3:
+        if _is_deep(opened):
+            opened = Image.fromarray(_stretched(_grey(opened)).astype(np.uint8))
         picture = ImageOps.fit(opened.convert("RGB"), (shape[2], shape[1]))
         return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
-    grey = _grey(opened)
-    lowest, highest = float(grey.min()), float(grey.max())
-    grey = (grey - lowest) * (255 / max(highest - lowest, 1e-30))
+    grey = _stretched(_grey(opened))
     if np.median(_edge(grey)) > 127:
         grey = 255 - grey
     picture = ImageOps.fit(Image.fromarray(grey.astype(np.uint8)), (shape[2], shape[1]))
@@ -200,10 +200,20 @@ def _from_array(array: np.ndarray) -> Image.Image:
     )
 
 
+def _is_deep(image):
+    """Return whether it has more than 8 bits a pixel, which a conversion to "L" or "RGB" would cut off."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;")
+
+
+def _stretched(grey):
+    """Let the darkest pixel become 0 and the lightest 255."""
+    lowest, highest = float(grey.min()), float(grey.max())
+    return (grey - lowest) * (255 / max(highest - lowest, 1e-30))
+
+
 def _grey(image):
     """Return the brightness of each pixel as float32; what is transparent becomes paper."""
-    if image.mode in ("I", "F") or image.mode.startswith("I;"):
-        # More than 8 bits: a conversion to "L" would cut them off.
+    if _is_deep(image):
         return np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")

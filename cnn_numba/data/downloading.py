@@ -121,8 +121,8 @@ def _network_problem(url):
             outcome[0] = None
         except urllib.error.HTTPError:
             outcome[0] = None  # It answers, if only to this question with a no: torchvision finds out more.
-        except OSError as error:
-            outcome[0] = str(getattr(error, "reason", error))
+        except (OSError, http.client.HTTPException) as error:
+            outcome[0] = str(getattr(error, "reason", error)) or type(error).__name__
 
     # In a thread, because a name lookup knows no timeout: a daemon that hangs does not hold up the exit.
     thread = threading.Thread(target=probe, daemon=True)

@@ -63,7 +63,7 @@ def find_files(name, folder):
             missing = [str(place / names[key][-1]) for key, path in found.items() if path is None]
     if missing:
         raise DataError(f"{source.title} lacks {', '.join(missing)}", _fix(folder))
-    raise DataError(f"{folder} holds no {source.title}: {_wanted(source, folder)}", _fix(folder))
+    raise DataError(f"{folder} does not hold {source.title}: {_wanted(source, folder)}", _fix(folder))
 
 
 def _layouts(source, folder):

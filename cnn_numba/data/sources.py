@@ -118,8 +118,8 @@ SOURCES = {
 }
 
 
-def source_of(name):
+def source_of(name, sources=SOURCES):
     """Return what the data set `name` is made of; an unknown name is a ValueError."""
-    if not isinstance(name, str) or name not in SOURCES:
-        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(SOURCES)}")
-    return SOURCES[name]
+    if not isinstance(name, str) or name not in sources:
+        raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
+    return sources[name]

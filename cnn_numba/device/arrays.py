@@ -54,7 +54,7 @@ class DeviceArray(Protocol):
         """Take over the values of another array."""
 
 
-_MOST_AXES, _MOST_ELEMENTS = 32, 2**48  # more than NumPy of any version takes, and than there are addresses
+_MOST_AXES, _ADDRESSES = 32, 2**48  # what NumPy 1 takes, and what a GPU can address
 
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
@@ -85,7 +85,7 @@ def _checked(shape: object) -> tuple[int, ...]:
     """Return a shape, or the length of the only axis, as a tuple of int."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
     checked = sizes(shape, "shape", maximum=None) if shape else ()
-    if len(checked) > _MOST_AXES or math.prod(checked) > _MOST_ELEMENTS:
+    if len(checked) > _MOST_AXES or math.prod(checked) > _ADDRESSES:
         raise ValueError(f"shape must be of an array that memory can hold, got {shown(checked)}")
     return checked
 
@@ -276,7 +276,7 @@ def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Co
     Parameters
     ----------
     written, read : dict of str to array
-        C-contiguous arrays by their names, all on the host or all on the device; None for none.
+        C-contiguous arrays by their names, all on the host or all on the device; in `read` one may be None.
     may_be : sequence of str
         The names in `read` of those that a written array may be exactly.
 

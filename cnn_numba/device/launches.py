@@ -127,6 +127,7 @@ def launch(
                 f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
                 "copy it with cnn_numba.device.to_device"
             )
+    grid, block = (tuple(size) if isinstance(size, list) else size for size in (grid, block))
     try:
         _configured(kernel, grid, block, current_stream(), shared)(*arguments)
     except Exception as error:

@@ -18,10 +18,10 @@ from cnn_numba.ops.fused.checks import Convolution
 class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
-    What a layer's `forward` would leave in it (`output`, and `argmax` of a pooling) is computed when it is
-    asked for: the layers run one after another, on the last batch and with the parameters of that pass; on
-    the GPU with those of now, as nothing keeps the others there. What the chain has computed stays as it is.
-    Where a layer has run by itself since then, the backward pass is that of the layers.
+    The chain does not keep what each layer's `forward` would (`output`, and `argmax` of a pooling). When one
+    is read, the layers run one by one on the last batch, on the CPU with the parameters of that pass, on the
+    GPU with today's, as there is no copy of the others. The chain's own output does not change. If a layer
+    has run by itself since, the backward pass runs layer by layer.
 
     Parameters
     ----------

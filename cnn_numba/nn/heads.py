@@ -14,8 +14,9 @@ from cnn_numba.ops.fused.checks import Hidden
 class LossHead(NamedTuple):
     """A model's last dense layer and the loss; before them a ReLU and a hidden layer, if there are any.
 
-    Of the hidden layer it has the forward pass only. They leave behind what they would leave one after
-    another, except that the gradient in front of the ReLU's, the last layer's `grad_input`, is not written.
+    Of the hidden layer the head computes the forward pass only. Every array holds what the layers would
+    write one by one, except that the gradient of the ReLU's output, the last layer's `grad_input`, is not
+    written.
     """
 
     loss: CrossEntropyLoss

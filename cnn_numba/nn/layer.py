@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cnn_numba.arguments import shown
+from cnn_numba.arguments import PRECISIONS, shown
 from cnn_numba.device import Array, head
 from cnn_numba.ops.backends import BackendLike, backend
-from cnn_numba.ops.shapes import PRECISIONS
 
 Shape = tuple[int, ...]
 
 
 class Saved:
-    """What a layer's `forward` leaves in it; in a `ConvChain` it is computed when it is asked for.
+    """An attribute that `forward` sets; in a `ConvChain` it is computed when it is first read.
 
-    A layer keeps no chain alive, so that a model's memory is free as soon as the model is gone: from then on
-    it is None.
+    The layer does not keep the chain alive, so that a model's memory is freed with the model; from then on
+    the attribute is None.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -60,13 +59,13 @@ class Layer:
     layers: Sequence["Layer"] = ()  # those that a layer is made of
     # None until a model gives them, or there is an input or an output.
     x = grad_output = None  # type: Any
-    #: As all parameters a view into the model's arena, and its gradient one into the arena of those.
+    #: Parameters are views into the model's arena of parameters, their gradients into that of gradients.
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
     grad_bias: Array = None  # type: ignore[assignment]
     output: Any = Saved()  #: What the last `forward` returned; the next one overwrites it
-    # Refers to what has computed the layer's output with those of others, if it did not itself.
+    # A weak reference to the `ConvChain` that computed the output; None if the layer did.
     chain: Any = None
 
     def __init__(self) -> None:
@@ -75,9 +74,9 @@ class Layer:
     def __repr__(self):
         return f"{type(self).__name__}()"
 
-    def unfolded(self) -> list["Layer"]:
+    def modules(self) -> list["Layer"]:
         """Return all layers that it is made of, at any depth, and then itself."""
-        return [*(inner for layer in self.layers for inner in layer.unfolded()), self]
+        return [*(inner for layer in self.layers for inner in layer.modules()), self]
 
     def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shape of each parameter by name, in the order the arena holds them."""
@@ -86,7 +85,7 @@ class Layer:
     @property
     def parameter_count(self) -> int:
         """How many parameters it has, with the layers that it is made of."""
-        shapes = [shape for layer in self.unfolded() for shape in layer.parameter_shapes().values()]
+        shapes = [shape for layer in self.modules() for shape in layer.parameter_shapes().values()]
         return sum(map(math.prod, shapes))
 
     def buffer_shapes(self) -> dict[str, Shape]:

@@ -12,7 +12,6 @@ from cnn_numba.nn.chains import ConvChain, chained
 from cnn_numba.nn.layer import Layer, UnsupportedPrecision, layer_list
 from cnn_numba.nn.layers import Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from cnn_numba.ops.backends import BackendLike, backend
-from cnn_numba.ops.shapes import check_precision
 
 
 class Sequential:
@@ -76,13 +75,13 @@ class Sequential:
         precision: str = "float32",
     ) -> None:
         layers = layer_list(layers)
-        self.every_layer = [inner for layer in layers for inner in layer.unfolded()]
+        self.every_layer = [inner for layer in layers for inner in layer.modules()]
         if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
             raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {shown(name)}")
-        check_precision(precision)
+        settings(precision=precision)
         self.layers, self.input_shape = layers, sizes(input_shape, "input_shape", minimum=1)
         self.batch_size = integer(batch_size, "batch_size", minimum=1)
         self.name, self.backend = name, backend(device)
@@ -93,7 +92,7 @@ class Sequential:
         self._set_precision(precision)
         first = next((index for index, layer in enumerate(self.layers) if layer.parameter_count), 0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
-            # Where no layer before has parameters, nothing wants a gradient.
+            # The layers up to the first with parameters need no gradient of their inputs.
             layer.build(shape, self.backend, needs_grad_input=index > first)
         for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
             self._fuse(layers)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, choice, pair, shown
+from cnn_numba.arguments import MOST_ELEMENTS, pair, shown
 from cnn_numba.device.arrays import check_array, check_device_array, check_memory
 from cnn_numba.ops.specs import Memory, Seen
 
@@ -186,16 +186,3 @@ def check_scratch(operation, scratch, shapes, integers=()):
 
 
 _SEEN_SCRATCH = Seen()
-
-
-def check_precision(precision):
-    """Insist on one of `PRECISIONS`.
-
-    Examples
-    --------
-    >>> check_precision("float8")
-    Traceback (most recent call last):
-        ...
-    ValueError: precision must be one of float32, tf32, float16, bfloat16, got 'float8'
-    """
-    choice(precision, "precision", PRECISIONS)

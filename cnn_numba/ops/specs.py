@@ -111,9 +111,8 @@ class _Known(NamedTuple):
 class Seen:
     """What checks returned, by their arguments: a training step gives an operation the same arrays each time.
 
-    What a check found out about them is still so while they live, but for what can be changed in place: that
-    is compared again. It keeps no array alive, and forgets what it knows of one that is gone: a new one
-    in its place may have the same id.
+    A result is valid as long as the arrays live; what can be changed in place, such as a shape, is compared
+    again. It keeps no array alive, and forgets one that is gone, as a new array may get the same id.
     """
 
     def __init__(self):
@@ -146,9 +145,9 @@ class Seen:
 
 
 def is_plain(value):
-    """Return whether a value is made of nothing but None, ints and tuples: as part of a key only it is equal.
+    """Return whether a value consists of None, ints and tuples, so that equal keys mean equal arguments.
 
-    A bool is none of them, and equal to an int.
+    A bool does not count: True == 1.
     """
     kind = type(value)
     return kind is int or value is None or (kind is tuple and all(map(is_plain, value)))
@@ -223,7 +222,7 @@ class Spec:
         return [*checked, *found]
 
     def _key(self, arrays, window):
-        """Return what no other arguments are equal to, None if there is no such thing."""
+        """Return a key that belongs to these arguments alone, None if there is no such key."""
         if not self._shapes and window is None:
             return tuple(map(id, arrays))
         key = [*map(id, arrays)]

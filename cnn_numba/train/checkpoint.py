@@ -145,7 +145,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             version = about["format_version"]
-            _check_names(file.files)
+            if version == FORMAT_VERSION:  # a newer one may hold other arrays
+                _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
             for name, array in arrays.items():
                 instance(array, name, np.ndarray)  # of a member that is no array NumPy returns the bytes
@@ -162,7 +163,9 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {shown(version)}; this version reads {FORMAT_VERSION}")
-    scaler = {name[7:]: arrays.pop(name) for name in [*arrays] if name.startswith("scaler.")}
+    scaler = {
+        name.removeprefix("scaler."): arrays.pop(name) for name in [*arrays] if name.startswith("scaler.")
+    }
     optimizer = {name.removeprefix("optimizer."): array for name, array in arrays.items()}
     checkpoint = Checkpoint(about.get("model"), parameters, buffers, optimizer, about.get("progress"), scaler)
     with naming(path):

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS
-from cnn_numba.ops.shapes import PRECISIONS
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS
 from cnn_numba.train.augment import AUGMENTATIONS
 
 #: The keys of one epoch in a history.

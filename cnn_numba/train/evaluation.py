@@ -54,7 +54,7 @@ class Evaluation:
         check_counts(*data[:2])
         self.model, self.workers, self.count = model, workers, len(data[0])
         self.mine = np.arange(self.count, dtype=np.int64)[workers.share(self.count)]
-        # A graph cannot be recorded on the stream that is there anyway.
+        # A graph cannot be recorded on the default stream.
         self.stream = device.stream() if model.backend.on_device else None
         with self._in_stream():
             batch_size, classes = model.shapes[-1]
@@ -62,9 +62,7 @@ class Evaluation:
             self.batches = batches_of(model, *data)
             self.totals = model.backend.zeros(2, np.float64)
         # Where there are no graphs, training has already said so.
-        self.batch = Replay(
-            self._batch, lambda _: None, (), lambda _: None, graph and self.stream is not None
-        )
+        self.batch = Replay(self._batch, enabled=graph and self.stream is not None)
 
     def __call__(self) -> tuple[float, float]:
         """Return the mean loss and the accuracy."""

@@ -75,9 +75,9 @@ class Replay:
     def __init__(
         self,
         function: Callable[[int], Iterator[str]],
-        after: Callable[[str], object],
-        cuts: Collection[str],
-        log: Callable[[str], object],
+        after: Callable[[str], object] = lambda phase: None,
+        cuts: Collection[str] = (),
+        log: Callable[[str], object] = lambda line: None,
         enabled: bool = True,
     ) -> None:
         self.function, self.after, self.cuts = function, after, cuts

@@ -51,7 +51,7 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     optimizer : Optimizer
         Its `lr` is the schedule's peak.
     epochs, seed : int
-        The seed orders the training images.
+        The seed orders the training images, and draws how they are augmented.
     schedule : {"one-cycle", "cosine", "constant"}
     out : path, optional
         A folder for ``checkpoint.npz``, ``history.json``, ``history.csv`` (after each epoch) and
@@ -130,7 +130,7 @@ def fit(  # noqa: PLR0913 (these are the options of training)
 
 
 def _train(run, callbacks, evaluation):
-    """Go through the epochs, and in each through the steps; call the callbacks at each moment."""
+    """Go through the epochs, and in each through the steps; call the callbacks at each event."""
     with run.exits:
         callbacks("prepare")
         callbacks("begin")

@@ -115,9 +115,9 @@ class Adam(Optimizer):
 
     def step(self, lr: float | None = None) -> None:
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
-        self.state["step"] += 1
-        step = int(self.state["step"])
+        step = int(self.state["step"]) + 1
         self.ops.adam_update(*self._arrays(), step, self.lr if lr is None else lr, **self.settings)
+        self.state["step"] += 1  # last: what was refused is no step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""

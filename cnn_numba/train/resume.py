@@ -33,7 +33,7 @@ def resume(run: Run) -> dict[str, Any]:
         run.optimizer.load_state(checkpoint.optimizer)
         run.scaler.load_state(checkpoint.scaler)
     run.epoch, run.step, run.history = progress["epoch"], progress["step"], progress["history"]
-    run.steps.totals, run.seconds = np.array(progress["totals"]), progress["seconds"]
+    run.steps.totals, run.seconds = np.array(progress["totals"], np.float64), progress["seconds"]
     run.first_loss = progress.get("first_loss")
     run.generator.bit_generator.state = progress["generator"]
     run.resumed, run.saved = True, (run.epoch, run.step)

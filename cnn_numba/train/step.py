@@ -52,7 +52,7 @@ def train_step(
     scaler : LossScaler, optional
         Scales the gradients, and skips the update if that made one of them infinite.
     after : callable, optional
-        Called with the name of each phase when it is over: forward, loss, backward and a layer, update.
+        Called with the name of each finished phase: forward, loss, backward and a layer, update.
 
     Returns
     -------

@@ -176,7 +176,7 @@ def test_missing_data_are_named_with_their_fix(monkeypatch, tmp_path):
     monkeypatch.setenv("CNN_NUMBA_DATA", str(tmp_path))
     finding = by_topic("MNIST")
     assert not finding.healthy
-    assert f"{tmp_path} holds no MNIST" in finding.text
+    assert f"{tmp_path} does not hold MNIST" in finding.text
     assert finding.fix == f"put a fresh copy of the original files into {tmp_path}"
 
 

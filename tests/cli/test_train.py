@@ -355,5 +355,5 @@ def test_data_that_are_not_there_give_one_line(run, tmp_path, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_CACHE", str(tmp_path / "cache"))
     code, _, err = run("train", "--dataset", "fashion-mnist", "--data-dir", tmp_path)
     assert code == 1
-    assert "holds no Fashion-MNIST" in err
+    assert "does not hold Fashion-MNIST" in err
     assert err.count("\n") == 1

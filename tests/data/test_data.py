@@ -10,6 +10,7 @@ import pickle
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -804,7 +805,7 @@ def test_a_missing_file_is_named(cache, tmp_path):
 
 @pytest.mark.parametrize("name", data.DATASETS)
 def test_a_folder_without_the_data_set_is_named(cache, tmp_path, name):
-    with pytest.raises(DataError, match=f"{tmp_path} holds no"):
+    with pytest.raises(DataError, match=f"{tmp_path} does not hold"):
         load(name, data_dir=tmp_path)
 
 
@@ -901,7 +902,8 @@ def test_the_known_digests_are_those_of_the_committed_files():
 def test_an_unknown_name_is_refused():
     with pytest.raises(
         ValueError,
-        match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10, made-pictures",
+        match="no data set is called 'imagenet'; choose from mnist, fashion-mnist, cifar10, made-pictures, "
+        "course-text",
     ):
         load("imagenet")
 
@@ -1075,7 +1077,7 @@ def test_a_missing_cifar10_batch_is_named(cache, request, version, file):
 
 def test_a_folder_without_any_says_what_was_looked_for(cache, tmp_path):
     with pytest.raises(
-        DataError, match=r"holds no CIFAR-10: .* cifar-10-batches-py or cifar-10-batches-bin .*"
+        DataError, match=r"does not hold CIFAR-10: .* cifar-10-batches-py or cifar-10-batches-bin .*"
     ):
         load("cifar10", data_dir=tmp_path)
 
@@ -1157,6 +1159,22 @@ def test_a_name_lookup_that_hangs_does_not_hold_us_up(cache, monkeypatch):
         load("cifar10")
     assert time.perf_counter() - start < 15  # of a busy machine; whoever waits takes 30
     let_go.set()
+
+
+def test_a_server_that_answers_nonsense_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"nonsense\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        found = downloading._network_problem(f"http://127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    assert found == "nonsense\r\n"
 
 
 def test_a_download_goes_into_the_cache(cache, cifar10, monkeypatch):

@@ -4,7 +4,7 @@ from photos import KINDS, photograph
 from PIL import Image, ImageDraw, ImageFile
 
 from cnn_numba import load, load_model, prepare_digit
-from cnn_numba.data.digits import as_text, find_digit
+from cnn_numba.data.digits import as_text, find_digit, prepare_photo
 from cnn_numba.pretrained import MNIST_CNN
 
 
@@ -109,6 +109,15 @@ def test_noisy_paper_is_paper(expected):
     rng = np.random.default_rng(7)
     noisy = np.clip(np.asarray(seven(paper=220, ink=30)) + rng.normal(0, 6, (160, 120)), 0, 255)
     assert np.abs(prepare_digit(noisy.astype(np.uint8)).astype(int) - expected).mean() < 6
+
+
+@pytest.mark.parametrize(
+    "ramp", [np.arange(65536, dtype=np.uint16), np.linspace(0, 1, 65536, dtype=np.float32)]
+)
+def test_a_deep_grey_picture_keeps_its_shades_in_colour(ramp):
+    picture = prepare_photo(Image.fromarray(ramp.reshape(256, 256)), (3, 32, 32))
+    assert picture.mean() == pytest.approx(127, abs=2)
+    assert picture.min() < 10 < 245 < picture.max()
 
 
 def test_a_photo_that_was_turned_stands_upright(expected, tmp_path):

@@ -246,6 +246,12 @@ def test_what_no_gpu_can_launch_is_named(grid, block, shared, error, message):
     assert not device.to_host(x).any()
 
 
+def test_grid_and_block_may_be_lists():
+    x = device.zeros(4)
+    device.launch(add_kernel, [1], [4], x, np.float32(1))
+    assert device.to_host(x).tolist() == [1, 1, 1, 1]
+
+
 def test_a_float_is_no_grid_even_if_the_same_integer_was_one():
     x = device.zeros(4)
     device.launch(add_kernel, 1, 4, x, np.float32(1))

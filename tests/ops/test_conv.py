@@ -564,6 +564,7 @@ GRAD = array(2, 4, 3, 5)
             r"weight must have shape \(C_out, 3, K_h, K_w\), got \(4, 2, 3, 2\): x has C_in = 3",
         ),
         ("conv2d_forward", (X, array(4, 1, 3, 2)), GRAD.shape, r"weight .*\(4, 1, 3, 2\): x has C_in = 3"),
+        ("conv2d_forward", (X, array(0, 3, 3, 2)), (2, 0, 3, 5), r"weight must not be empty, .* C_out is 0"),
         ("conv2d_forward", (X, array(4, 3, 6, 2)), GRAD.shape, r"\b6\b.* does not fit into .*\b5\b"),
         ("conv2d_forward", (X, array(4, 3, 3, 9), None, 1, 1), GRAD.shape, r"\b9\b.* does not fit .*\b6\b"),
         ("conv2d_forward", (X[0], WEIGHT), GRAD.shape, r"x must have .*\(3, 5, 6\)"),

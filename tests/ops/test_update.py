@@ -22,6 +22,18 @@ adam_options = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize("backend", [cpu, reference])
+def test_betas_of_numpy_lose_no_digits(backend):
+    betas = np.float32(0.9), np.float32(0.9999)
+    found = []
+    for beta1, beta2 in (betas, map(float, betas)):
+        arrays = [np.ones(1, np.float32), np.ones(1, np.float32), *np.zeros((2, 1), np.float32)]
+        for step in range(1, 6):
+            backend.adam_update(*arrays, step, 1.0, beta1, beta2)
+        found.append(arrays[0])
+    np.testing.assert_array_equal(*found)
+
+
 def problem(size):
     """Parameters, a gradient for each step (some of them 0, some tiny), and a learning rate for each."""
     rng = np.random.default_rng(size)

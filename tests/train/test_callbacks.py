@@ -11,7 +11,7 @@ import pytest
 from test_training import small_net, stripes
 
 from cnn_numba.train.alone import ALONE, Alone
-from cnn_numba.train.callbacks.base import MOMENTS, Callback, Callbacks, Untimed
+from cnn_numba.train.callbacks.base import EVENTS, Callback, Callbacks, Untimed
 from cnn_numba.train.callbacks.divergence import Divergence, TrainingDiverged, first_not_finite
 from cnn_numba.train.callbacks.interrupts import Interrupted, Interrupts
 from cnn_numba.train.callbacks.log import Log
@@ -56,22 +56,22 @@ def test_callbacks_are_called_in_their_order_and_only_where_they_say_something()
             calls.append((self.name, run))
 
     callbacks = Callbacks("the run", [Noting("first"), Callback(), Noting("second")])
-    for moment in MOMENTS:
-        callbacks(moment)
+    for event in EVENTS:
+        callbacks(event)
     assert calls == [("first", "the run"), ("second", "the run")]
-    assert [len(callbacks.methods[moment]) for moment in ("step_begin", "step_end")] == [0, 2]
+    assert [len(callbacks.methods[event]) for event in ("step_begin", "step_end")] == [0, 2]
 
 
 # --- Divergence --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["step_end", "epoch_trained"])
-def test_a_loss_that_is_nan_diverges(moment):
+@pytest.mark.parametrize("event", ["step_end", "epoch_trained"])
+def test_a_loss_that_is_nan_diverges(event):
     run = after_steps(a_run(), 2)
-    getattr(Divergence(), moment)(run)
+    getattr(Divergence(), event)(run)
     run.steps.totals[0] = np.nan
     with pytest.raises(TrainingDiverged, match=r"at epoch 1, step 2, learning rate 0\.01: the logits are"):
-        getattr(Divergence(), moment)(run)
+        getattr(Divergence(), event)(run)
 
 
 def test_where_the_totals_are_not_cheap_a_step_is_not_looked_at():
@@ -232,6 +232,20 @@ def test_what_was_saved_in_an_epoch_is_gone_on_with(tmp_path):
     assert lines == [f"Resuming {tmp_path / 'checkpoint.npz'} at epoch 1, step 3"]
 
 
+def test_whole_numbers_are_totals_to_go_on_with(tmp_path):
+    Saving().interrupted(after_steps(a_run([], tmp_path), 2))
+    with np.load(tmp_path / "checkpoint.npz") as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays["about"]))
+    about["progress"]["totals"] = [3, 1]
+    np.savez(tmp_path / "checkpoint.npz", **arrays | {"about": json.dumps(about)})
+    again = a_run([], tmp_path, resume=True)
+    with again.exits:
+        Saving().prepare(again)
+    after_steps(again, 1)
+    assert again.steps.totals[0] > 3
+
+
 def test_the_curves_are_drawn_after_the_last_epoch(tmp_path):
     run = a_run(out=tmp_path, epochs=2)
     for epoch in (1, 2):
@@ -277,8 +291,8 @@ def test_not_the_first_worker_writes_nothing(tmp_path):
     run = a_run(out=tmp_path)
     run.workers = Second()
     run.steps = SimpleNamespace(totals=np.zeros(2))
-    for moment in ("prepare", "begin", "epoch_end", "interrupted"):
-        getattr(Saving(), moment)(run)
+    for event in ("prepare", "begin", "epoch_end", "interrupted"):
+        getattr(Saving(), event)(run)
     assert run.saved == (0, 0)
     assert list(tmp_path.iterdir()) == []
 

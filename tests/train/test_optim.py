@@ -96,6 +96,14 @@ def test_settings_that_cannot_work_are_refused(model, optimizer, options, error,
         optimizer(model, **options)
 
 
+@pytest.mark.parametrize("lr", [-1.0, "fast", float("nan")])
+def test_a_step_that_is_refused_is_no_step(model, lr):
+    optimizer = Adam(model)
+    with pytest.raises((TypeError, ValueError)):
+        optimizer.step(lr)
+    assert optimizer.state["step"] == 0
+
+
 def test_settings_of_numpy_are_kept_as_plain_numbers(model):
     optimizer = SGD(model, lr=np.float32(0.5), momentum=np.float64(0.5))
     assert json.loads(json.dumps([optimizer.lr, optimizer.settings])) == [

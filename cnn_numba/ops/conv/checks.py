@@ -5,7 +5,7 @@ from cnn_numba.ops.specs import Spec
 conv_cpu = Spec("image[H W], kernel[K_h K_w]", filled="H W K_h K_w")
 correlate_cpu = Spec("signal[n]", filled="n")
 
-_FILLED, _COMPUTED = "C_in H W K_h K_w", "H_out W_out"
+_FILLED, _COMPUTED = "C_out C_in H W K_h K_w", "H_out W_out"
 
 conv2d_forward = Spec(
     "x[N C_in H W], weight[C_out C_in K_h K_w], bias?[C_out] -> out[N C_out H_out W_out]",

@@ -152,7 +152,7 @@ def weights_operand(tile, offset):
     """
     fill_table = _table_filler(offset)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
-    ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are on their way in vain
+    ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are not used
     place = transposed_load(tile.depth, tile.threads)
 
     @cuda.jit(device=True)
@@ -185,7 +185,7 @@ def weights_operand(tile, offset):
 def pixels_operand(tile, position, reader):
     """Return the operand on the right: a thread loads pixels of one column, for k that are `jump` apart.
 
-    Its source is (images, table, corner, top, left, gather), and `reader` tells how they are read.
+    Its source is (images, table, corner, top, left, gather), and `reader` says how they are read.
     ``position(gather, column)`` returns image, row and column of the target's element in that column.
     """
     begin, read = reader.corner, reader.read

@@ -108,12 +108,12 @@ def _store_sums(sums, out, start, pitch, last, width, relu):
 @serial_jit
 def _multiply_part(product, precision, part, parts):
     """Do one of `parts` parts of a product: see `_product`."""
-    a, a_turned, b, b_turned, bias, relu, out = product
+    a, transpose_a, b, transpose_b, bias, relu, out = product
     if out.size == 0:
         return
     (rows, columns), pitch = out.shape, b.shape[1]
-    depth = b.shape[1] if b_turned else b.shape[0]
-    row_step, step = (1, a.shape[1]) if a_turned else (a.shape[1], 1)
+    depth = b.shape[1] if transpose_b else b.shape[0]
+    row_step, step = (1, a.shape[1]) if transpose_a else (a.shape[1], 1)
     a, b, out = a.reshape(a.size), b.reshape(b.size), out.reshape(out.size)
     panel, sums = vectors(PANEL_VECTORS), vectors(TILE_VECTORS)
     rounded = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH)
@@ -126,7 +126,7 @@ def _multiply_part(product, precision, part, parts):
         width = min(TILE_COLUMNS, columns - column)
         for first in range(0, max(depth, 1), DEPTH):
             count = min(DEPTH, depth - first)
-            if b_turned:
+            if transpose_b:
                 _pack_columns(b, pitch, first, count, column, width, panel)
             else:
                 _pack_rows(b, pitch, first, count, column, width, panel)
@@ -171,9 +171,9 @@ def _on_all_cores(first, second, precision, matrix, sums, parts):
 _EMPTY, _NO_BIAS = np.empty((0, 0), np.float32), np.empty(0, np.float32)
 
 
-def _product(a, a_turned, b, b_turned, out, bias=_NO_BIAS, relu=False):
+def _product(a, transpose_a, b, transpose_b, out, bias=_NO_BIAS, relu=False):
     """Return ``out = A @ B + bias`` as kernels take it; A is `a` or its transpose, and so is B of `b`."""
-    return a, a_turned, b, b_turned, bias, relu, out
+    return a, transpose_a, b, transpose_b, bias, relu, out
 
 
 _NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)

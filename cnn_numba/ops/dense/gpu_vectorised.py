@@ -239,7 +239,7 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
 # every GPU, so that sums are split the same way and give the same bits.
 _ENOUGH_BLOCKS = 256
 # A large tile computes twice as fast as the small ones that make it up, if it has a multiprocessor to itself
-# and most of them have one: that much was reckoned from the instructions of the two, not measured.
+# and most of them have one: that is estimated from the instructions of the two, not measured.
 _ENOUGH_LARGE_BLOCKS = 96
 
 

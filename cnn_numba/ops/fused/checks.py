@@ -19,9 +19,9 @@ class Convolution(NamedTuple):
     stride: Any = 1
     padding: Any = 0
     relu: bool = False
-    """Whether negative results become 0."""
+    """Whether a ReLU follows."""
     pool: bool = False
-    """Whether 2x2 windows side by side leave only their largest value, in the end."""
+    """Whether a 2x2 max pooling with stride 2 follows, after the ReLU if there is one."""
 
 
 class Hidden(NamedTuple):

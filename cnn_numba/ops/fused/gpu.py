@@ -3,7 +3,7 @@
 A stage with a pooling is one kernel forward (`gpu_forward`), and backward two: the gradient of weight and
 bias in parts, and the gradient of the images, which unpool while they load (`gpu_backward`). In the end the
 parts are added up, those of two stages in a launch. A stage without one takes the kernels of its operations,
-but that the gradient of the bias comes with that of the weight.
+except that one kernel computes the gradients of weight and bias.
 """
 
 from typing import Any, NamedTuple
@@ -45,11 +45,9 @@ HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 class Stage(NamedTuple):
     """Working space of one convolution with what follows it, for batches of any size up to the largest."""
 
-    out: Any  # (N, C_out, H', W') float32: its result; that of the last stage lies where the caller wants it
+    out: Any  # (N, C_out, H', W') float32: its result; that of the last stage lies in the caller's `out`
     codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling
-    gradient: (
-        Any  # (N, C_out, H', W') float32: of the result, after the ReLU if it has no pooling; may be None
-    )
+    gradient: Any  # the same, of the result, without a pooling of the ReLU's input; None if not needed
     parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: sums of parts of the gradients
 
 
@@ -68,7 +66,7 @@ class ConvChainScratch(NamedTuple):
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
-    The arguments are those of `cpu.conv_chain_scratch`.
+    The arguments are those of `cpu.conv_chain_scratch`; `needs_grad_input` changes nothing here.
     """
     chain = checks.chain_of(DEVICE, input_shape, convolutions)
     links = [*zip(convolutions, chain.shapes[1:], strict=True)]
@@ -108,12 +106,10 @@ def conv_chain_forward(x, convolutions, out=None, *, scratch=None):
 def _forward(x, convolutions, out, scratch):
     for each, window, stage in zip(convolutions, scratch.chain.windows, scratch.stages, strict=True):
         result = out if stage.out is None else stage.out[: len(x)]
-        if not len(x):
-            pass
-        elif each.pool:
-            conv2d_pool(x, each.weight, each.bias, each.relu, window, result, stage.codes[: len(x)])
-        else:
+        if not each.pool:
             conv.conv2d_forward(x, *each[:4], out=result, relu=each.relu)
+        elif len(x):
+            conv2d_pool(x, each.weight, each.bias, each.relu, window, result, stage.codes[: len(x)])
         x = result
     scratch.last[0] = out
 

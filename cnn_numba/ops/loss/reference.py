@@ -11,7 +11,7 @@ from cnn_numba.ops.loss import checks
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
-    """Turn logits into probabilities, and measure how little of it the right class gets.
+    """Turn logits into probabilities, and measure how little probability the right class gets.
 
     With N samples and K classes::
 

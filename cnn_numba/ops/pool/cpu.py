@@ -23,7 +23,7 @@ def _larger(best, where, value, here):
 
 @parallel_jit
 def _max_pool2d_by_two(x, out, argmax):
-    """2x2 windows side by side, the usual case: no bounds to compute and no branch to mispredict."""
+    """2x2 windows that do not overlap, the usual case: no bounds to compute and no branch to mispredict."""
     _, channels, _, width = x.shape
     for plane in prange(x.shape[0] * channels):
         n, c = plane // channels, plane % channels

@@ -1,4 +1,4 @@
-"""Pooling on the GPU: a thread for each output, or for each pixel that wants its gradient.
+"""Pooling on the GPU: a thread for each output, or for each pixel whose gradient is computed.
 
 Images and channels are alike for a pooling, so all arrays are seen as planes (N * C, H, W). The threads of a
 grid are counted through all elements of all planes, row by row, and each works out its plane, row and column
@@ -168,9 +168,8 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """
     arrays = input_shape, grad_output, argmax, grad_input
     *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
-    planes = grad_input.shape[0] * grad_input.shape[1]
-    arguments = map(_flat_planes, (grad_output, argmax, grad_input))
-    device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * planes, THREADS, *arguments)
+    arguments = [*map(_flat_planes, (grad_output, argmax, grad_input))]
+    device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * len(arguments[0]), THREADS, *arguments)
     return grad_input
 
 

@@ -24,7 +24,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
         H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
 
     Padding counts as minus infinity: it never wins. Among equal pixels the first one of the window,
-    row by row, wins. A window that holds a NaN gives NaN.
+    row by row, wins. A window that holds a NaN gives NaN; the position may
+    be that of any NaN in it.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from llvmlite import ir
 
 from cnn_numba.device.compiler import types
 
-_WORD, _NUMBER, _HALF = ir.IntType(32), ir.FloatType(), ir.HalfType()
+_WORD, _NUMBER = ir.IntType(32), ir.FloatType()
 _REGISTERS = {"r": _WORD, "f": _NUMBER, "l": ir.IntType(64)}
 _FLOAT4, _ALIGNMENT = ir.VectorType(_NUMBER, 4), 16
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_numba.ops.shapes import PRECISIONS
+from cnn_numba.arguments import PRECISIONS
 from cnn_numba.ops.shared.jit import serial_jit
 
 FLOAT32, TF32, FLOAT16, BFLOAT16 = range(4)

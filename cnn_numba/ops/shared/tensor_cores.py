@@ -20,10 +20,10 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, types, uint32
 from cnn_numba.ops.shared.intrinsics import ptx
+from cnn_numba.ops.shared.warps import ALL_LANES
 
 #: From here on GPUs have the instructions.
 CAPABILITY = (8, 0)
-ALL_LANES = 0xFFFFFFFF
 
 
 def product_unit(precision):

@@ -34,7 +34,7 @@ def adam_update(
     parameters, gradients, exp_avg, exp_avg_sq, step, lr, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
 ):
     """Take one step of Adam; see `reference.adam_update`."""
-    step, lr = settings(step=step, lr=lr)
+    step, lr, beta1, beta2 = settings(step=step, lr=lr, beta1=beta1, beta2=beta2)
     checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
     rates = lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step)

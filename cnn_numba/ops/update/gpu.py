@@ -333,9 +333,8 @@ def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, ro
 def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):
     """Work out the rates of a step that may be skipped, for the scheduled updates.
 
-    The learning rate is that of the step in the schedule, skipped ones included. Adam's corrections are those
-    of the step in the order of its updates, of which a skipped one is none: so the two come from two tables,
-    each with a cursor of its own.
+    The learning rate is that of the step in the schedule, skipped ones included. Adam's corrections count the
+    steps that were taken. So the two come from two tables, each with a cursor of its own.
 
     Parameters
     ----------

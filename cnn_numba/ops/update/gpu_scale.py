@@ -1,6 +1,6 @@
 """Loss scaling on the GPU: the scale, its counters and what was found all lie on the device.
 
-No step asks the host whether it is to be skipped: `scheduled_rates` in `gpu` tells the update.
+No step asks the host whether it is to be skipped: `scheduled_rates` in `gpu` passes that on to the update.
 """
 
 import math

@@ -114,7 +114,7 @@ def adam_update(
     >>> adam_update(parameters, np.array([5.0, -0.01]), np.zeros(2), np.zeros(2), step=1, lr=0.1).round(4)
     array([0.9, 1.1])
     """
-    step, lr = settings(step=step, lr=lr)
+    step, lr, beta1, beta2 = settings(step=step, lr=lr, beta1=beta1, beta2=beta2)
     checks.adam(ANYTHING, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     p = parameters.astype(np.float64)
     g = _float("gradients", gradients) + weight_decay * p

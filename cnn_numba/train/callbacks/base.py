@@ -42,7 +42,7 @@ class Callback:
         """After the last epoch."""
 
 
-MOMENTS = tuple(name for name in vars(Callback) if not name.startswith("_"))
+EVENTS = tuple(name for name in vars(Callback) if not name.startswith("_"))
 
 
 class Callbacks:
@@ -52,17 +52,17 @@ class Callbacks:
         self.run = run
         # Only what is overridden: a step on a GPU takes less time than twenty calls of nothing may.
         self.methods = {
-            moment: [
-                getattr(each, moment)
+            event: [
+                getattr(each, event)
                 for each in callbacks
-                if getattr(type(each), moment) is not getattr(Callback, moment)
+                if getattr(type(each), event) is not getattr(Callback, event)
             ]
-            for moment in MOMENTS
+            for event in EVENTS
         }
 
-    def __call__(self, moment: str) -> None:
+    def __call__(self, event: str) -> None:
         """Call the method of this name of each callback."""
-        for method in self.methods[moment]:
+        for method in self.methods[event]:
             method(self.run)
 
 
