@@ -808,6 +808,44 @@ def test_of_its_own_aligned_vectors_of_shared_arrays_are_taken_for_global_memory
         assert out.min() == 1
 
 
+def test_of_its_own_shuffles_of_float64_lose_digits():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(x, out):
+        out[cuda.threadIdx.x] = cuda.shfl_sync(0xFFFFFFFF, x[cuda.threadIdx.x], 0)
+
+    out = np.zeros(32)
+    kernel[1, 32](np.full(32, 1 / 3), out)
+    assert (out == np.float32(1 / 3)).all(), "fixed: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_a_counter_up_to_all_bits_stays_0():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(counters):
+        cuda.atomic.inc(counters, 0, 0xFFFFFFFF)
+        cuda.atomic.inc(counters, 1, 0x7FFFFFFF)
+
+    counters = np.zeros(2, np.uint32)
+    kernel[1, 4](counters)
+    assert counters.tolist() == [0, 4], "fixed: delete it from docs/numba-cuda-mlir.md"
+
+
+def test_of_its_own_an_atomic_operation_does_not_count_from_the_end_of_a_shared_array():
+    cuda = pytest.importorskip("numba_cuda_mlir.cuda")
+
+    @cuda.jit
+    def kernel(out):
+        tile = cuda.shared.array(4, np.int32)
+        cuda.atomic.add(tile, -1, 1)
+        out[0] = tile[3]
+
+    with pytest.raises(Exception, match="ILLEGAL_ADDRESS"):
+        kernel[1, 1](np.zeros(1, np.int32))
+
+
 def test_of_its_own_a_builder_of_graphs_is_no_stream():
     cuda = pytest.importorskip("numba_cuda_mlir.cuda")
     from cuda.core import Stream

@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.warps import WARP, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums
 LOADS = 4  # numbers that a thread has on their way at a time
-PARTS = 32  # and of these, parts of a sum: those of a product are as many at the most
+PARTS = 32  # and parts of a sum, which in most products are fewer
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 
