@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from gpuless.simulator.arithmetic import MASK, as_dtype, signed_type, small_numbers, typed
+from gpuless.simulator.arithmetic import MASK, as_dtype, cast, signed_type, small_numbers, typed
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.flat import Flat
 
@@ -77,7 +77,7 @@ for _name in REDUCTIONS:
 
 
 class IntegerArray(KernelArray):
-    """An array of integers or bools: its elements are read as `typed` has them, and wrap where stored."""
+    """An array of integers or bools: its elements are read as `typed` has them, and stored as by a `cast`."""
 
     def __getitem__(self, index):
         if self.ndim == (len(index) if type(index) is tuple else 1):
@@ -88,10 +88,24 @@ class IntegerArray(KernelArray):
         return _get(self, index)
 
     def __setitem__(self, index, value):
+        if type(value) in _FLOATS:
+            value = _of_float(self.dtype, value)
         try:
             _set(self, index, value)
         except OverflowError:
             _set(self, index, np.uint64(int(value) & MASK).astype(self.dtype))
+
+    def fill(self, value):
+        """Store a number in all elements."""
+        self[...] = value
+
+
+_FLOATS = frozenset((float, np.float16, np.float32, np.float64))
+
+
+def _of_float(dtype, value):
+    """Return the element that a float becomes; a bool is whether it is not zero."""
+    return bool(value) if dtype.kind == "b" else int(cast(dtype)(value))
 
 
 def _narrow_array(dtype):
