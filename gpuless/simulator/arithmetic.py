@@ -242,6 +242,8 @@ def typed(value):
     kind = type(value)
     if kind is float:
         return np.float64(value)
+    if kind is int and 2**63 <= value <= MASK:
+        return unsigned(value)
     if kind is tuple:
         return tuple(map(typed, value))
     if isinstance(value, np.bool_):

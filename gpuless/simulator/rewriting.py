@@ -4,9 +4,7 @@ A function that waits becomes a generator. At a call that waits it yields what t
 the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells
 `Watch` of its rounds. All stays at its own line and column.
 
-The operators of `operators` take longer, so that Python's remain where they are right: between two integers,
-and between two numbers of which neither is one of Python's ints. Which these are the source tells, as far as
-it does; where it does not, the operator is replaced.
+The operators of `operators` take longer, so that Python's remain where `kinds` finds them right.
 """
 
 import __future__
@@ -19,26 +17,15 @@ import itertools
 import sys
 import weakref
 
-import numpy as np
-
-from gpuless.simulator.arithmetic import as_dtype
-from gpuless.simulator.definition import UNKNOWN, assignments, is_type, syntax_tree
+from gpuless.simulator.definition import syntax_tree
+from gpuless.simulator.kinds import Kinds
 from gpuless.simulator.namespace import is_waiting
 from gpuless.simulator.operators import IN_PLACE, OPERATORS
 
-# What an expression may be: an integer for sure, something else for sure, or either.
-_INTEGER, _OTHER, _EITHER = "integer", "other", "either"
-_ALWAYS = (ast.Div, ast.Pow, ast.LShift, ast.RShift, ast.Invert)
-_UNLESS_INTEGERS = (ast.FloorDiv, ast.Mod)
-_INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".split())
-_PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
-_INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
-_LIKE_ARGUMENTS = frozenset("abs max min round".split())
 #: How a call that waits is rewritten: one of `cuda`, one of a function, and one of which it is not known.
 YIELD, YIELD_FROM, EITHER = "yield", "yield from", "either"
 #: What is rewritten of a function that calls itself.
 RECURSIVE = "recursive"
-_INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()))
 
 
 def rewritten(definition, parameters, calls):
@@ -49,7 +36,7 @@ def rewritten(definition, parameters, calls):
     source is not that of the code, it stays as it is too.
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
-    kinds = _Kinds(definition, parameters)
+    kinds = Kinds(definition, parameters)
     if tree is None or not (
         calls or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))
     ):
@@ -97,7 +84,7 @@ def _is_loop(node):
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Puts calls of `OPERATORS` where `_Kinds` asks for them. Their names are no names of Python's."""
+    """Puts calls of `OPERATORS` where `Kinds` asks for them. Their names are no names of Python's."""
 
     def __init__(self, kinds, calls):
         self._kinds, self._calls = kinds, calls
@@ -259,137 +246,3 @@ def _imported(code):
 def _inner(code, name):
     """Return the code of the function that a piece of code defines."""
     return next(each for each in code.co_consts if getattr(each, "co_name", None) == name)
-
-
-class _Kinds:
-    """Tells what the expressions of a function may be."""
-
-    def __init__(self, definition, parameters):
-        self._definition, self._types = definition, dict(parameters)
-        self._names = {}
-        if definition.tree is None:
-            return
-        self._bindings = list(assignments(definition.tree))
-        self._names = {name: self._of_parameter(name) for name in definition.parameters}
-        while self._find_names():
-            pass
-
-    def _of_parameter(self, name):
-        kind = self._types.get(name, UNKNOWN)
-        if kind is UNKNOWN:
-            return _EITHER
-        return _of_dtype(kind) if isinstance(kind, type) else _OTHER
-
-    def _find_names(self):
-        """Go through all assignments; return whether that showed anything new."""
-        before = self._names.copy()
-        for name, value in self._bindings:
-            self._names[name] = _joined(self._names.get(name), self.of(value))
-        return self._names != before
-
-    def is_replaced(self, node):
-        """Return whether an operator of Python's may be wrong here."""
-        operation = getattr(node, "op", None)
-        if not isinstance(operation, tuple(OPERATORS)):
-            return False
-        if isinstance(operation, _ALWAYS):
-            return True
-        is_augmented = isinstance(node, ast.AugAssign)
-        operands = (node.target, node.value) if is_augmented else (node.left, node.right)
-        pair = tuple(map(self.of, operands))
-        if isinstance(operation, _UNLESS_INTEGERS):
-            return pair != (_INTEGER, _INTEGER)
-        return _EITHER in pair or pair[0] != pair[1]
-
-    def of(self, node):
-        """Return the kind of an expression; None if nothing is known yet of a name in it."""
-        find = getattr(self, f"_of_{type(node).__name__}", None)
-        return find(node) if find else _OTHER
-
-    def _of_value(self, value):
-        if value is UNKNOWN:
-            return _EITHER
-        is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        return _INTEGER if is_integer else _OTHER
-
-    def _of_Constant(self, node):
-        return self._of_value(node.value)
-
-    def _of_Name(self, node):
-        if node.id in self._definition.locals:
-            return self._names.get(node.id)
-        return self._of_value(self._definition.value(node))
-
-    def _of_Attribute(self, node):
-        value = self._definition.value(node)
-        if value is not UNKNOWN:
-            return self._of_value(value)
-        is_place = getattr(node.value, "attr", getattr(node.value, "id", None)) in _PLACES
-        return _INTEGER if is_place or node.attr in _INTEGER_ATTRIBUTES else _EITHER
-
-    def _of_Subscript(self, node):
-        array = node.value
-        if isinstance(array, ast.Attribute) and array.attr in ("shape", "strides"):
-            return _INTEGER
-        if isinstance(array, ast.Call):
-            return self.of(array)
-        dtype = self._dtype(array)
-        return _EITHER if dtype is None else _of_dtype(dtype)
-
-    def _dtype(self, node):
-        """Return the type of an array's elements, None of a tuple; of unknown ones it is float64."""
-        while isinstance(node, ast.Subscript):
-            node = node.value
-        kind = self._types.get(getattr(node, "id", None))
-        if isinstance(kind, tuple):
-            return kind[0] if isinstance(kind[0], np.dtype) else None
-        made = self._definition.only_value(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(made, ast.Subscript):
-            return self._dtype(made)
-        if isinstance(made, ast.Call) and getattr(made.func, "attr", None) == "array":
-            named = (each.value for each in made.keywords if each.arg == "dtype")
-            return as_type(self._definition.value(next(iter(made.args[1:2]), next(named, None))))
-        value = self._definition.value(node)
-        return None if isinstance(value, tuple) else getattr(value, "dtype", np.dtype(float))
-
-    def _of_UnaryOp(self, node):
-        return _OTHER if isinstance(node.op, ast.Not) else self.of(node.operand)
-
-    def _of_BinOp(self, node):
-        if isinstance(node.op, ast.Div):
-            return _OTHER
-        return _joined(self.of(node.left), self.of(node.right))
-
-    def _of_BoolOp(self, node):
-        return _joined(*map(self.of, node.values))
-
-    def _of_IfExp(self, node):
-        return _joined(self.of(node.body), self.of(node.orelse))
-
-    def _of_NamedExpr(self, node):
-        return self.of(node.value)
-
-    def _of_Call(self, node):
-        name = getattr(node.func, "attr", getattr(node.func, "id", None))
-        if name in _INTEGER_CALLS:
-            return _INTEGER
-        if name in _LIKE_ARGUMENTS:
-            return _joined(*map(self.of, node.args))
-        dtype = as_type(self._definition.value(node.func))
-        return _EITHER if dtype is None else _of_dtype(dtype)
-
-
-def as_type(value):
-    """Return the dtype that a type of NumPy's or Numba's stands for, None if it is no such type."""
-    is_numbas = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
-    return as_dtype(value) if is_numbas or is_type(value, np.generic) or value is float else None
-
-
-def _of_dtype(dtype):
-    return _INTEGER if dtype in (int, *_INTEGER_TYPES) else _OTHER
-
-
-def _joined(*kinds):
-    """Return what something is that is one or the other; what is not known yet does not count."""
-    known = set(kinds) - {None}
-    return (known.pop() if len(known) == 1 else _EITHER) if known else None

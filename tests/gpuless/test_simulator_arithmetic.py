@@ -55,15 +55,6 @@ def run(kernel, *arguments, threads=1):
     return plain
 
 
-def run_on_both(kernel, *arguments, threads=1):
-    """Do as `run` does, and launch the kernel where kernels run otherwise: on the emulated GPU, if there is one."""
-    launched = [cuda.to_device(each) if isinstance(each, np.ndarray) else each for each in arguments]
-    kernel[1, threads](*launched)
-    simulated = run(kernel, *arguments, threads=threads)
-    np.testing.assert_array_equal(launched[0].copy_to_host(), simulated)
-    return simulated
-
-
 # --- Against the compiler ----------------------------------------------------------------------------------
 
 
@@ -448,42 +439,6 @@ def store_kernel(out, value):
 def test_stores_wrap_around(dtype, value):
     out = run(store_kernel, np.zeros(4, dtype), value)
     assert out.tolist() == [np.array(value).astype(dtype)] * 4
-
-
-@cuda.jit
-def store_all_kernel(out, x):
-    i = cuda.threadIdx.x
-    shared, mine = cuda.shared.array(16, out.dtype), cuda.local.array(2, out.dtype)
-    shared[i] = mine[1] = x[i]
-    out[0, i], out[1, i], out[2, i] = x[i], shared[i], mine[1]
-    out[3, i : i + 1] = x[i]
-    out[4, i : i + 1].fill(x[i])
-
-
-_NUMBERS = [-1.7, 300, 3e9, -3e9, 70000.7, 1e19, -1e19, np.nan, np.inf, -np.inf]
-_HALVES = [-1.5, 1.5, 1.7, 2.5, 300.5, 65504, np.nan, np.inf, -np.inf]
-_LOW, _TOP = -(2**31), 2**31 - 1
-# What the compiled kernel stores.
-STORED = {
-    ("float32", "uint8"): [0, 44, 255, 0, 255, 255, 0, 0, 255, 0],
-    ("float32", "int8"): [-1, 44, -1, 0, -1, -1, 0, 0, -1, 0],
-    ("float32", "int16"): [-1, 300, *(32767, -32768, 32767, 32767, -32768), 0, 32767, -32768],
-    ("float32", "int32"): [-1, 300, _TOP, _LOW, 70000, _TOP, _LOW, 0, _TOP, _LOW],
-    ("float64", "int32"): [-1, 300, _TOP, _LOW, 70000, _TOP, _LOW, _LOW, _TOP, _LOW],
-    ("float64", "uint32"): [0, 300, 3 * 10**9, 0, 70000, 2**32 - 1, 0, 2**31, 2**32 - 1, 0],
-    ("float64", "uint64"): [0, 300, 3 * 10**9, 0, 70000, 10**19, 0, 2**63, 2**64 - 1, 0],
-    ("float32", "bool"): [True] * 10,
-    ("float16", "int32"): [-2, 2, 2, 2, 300, 65504, 0, _TOP, _LOW],
-    ("float16", "uint8"): [0, 2, 2, 2, 255, 255, 0, 255, 0],
-    ("float16", "int64"): [-2, 2, 2, 2, 300, 65504, -(2**63), 2**63 - 1, -(2**63)],
-}
-
-
-@pytest.mark.parametrize(("source", "target"), STORED)
-def test_floats_are_stored_as_integers_as_by_a_cast(source, target):
-    numbers = np.array(_HALVES if source == "float16" else _NUMBERS, source)
-    out = run_on_both(store_all_kernel, np.zeros((5, numbers.size), target), numbers, threads=numbers.size)
-    assert out.tolist() == [STORED[source, target]] * 5
 
 
 @cuda.jit

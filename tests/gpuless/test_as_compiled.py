@@ -1,0 +1,92 @@
+"""Kernels compute in the simulator, plainly and under the sanitizer, what compiled ones compute.
+
+Kernels run here on the emulated GPU as well, if it is there; what they compute on it is given as numbers.
+"""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from gpuless import sanitize
+from gpuless.simulator import Launch
+
+
+def run(kernel, out, *arguments, threads=1):
+    """Return what a kernel writes into its first argument: wherever it runs the same."""
+    given = [out, *arguments]
+    launched, watched = (
+        [cuda.to_device(each) if isinstance(each, np.ndarray) else each for each in given] for _ in range(2)
+    )
+    kernel[1, threads](*launched)
+    report = sanitize(kernel)[1, threads](*watched)
+    assert report.ok, str(report)
+    Launch(kernel, 1, threads).run(given)
+    for each in (launched, watched):
+        np.testing.assert_array_equal(each[0].copy_to_host(), out)
+    return out
+
+
+BEYOND_INT64 = 2**63
+
+
+@cuda.jit
+def constants_of_floats_kernel(out, x, n):
+    out[0], out[1], out[2] = 10**-3, 2**-1, x[0] * 10**-3
+    out[3], out[4] = 2**63 - n, (-2) ** 3 + 2**2**3 - 2**-2
+    out[5], out[6] = 1.0 // 0.1, n + 10**-3 * 5000
+    out[7], out[8] = n**-1, (2**63) // n
+
+
+@cuda.jit
+def constants_beyond_int64_kernel(out, n):
+    out[0], out[1], out[2], out[3] = 2**64 - 1, 2**63, 1 << 63, -(2**63)
+    out[4], out[5], out[6] = (2**64 - 1) >> 4, 2**63 >> 2, (2**64 - 1) % 10
+    out[7], out[8], out[9] = 0xFFFFFFFFFFFFFFFF // 2, BEYOND_INT64 // 2, BEYOND_INT64 >> n
+
+
+def test_literals_are_computed_by_pythons_compiler():
+    expected = [0.001, 0.5, 3 * 10**-3, 2.0**63, 247.75, 9, 7, 0, -(2**62)]
+    out = run(constants_of_floats_kernel, np.zeros(9), np.array([3], np.float32), 2)
+    assert out.tolist() == expected
+
+
+def test_literals_beyond_int64_are_unsigned():
+    expected = [2**64 - 1, 2**63, 2**63, 2**63, 2**60 - 1, 2**61, 5, 2**63 - 1, 3 * 2**62, 2**62]
+    out = run(constants_beyond_int64_kernel, np.zeros(10, np.uint64), 1)
+    assert out.tolist() == expected
+
+
+@cuda.jit
+def store_all_kernel(out, x):
+    i = cuda.threadIdx.x
+    shared, mine = cuda.shared.array(16, out.dtype), cuda.local.array(2, out.dtype)
+    shared[i] = mine[1] = x[i]
+    out[0, i], out[1, i], out[2, i] = x[i], shared[i], mine[1]
+    out[3, i : i + 1] = x[i]
+    out[4, i : i + 1].fill(x[i])
+
+
+_NUMBERS = [-1.7, 300, 3e9, -3e9, 70000.7, 1e19, -1e19, np.nan, np.inf, -np.inf]
+_HALVES = [-1.5, 1.5, 1.7, 2.5, 300.5, 65504, np.nan, np.inf, -np.inf]
+_LOW, _TOP = -(2**31), 2**31 - 1
+# What the compiled kernel stores.
+STORED = {
+    ("float32", "uint8"): [0, 44, 255, 0, 255, 255, 0, 0, 255, 0],
+    ("float32", "int8"): [-1, 44, -1, 0, -1, -1, 0, 0, -1, 0],
+    ("float32", "int16"): [-1, 300, *(32767, -32768, 32767, 32767, -32768), 0, 32767, -32768],
+    ("float32", "int32"): [-1, 300, _TOP, _LOW, 70000, _TOP, _LOW, 0, _TOP, _LOW],
+    ("float64", "int32"): [-1, 300, _TOP, _LOW, 70000, _TOP, _LOW, _LOW, _TOP, _LOW],
+    ("float64", "uint32"): [0, 300, 3 * 10**9, 0, 70000, 2**32 - 1, 0, 2**31, 2**32 - 1, 0],
+    ("float64", "uint64"): [0, 300, 3 * 10**9, 0, 70000, 10**19, 0, 2**63, 2**64 - 1, 0],
+    ("float32", "bool"): [True] * 10,
+    ("float16", "int32"): [-2, 2, 2, 2, 300, 65504, 0, _TOP, _LOW],
+    ("float16", "uint8"): [0, 2, 2, 2, 255, 255, 0, 255, 0],
+    ("float16", "int64"): [-2, 2, 2, 2, 300, 65504, -(2**63), 2**63 - 1, -(2**63)],
+}
+
+
+@pytest.mark.parametrize(("source", "target"), STORED)
+def test_floats_are_stored_as_integers_as_by_a_cast(source, target):
+    numbers = np.array(_HALVES if source == "float16" else _NUMBERS, source)
+    out = run(store_all_kernel, np.zeros((5, numbers.size), target), numbers, threads=numbers.size)
+    assert out.tolist() == [STORED[source, target]] * 5
