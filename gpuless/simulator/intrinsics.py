@@ -85,8 +85,16 @@ class Half:
 
 for _name in "sin cos log log2 log10 exp exp2 tanh sqrt ceil floor trunc rint".split():
     setattr(Half, f"h{_name}", functools.partial(getattr(np, _name), dtype=np.float16))
-for _name in "abs neg eq ne ge gt le lt".split():
-    setattr(Half, f"h{_name}", getattr(operator, _name))
+Half.habs, Half.hneg = staticmethod(operator.abs), staticmethod(operator.neg)
+
+
+def _comparison(name):
+    compare = getattr(operator, name)
+    return staticmethod(lambda a, b: bool(compare(a, b)))
+
+
+for _name in "eq ne ge gt le lt".split():
+    setattr(Half, f"h{_name}", _comparison(_name))
 
 
 class _Vector:

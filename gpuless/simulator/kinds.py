@@ -13,10 +13,12 @@ from gpuless.simulator.arithmetic import as_dtype
 from gpuless.simulator.definition import UNKNOWN, assignments, is_type
 from gpuless.simulator.operators import OPERATORS
 
-# What an expression may be: an integer for sure, something else for sure, or either.
-_INTEGER, _OTHER, _EITHER = "integer", "other", "either"
+# What an expression may be: an integer for sure, a bool, something else for sure, or any of these.
+_INTEGER, _BOOL, _OTHER, _EITHER = "integer", "bool", "other", "either"
 _ALWAYS = (ast.Div, ast.Pow, ast.LShift, ast.RShift, ast.Invert)
 _UNLESS_INTEGERS = (ast.FloorDiv, ast.Mod)
+_OF_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _INTEGER_ATTRIBUTES = frozenset("size ndim itemsize nbytes laneid warpsize".split())
 _PLACES = frozenset("threadIdx blockIdx blockDim gridDim".split())
 _INTEGER_CALLS = frozenset("grid gridsize len int popc clz ffs brev range".split())
@@ -62,7 +64,31 @@ class Kinds:
         pair = tuple(map(self.of, operands))
         if isinstance(operation, _UNLESS_INTEGERS):
             return pair != (_INTEGER, _INTEGER)
-        return _EITHER in pair or pair[0] != pair[1]
+        return _EITHER in pair or None in pair or pair.count(_INTEGER) == 1
+
+    def comparisons(self, tree):
+        """Return the comparisons of which NumPy's bool is used as a value: it is no number to its operators.
+
+        No bool is an index, so that one stays as it is.
+        """
+        tested, found = set(), []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.BoolOp) and node in tested:
+                tested.update(node.values)
+            elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+                tested.add(node.operand)
+            elif isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+                tested.add(node.test)
+            elif isinstance(node, ast.Subscript):
+                tested.add(node.slice)
+            elif isinstance(node, ast.Compare) and node not in tested and self._is_numpys(node):
+                found.append(node)
+        return found
+
+    def _is_numpys(self, comparison):
+        kinds = set(map(self.of, (comparison.left, *comparison.comparators)))
+        is_ordered = any(isinstance(each, _COMPARISONS) for each in comparison.ops)
+        return is_ordered and not kinds <= {_INTEGER, _BOOL}
 
     def of(self, node):
         """Return the kind of an expression; None if nothing is known yet of a name in it."""
@@ -72,8 +98,9 @@ class Kinds:
     def _of_value(self, value):
         if value is UNKNOWN:
             return _EITHER
-        is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        return _INTEGER if is_integer else _OTHER
+        if isinstance(value, (bool, np.bool_)):
+            return _BOOL
+        return _INTEGER if isinstance(value, (int, np.integer)) else _OTHER
 
     def _of_Constant(self, node):
         return self._of_value(node.value)
@@ -116,14 +143,17 @@ class Kinds:
         return None if isinstance(value, tuple) else getattr(value, "dtype", np.dtype(float))
 
     def _of_UnaryOp(self, node):
-        return _OTHER if isinstance(node.op, ast.Not) else self.of(node.operand)
+        return _BOOL if isinstance(node.op, ast.Not) else _computed(node.op, self.of(node.operand))
 
     def _of_BinOp(self, node):
         if (value := folded(node)) is not UNKNOWN:
             return self._of_value(value)
         if isinstance(node.op, ast.Div):
             return _OTHER
-        return _joined(self.of(node.left), self.of(node.right))
+        return _computed(node.op, self.of(node.left), self.of(node.right))
+
+    def _of_Compare(self, node):
+        return _BOOL
 
     def _of_BoolOp(self, node):
         return _joined(*map(self.of, node.values))
@@ -167,7 +197,17 @@ def as_type(value):
 
 
 def _of_dtype(dtype):
-    return _INTEGER if dtype in (int, *_INTEGER_TYPES) else _OTHER
+    if dtype in (int, *_INTEGER_TYPES):
+        return _INTEGER
+    return _BOOL if dtype in (bool, np.dtype(bool)) else _OTHER
+
+
+def _computed(operator, *kinds):
+    """Return what an operator makes of numbers; a bool counts as an integer to all but those of bits."""
+    if _BOOL in kinds and not isinstance(operator, _OF_BITS):
+        kinds = [_INTEGER if each == _BOOL else each for each in kinds]
+        return _OTHER if _OTHER in kinds else _joined(*kinds)
+    return _INTEGER if set(kinds) == {_INTEGER, _BOOL} else _joined(*kinds)
 
 
 def _joined(*kinds):

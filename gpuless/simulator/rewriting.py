@@ -37,13 +37,15 @@ def rewritten(definition, parameters, calls):
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = Kinds(definition, parameters)
-    if tree is None or not (
-        calls or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))
-    ):
+    if tree is None:
+        return code
+    compared = kinds.comparisons(tree)
+    if not (calls or compared or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))):
         return code
     copied = copy.deepcopy(tree, nodes)
     before, copied.decorator_list = copied.decorator_list, []  # those are not the kernel's
-    _Rewriter(kinds, {id(nodes[id(node)]): form for node, form in calls.items()}).visit(copied)
+    calls = {id(nodes[id(node)]): form for node, form in calls.items()}
+    _Rewriter(kinds, calls, {id(nodes[id(node)]) for node in compared}).visit(copied)
     copied.decorator_list = before
     return _compiled(copied, code)
 
@@ -86,8 +88,8 @@ def _is_loop(node):
 class _Rewriter(ast.NodeTransformer):
     """Puts calls of `OPERATORS` where `Kinds` asks for them. Their names are no names of Python's."""
 
-    def __init__(self, kinds, calls):
-        self._kinds, self._calls = kinds, calls
+    def __init__(self, kinds, calls, compared):
+        self._kinds, self._calls, self._compared = kinds, calls, compared
 
     def visit_FunctionDef(self, node):
         self.generic_visit(node)
@@ -131,6 +133,11 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return _call(_operator(node), node, node.operand) if is_replaced else node
 
+    def visit_Compare(self, node):
+        is_numpys = id(node) in self._compared
+        self.generic_visit(node)
+        return _negated(_negated(node)) if is_numpys else node  # a bool of Python's, without a call
+
     def visit_AugAssign(self, node):
         is_replaced, waits = self._kinds.is_replaced(node), self._calls.get(id(node)) == YIELD
         self.generic_visit(node)
@@ -148,6 +155,10 @@ def _waiting(node):
     """Let a statement wait with the value that it stores, after it has read what it changes."""
     node.value = ast.copy_location(ast.Yield(_call("in_step()", node.value, node.value)), node.value)
     return node
+
+
+def _negated(node):
+    return ast.copy_location(ast.UnaryOp(ast.Not(), node), node)
 
 
 def _counting_loop(node):

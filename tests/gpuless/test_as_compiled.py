@@ -5,7 +5,7 @@ Kernels run here on the emulated GPU as well, if it is there; what they compute 
 
 import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 
 from gpuless import sanitize
 from gpuless.simulator import Launch
@@ -90,3 +90,38 @@ def test_floats_are_stored_as_integers_as_by_a_cast(source, target):
     numbers = np.array(_HALVES if source == "float16" else _NUMBERS, source)
     out = run(store_all_kernel, np.zeros((5, numbers.size), target), numbers, threads=numbers.size)
     assert out.tolist() == [STORED[source, target]] * 5
+
+
+@cuda.jit(device=True)
+def sign(value):
+    return (value > 0) - (value < 0)
+
+
+@cuda.jit
+def comparisons_kernel(out, x, halves, n):
+    i = cuda.threadIdx.x
+    big, negative, count = x[i] > 1, x[i] < 0, 0
+    count += x[i] > -3
+    count += big
+    out[i, 0], out[i, 1] = (x[i] > -3) + (x[i] < 3), (x[i] > 0) - (x[i] < 0)
+    out[i, 2], out[i, 3] = -(x[i] > 1), big + negative + big
+    out[i, 4], out[i, 5] = count, sign(x[i])
+    out[i, 6], out[i, 7] = (x[i] > 0) * (x[i] < 3) * n, (big ^ negative) + 1
+    out[i, 8] = (-1 < x[i] < 3) + (x[i] > 0 and x[i] < 3) + (not x[i] > 0)
+    out[i, 9], out[i, 10] = (big << 3) // n, big / ((x[i] < 9) + (x[i] < 8))
+    # An int64 makes a float64 of a float32, and a bool does not.
+    out[i, 11], out[i, 12] = ((x[i] > 0) + (x[i] < 3)) * float32(0.1), big * float32(0.1)
+    out[i, 13] = cuda.fp16.hgt(halves[i], halves[0]) + cuda.fp16.hne(halves[i], halves[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_comparisons_are_numbers(dtype):
+    x = np.array([-4, 0, 2, 7], dtype)
+    out = run(comparisons_kernel, np.zeros((4, 14)), x, x.astype(np.float16), 2, threads=4)
+    tenth = float(np.float32(0.1))
+    assert out.tolist() == [
+        [1, -1, 0, 1, 0, -1, 0, 2, 1, 0, 0, tenth, 0, 0],
+        [2, 0, 0, 0, 1, 0, 0, 1, 2, 0, 0, tenth, 0, 2],
+        [2, 1, -1, 2, 2, 1, 2, 2, 2, 4, 0.5, 2 * tenth, tenth, 2],
+        [1, 1, -1, 2, 2, 1, 0, 2, 0, 4, 0.5, tenth, tenth, 2],
+    ]
