@@ -81,11 +81,11 @@ class Half:
     hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
     hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
     hmax, hmin = staticmethod(max), staticmethod(min)
+    habs, hneg = staticmethod(operator.abs), staticmethod(operator.neg)
 
 
 for _name in "sin cos log log2 log10 exp exp2 tanh sqrt ceil floor trunc rint".split():
     setattr(Half, f"h{_name}", functools.partial(getattr(np, _name), dtype=np.float16))
-Half.habs, Half.hneg = staticmethod(operator.abs), staticmethod(operator.neg)
 
 
 def _comparison(name):

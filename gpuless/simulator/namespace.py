@@ -52,14 +52,23 @@ def missed(name, where=None):
     return UnsupportedPython(f"cannot wait here: {reason}", name, where)
 
 
+# Masks of lanes are int32 in Numba where lanes vote; the others are uint32.
+_votes, _mask = cast(np.dtype(np.int32)), cast(np.dtype(np.uint32))
+
+
+def _lanes_that(lanes, said):
+    """Return the mask of the lanes that have brought something."""
+    return _votes(sum(1 << lane for lane, value in lanes.items() if value == said))
+
+
 # Those that need nothing but what has been brought; of lanes, by the lane.
 _MET = Wait(lambda _: None)
 _COUNT, _ALL, _ANY = Wait(sum), Wait(lambda votes: int(all(votes))), Wait(lambda votes: int(any(votes)))
 _GRID_MET = Wait(lambda _: 1)
-_ACTIVE = Wait(lambda lanes: sum(1 << lane for lane in lanes))
+_ACTIVE = Wait(lambda lanes: _mask(sum(1 << lane for lane in lanes)))
 _ALL_LANES, _ANY_LANE = (Wait(lambda lanes, of=of: of(lanes.values())) for of in (all, any))
 _EQUAL_LANES = Wait(lambda lanes: len(set(lanes.values())) == 1)
-_BALLOT = Wait(lambda lanes: sum(1 << lane for lane, yes in lanes.items() if yes))
+_BALLOT = Wait(lambda lanes: _lanes_that(lanes, True))
 
 
 class Shared:
@@ -263,18 +272,15 @@ class Warp:
 
     def match_any_sync(self, mask, value):
         """Return a mask of the lanes with the same value."""
-
-        def answer(lanes):
-            return sum(1 << lane for lane, other in lanes.items() if other == value)
-
-        return self._gather("match_any_sync", mask, value, sys._getframe(1), Wait(answer))
+        wait = Wait(lambda lanes: _lanes_that(lanes, value))
+        return self._gather("match_any_sync", mask, value, sys._getframe(1), wait)
 
     def match_all_sync(self, mask, value):
         """Return the mask and True if all lanes have the same value, else 0 and False."""
 
         def answer(lanes):
             same = all(other == value for other in lanes.values())
-            return (sum(1 << lane for lane in lanes) if same else 0), same
+            return (_lanes_that(lanes, value) if same else 0), same
 
         return self._gather("match_all_sync", mask, value, sys._getframe(1), Wait(answer))
 
@@ -284,7 +290,7 @@ class Warp:
 
     def lanemask_lt(self):
         """Return a mask of the lanes below this one."""
-        return (1 << self.thread.lane) - 1
+        return _mask((1 << self.thread.lane) - 1)
 
 
 _FENCES = ("threadfence", "threadfence_block", "threadfence_system")

@@ -5,7 +5,7 @@ Kernels run here on the emulated GPU as well, if it is there; what they compute 
 
 import numpy as np
 import pytest
-from numba import cuda, float32
+from numba import cuda, float32, uint32
 
 from gpuless import sanitize
 from gpuless.simulator import Launch
@@ -125,3 +125,23 @@ def test_comparisons_are_numbers(dtype):
         [2, 1, -1, 2, 2, 1, 2, 2, 2, 4, 0.5, 2 * tenth, tenth, 2],
         [1, 1, -1, 2, 2, 1, 0, 2, 0, 4, 0.5, tenth, tenth, 2],
     ]
+
+
+@cuda.jit
+def masks_kernel(out, x):
+    i, full = cuda.threadIdx.x, 0xFFFFFFFF
+    ballot = cuda.ballot_sync(full, x[i] > 0)
+    same, is_same = cuda.match_all_sync(ballot, x[i])
+    out[i, 0], out[i, 1], out[i, 2] = ballot, cuda.ballot_sync(full, i >= 30), same
+    out[i, 3] = cuda.match_any_sync(full, i // 31)
+    out[i, 4], out[i, 5], out[i, 6] = ballot >> 31, ballot == full, ballot & full
+    out[i, 7], out[i, 8], out[i, 9] = cuda.popc(ballot), ~ballot, is_same
+    # These are uint32.
+    out[i, 10], out[i, 11] = cuda.activemask(), cuda.lanemask_lt() - uint32(100) > 0
+
+
+def test_masks_of_lanes_that_vote_are_int32():
+    out = run(masks_kernel, np.zeros((32, 12), np.int64), np.full(32, 3, np.float32), threads=32)
+    rest = [-1, 0, 2**32 - 1, 32, 0, 1, 2**32 - 1, 1]
+    assert out[:31].tolist() == [[-1, -(2**30), -1, 2**31 - 1, *rest]] * 31
+    assert out[31].tolist() == [-1, -(2**30), -1, -(2**31), *rest]
