@@ -69,6 +69,18 @@ def selp(condition, a, b):
     return a if condition else b
 
 
+def _selection(select, is_negative):
+    """Return `hmax` or `hmin`: they prefer any number to a NaN, and know the signs of zeros."""
+
+    def function(a, b):
+        a, b = np.float16(a), np.float16(b)
+        if a == b:
+            return a if np.signbit(a) == is_negative else b
+        return select(a, b)
+
+    return staticmethod(function)
+
+
 class Half:
     """`cuda.fp16`: arithmetic in float16."""
 
@@ -80,7 +92,7 @@ class Half:
     hexp10 = staticmethod(lambda a: np.float16(10.0 ** np.float32(a)))
     hrsqrt = staticmethod(lambda a: np.float16(np.float32(a) ** -0.5))
     hrcp = staticmethod(lambda a: np.reciprocal(a, dtype=np.float16))
-    hmax, hmin = staticmethod(max), staticmethod(min)
+    hmax, hmin = _selection(np.fmax, False), _selection(np.fmin, True)
     habs, hneg = staticmethod(operator.abs), staticmethod(operator.neg)
 
 

@@ -145,3 +145,18 @@ def test_masks_of_lanes_that_vote_are_int32():
     rest = [-1, 0, 2**32 - 1, 32, 0, 1, 2**32 - 1, 1]
     assert out[:31].tolist() == [[-1, -(2**30), -1, 2**31 - 1, *rest]] * 31
     assert out[31].tolist() == [-1, -(2**30), -1, -(2**31), *rest]
+
+
+@cuda.jit
+def extremes_kernel(out, x, y):
+    i = cuda.threadIdx.x
+    out[0, i], out[1, i] = cuda.fp16.hmax(x[i], y[i]), cuda.fp16.hmin(x[i], y[i])
+
+
+def test_extremes_of_float16_prefer_numbers_to_nan():
+    x = np.array([np.nan, 1, np.nan, -0.0, 0.0, 2, -np.inf], np.float16)
+    y = np.array([1, np.nan, np.nan, 0.0, -0.0, 3, np.nan], np.float16)
+    out = run(extremes_kernel, np.zeros((2, 7)), x, y, threads=7)
+    expected = [[1, 1, np.nan, 0, 0, 3, -np.inf], [1, 1, np.nan, 0, 0, 2, -np.inf]]
+    np.testing.assert_array_equal(out, expected)
+    assert np.signbit(out[:, 3:5]).tolist() == [[False, False], [True, True]]
