@@ -57,7 +57,7 @@ _votes, _mask = cast(np.dtype(np.int32)), cast(np.dtype(np.uint32))
 
 
 def _lanes_that(lanes, said):
-    """Return the mask of the lanes that have brought something."""
+    """Return the mask of the lanes that have brought this value."""
     return _votes(sum(1 << lane for lane, value in lanes.items() if value == said))
 
 

@@ -5,6 +5,7 @@ the result; a device function that waits is a generator too. In step a store is 
 `Watch` of its rounds. All stays at its own line and column.
 
 The operators of `operators` take longer, so that Python's remain where `kinds` finds them right.
+A comparison whose value is used is made a bool of Python's: to NumPy's operators its own is no number.
 """
 
 import __future__
