@@ -33,7 +33,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         try:
             value = self._array[index]
         except BEYOND:
-            if self.dtype.names:
+            if self.dtype.names and self.ndim == (len(index) if isinstance(index, tuple) else 1):
                 return TracedRecord(self, index)  # accesses to its fields are recorded
             return self._memory.out_of_bounds(self, READ, index, sys._getframe(1))
         if isinstance(value, np.ndarray):
@@ -51,7 +51,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         if isinstance(value, TracedRecord):
             value = self._memory.load(value._array, value._index, frame).copy()
         if isinstance(value, TracedArray):
-            self._log((value._view, READ, ..., value._array, frame.f_lasti, frame.f_code))
+            value._log((value._view, READ, ..., value._array, frame.f_lasti, frame.f_code))
             value = value._array
         try:
             self._array[index] = value
@@ -68,7 +68,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         for kind, arrays in ((READ, inputs), (WRITE, out)):
             for each in arrays:
                 if isinstance(each, TracedArray):
-                    self._log((each._view, kind, ..., None, frame.f_lasti, frame.f_code))
+                    each._log((each._view, kind, ..., None, frame.f_lasti, frame.f_code))
         inputs, outputs = (
             [each._array if isinstance(each, TracedArray) else each for each in arrays]
             for arrays in (inputs, out)

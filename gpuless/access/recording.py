@@ -9,18 +9,20 @@ from __future__ import annotations
 import dataclasses
 import gc
 import sys
+from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuless.access.arrays import BEYOND, TracedArray
 from gpuless.access.columns import View, located, numbered_sites
+from gpuless.access.indices import first_beyond, shape_of_part
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, Trace, TracedArrayInfo
 from gpuless.simulator.arithmetic import typed
 from gpuless.simulator.arrays import typed_array
 from gpuless.simulator.errors import LaunchStopped
 from gpuless.simulator.kernel import Observed
-from gpuless.simulator.memory import Memory, is_poison, poison
+from gpuless.simulator.memory import Memory, is_poison, poison, poisoned
 from gpuless.source.instructions import (
     assigned_name,
     instruction_start,
@@ -98,6 +100,7 @@ class Miss(NamedTuple):
     view: object
     kind: int
     index: tuple  # type: ignore[assignment]  # not what a tuple calls index
+    """As in the source: numbers, or slices and the like where it is of a part."""
     site: object
 
 
@@ -260,23 +263,21 @@ class TracedMemory(Memory):
     def out_of_bounds(self, array, kind, index, frame):
         """Note an access beyond an array, and return what is read there; or let it raise."""
         parts = index if isinstance(index, tuple) else (index,)
-        are_numbers = all(isinstance(part, (int, np.integer)) for part in parts)
-        if not (are_numbers and len(parts) == array.ndim):
+        beyond = first_beyond(parts, array.shape)
+        if not beyond:  # then it is the value that does not fit, or there are too many indices
             raise  # the error that is being handled
-        beyond = [
-            (part, axis, size)
-            for axis, (part, size) in enumerate(zip(parts, array.shape, strict=True))
-            if not -size <= part < size
-        ]
-        if not beyond:  # then it is the value that does not fit
-            raise
         if not self._tolerant:
-            raise IndexError(
-                "index {} is out of bounds for axis {} with size {}".format(*beyond[0])
-            ) from None
+            raise IndexError("index {} is out of bounds for axis {} with size {}".format(*beyond)) from None
         view = self._views[array._view]
         self.misses.append(Miss(*self.running, view, kind, parts, site(frame.f_code, frame.f_lasti)))
-        return typed(poison(array.dtype))
+        shape = shape_of_part(parts, array.shape)
+        return self._nowhere(shape, array.dtype) if shape else typed(poison(array.dtype))
+
+    def _nowhere(self, shape, dtype):
+        """Return what a part beyond an array is: garbage of its own, and what is done to it is not noted."""
+        memory = TracedMemory(tolerant=True)
+        memory.log, memory._segments = deque(maxlen=0), self._segments
+        return memory.wrap(poisoned(shape, dtype), "local", "nowhere")
 
     def update(self, array, index, new, value):
         """Log an atomic operation of the kernel that is two frames up."""

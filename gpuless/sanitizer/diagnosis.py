@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gpuless.access.indices import plain
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
 from gpuless.sanitizer import words
 from gpuless.sanitizer.conflicts import History
@@ -49,7 +50,7 @@ class Diagnosis(Fields):
             finding = Finding(
                 "out of bounds",
                 self.trace.arrays[number].name,
-                tuple(map(int, first.index)),
+                tuple(map(plain, first.index)),
                 OPERATIONS[first.kind],
                 **self.who(first),
                 shape=first.view.shape,

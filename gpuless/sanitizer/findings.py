@@ -88,7 +88,7 @@ class Finding:
     array : str or None
         Name of the array.
     index : tuple of int or None
-        Of the element.
+        Of the element. Of a row or another part that is out of bounds, as in the source, with its slices.
     operation, other_operation : {"read", "write", "update"} or None
         What is done to the element, and by the other thread; an update is atomic.
     site, other_site : Site or None

@@ -45,7 +45,16 @@ def other_thread(finding):
 
 def element(finding):
     """Return what the element is called in the source, with numbers: ``tile[3, 4]``."""
-    return f"{finding.array}[{', '.join(map(str, finding.index))}]"
+    return f"{finding.array}[{', '.join(map(_part_of_index, finding.index))}]"
+
+
+def _part_of_index(part):
+    if part is ...:
+        return "..."
+    if not isinstance(part, slice):
+        return str(part)
+    ends = (part.start, part.stop) if part.step is None else (part.start, part.stop, part.step)
+    return ":".join("" if end is None else str(end) for end in ends)
 
 
 def access(finding):

@@ -219,6 +219,100 @@ def test_an_unsigned_index_below_zero_is_out_of_bounds(kernel, words):
 
 
 @cuda.jit
+def takes_row(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    r = x[i]
+    if i == 4:
+        r[1] = r[7]
+    cuda.atomic.add(r, 0, 1)
+    o[i] = r[0]
+
+
+@cuda.jit
+def takes_slice(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    o[i] = x[1 : uint32(3), i + 1].T[0]
+
+
+@cuda.jit
+def takes_rest(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    o[i] = x[..., i + 1][0]
+
+
+@cuda.jit
+def unpacks_row(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    _, b, _, _, _ = x[i]
+    o[i] = b
+
+
+@cuda.jit
+def iterates_over_row(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    for value in x[i]:
+        o[i] = value
+
+
+@cuda.jit
+def copies_row(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    x[i - i % 2, :] = x[i]
+
+
+@cuda.jit
+def writes_row(x, o):
+    i = cuda.grid(1)
+    o[0] = i
+    x[i, :] = 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "access", "index"),
+    [
+        (takes_row, "reads x[4]", (4,)),
+        (takes_slice, "reads x[1:3, 5]", (slice(1, 3), 5)),
+        (takes_rest, "reads x[..., 5]", (..., 5)),
+        (unpacks_row, "reads x[4]", (4,)),
+        (iterates_over_row, "reads x[4]", (4,)),
+        (copies_row, "reads x[4]", (4,)),
+        (writes_row, "writes x[4, :]", (4, slice(None))),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_part_out_of_bounds_is_told_and_the_launch_goes_on(kernel, access, index):
+    report = sanitize(kernel)[1, 5](*on_device([np.ones((4, 5)), np.zeros(5)]))
+    finding = next(finding for finding in report.findings if finding.kind == "out of bounds")
+    assert finding.message == f"thread 4 of block 0 {access}, and x has shape (4, 5)"
+    assert (finding.index, finding.shape, finding.count) == (index, (4, 5), 1)
+    race = next(finding for finding in report.findings if finding.array == "o")
+    assert (race.kind, race.index) == ("write-write race", (0,))
+    # What is done to the part beyond is no access to the array, and gives garbage.
+    assert (report.trace.thread[report.trace.array == 0] == 4).sum() == 0
+    with pytest.raises(IndexError, match=r"index [45] is out of bounds for axis [01] with size [45]"):
+        record(kernel)[1, 5](*on_device([np.ones((4, 5)), np.zeros(5)]))
+
+
+@cuda.jit
+def takes_row_of_records(x, o):
+    i = cuda.grid(1)
+    r = x[i + 1]
+    o[i] = r[0].a + r[1]["a"]
+
+
+def test_a_row_of_records_out_of_bounds():
+    x = np.zeros((4, 2), [("a", np.float32), ("b", np.int32)])
+    finding = finding_of(takes_row_of_records, *on_device([x, np.zeros(4, np.float32)]))
+    assert finding.message == "thread 3 of block 0 reads x[4], and x has shape (4, 2)"
+
+
+@cuda.jit
 def end_kernel(x, y):
     i = cuda.threadIdx.x
     y[i] = x[-1, i] + x[i, -2]

@@ -42,7 +42,9 @@ def most_telling(findings, allowed=()):
 
 def _is_at_garbage(finding):
     """Return whether a write past the edge only follows from a number that was read past another edge."""
-    return name_of(finding) == "writes past the edge" and max(map(abs, finding.index)) > _GARBAGE
+    return name_of(finding) == "writes past the edge" and any(
+        isinstance(part, int) and abs(part) > _GARBAGE for part in finding.index
+    )
 
 
 def _told(evidence, trial, finding):
