@@ -17,6 +17,10 @@ class View:
     shape: tuple
     strides: tuple
 
+    def is_whole(self, info):
+        """Return whether an index means the same in the whole array, of which this is known."""
+        return (self.offset, self.shape, self.strides) == (info.offset, info.shape, info.strides)
+
     def locate(self, info, rows, indices):
         """Return rows, arrays, elements, addresses, and which indices were negative."""
         try:

@@ -46,15 +46,16 @@ class Diagnosis(Fields):
         for miss in self.memory.misses:
             seen.setdefault((miss.view.array, miss.site), []).append(miss)
         for (number, _), misses in seen.items():
-            first = misses[0]
+            first, info = misses[0], self.trace.arrays[number]
             finding = Finding(
                 "out of bounds",
-                self.trace.arrays[number].name,
+                info.name,
                 tuple(map(plain, first.index)),
                 OPERATIONS[first.kind],
                 **self.who(first),
                 shape=first.view.shape,
-                space=self.trace.arrays[number].space,
+                in_view=not first.view.is_whole(info),
+                space=info.space,
                 count=len(misses),
             )
             # A write goes nowhere; garbage comes from the others.

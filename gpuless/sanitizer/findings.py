@@ -99,6 +99,8 @@ class Finding:
         Grid and block.
     shape : tuple of int or None
         Of what is indexed.
+    in_view : bool
+        Whether index and shape are those of a view of the array, such as ``r[9]`` of ``r = x[i]``.
     space : str or None
         Of the array: "global", "shared", "local" or "constant".
     detail : object
@@ -125,6 +127,7 @@ class Finding:
     other_thread: tuple | None = None
     launch: Shape = _ONE_THREAD
     shape: tuple | None = None
+    in_view: bool = False
     space: str | None = None
     detail: object = None
     count: int = 1

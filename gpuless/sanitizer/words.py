@@ -45,7 +45,11 @@ def other_thread(finding):
 
 def element(finding):
     """Return what the element is called in the source, with numbers: ``tile[3, 4]``."""
-    return f"{finding.array}[{', '.join(map(_part_of_index, finding.index))}]"
+    index = f"[{', '.join(map(_part_of_index, finding.index))}]"
+    if not finding.in_view:
+        return finding.array + index
+    is_element = len(finding.index) == len(finding.shape) and all(isinstance(i, int) for i in finding.index)
+    return f"{'element' if is_element else 'part'} {index} of a view of {finding.array}"
 
 
 def _part_of_index(part):
@@ -101,7 +105,7 @@ def _absent_lane(finding):
 def _out_of_bounds(finding):
     shape = finding.shape
     size = f"shape {shape}" if len(shape) > 1 else f"{shape[0]} element{'s' * (shape[0] != 1)}"
-    return f"{access(finding)}, and {finding.array} has {size}"
+    return f"{access(finding)}, and {'the view' if finding.in_view else finding.array} has {size}"
 
 
 def _uninitialised(finding):

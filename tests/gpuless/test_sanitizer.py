@@ -300,6 +300,60 @@ def test_a_part_out_of_bounds_is_told_and_the_launch_goes_on(kernel, access, ind
 
 
 @cuda.jit
+def beyond_slice(x, o):
+    r = x[cuda.grid(1), 2:4]
+    o[0] = r[2]
+
+
+@cuda.jit
+def beyond_row(x, o):
+    for r in x:
+        o[0] = r[5]
+
+
+@cuda.jit
+def beyond_transposed(x, o):
+    o[0] = x.T[4, 0]
+
+
+@cuda.jit
+def beyond_row_of_a_view(x, o):
+    o[0] = x[1:][3][0]
+
+
+@cuda.jit
+def beyond_dynamic(x, o):
+    s = cuda.shared.array(0, np.float64)
+    s[4:][4] = x[0, 0]
+    o[0] = s[4]
+
+
+@cuda.jit
+def beyond_the_same(x, o):
+    o[0] = x[:][4, 0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sentence", "shape"),
+    [
+        (beyond_slice, "reads element [2] of a view of x, and the view has 2 elements", (2,)),
+        (beyond_row, "reads element [5] of a view of x, and the view has 4 elements", (4,)),
+        (beyond_transposed, "reads element [4, 0] of a view of x, and the view has shape (4, 4)", (4, 4)),
+        (beyond_row_of_a_view, "reads part [3] of a view of x, and the view has shape (3, 4)", (3, 4)),
+        (beyond_dynamic, "writes element [4] of a view of s, and the view has 4 elements", (4,)),
+        (beyond_the_same, "reads x[4, 0], and x has shape (4, 4)", (4, 4)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_an_index_of_a_view_is_not_told_as_the_arrays(kernel, sentence, shape):
+    given = on_device([np.ones((4, 4)), np.zeros(1)])
+    finding = sanitize(kernel)[1, 1, 0, 64](*given).findings[0]
+    assert finding.message == f"thread 0 of block 0 {sentence}"
+    assert (finding.array, finding.shape) == ("s" if kernel is beyond_dynamic else "x", shape)
+    assert finding.in_view == ("view" in sentence)
+
+
+@cuda.jit
 def takes_row_of_records(x, o):
     i = cuda.grid(1)
     r = x[i + 1]

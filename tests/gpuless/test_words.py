@@ -154,6 +154,14 @@ def test_small_numbers_of_elements():
     assert none.message == "no thread writes y"
 
 
+def test_an_index_of_a_view():
+    view = {**FIELDS, "in_view": True}
+    sentence = "thread (1, 2) of block 2 reads element [3, 4] of a view of x, and the view has shape (8, 8)"
+    assert Finding("out of bounds", **view).message == sentence
+    row = Finding("out of bounds", **{**view, "index": (9, slice(None, None, 2))}).message
+    assert row.endswith("reads part [9, ::2] of a view of x, and the view has shape (8, 8)")
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
