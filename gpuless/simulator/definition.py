@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import contextlib
 import functools
 import inspect
 import linecache
@@ -83,8 +84,16 @@ class Definition:
 
     @functools.cached_property
     def _scope(self):
-        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
-        return self.function.__globals__ | {name: cell.cell_contents for name, cell in cells}
+        return self.function.__globals__ | outer_variables(self.function)
+
+
+def outer_variables(function):
+    """Return the variables of outer functions that a function names, without those that have no value yet."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # the cell is empty
+            found[name] = cell.cell_contents
+    return found
 
 
 # By function: its file may change after it was loaded.

@@ -24,7 +24,7 @@ from gpuless.simulator import restrictions
 from gpuless.simulator.arguments import contents, memory_argument
 from gpuless.simulator.arithmetic import typed, with_typed_literals
 from gpuless.simulator.compilers import PACKAGES, cuda_modules
-from gpuless.simulator.definition import Definition, package
+from gpuless.simulator.definition import Definition, outer_variables, package
 from gpuless.simulator.doubts import find_doubt
 from gpuless.simulator.flat import ndenumerate
 from gpuless.simulator.intrinsics import GPU_CMATH, GPU_MATH
@@ -229,9 +229,11 @@ def _constants(function, argument_types):
     known = _known_constants.setdefault(function, {})
     if argument_types not in known:
         code, scope = function.__code__, function.__globals__
-        names = {name: scope[name] for name in restrictions.global_names(code) if name in scope}
-        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        names |= {name: cell.cell_contents for name, cell in cells}
+        used = restrictions.global_names(code)
+        names = {name: scope[name] for name in used if name in scope} | outer_variables(function)
+        if (own := function.__name__) in used.union(code.co_freevars):
+            # Where it is decorated with a signature, its name stands for nothing yet.
+            names.setdefault(own, types.SimpleNamespace(py_func=function))
         known[argument_types] = _Constants({name: _constant(value) for name, value in names.items()}, {})
     return known[argument_types]
 

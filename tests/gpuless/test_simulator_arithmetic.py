@@ -37,6 +37,7 @@ from gpuless.simulator import Launch, UnsupportedPython
 from gpuless.simulator.arithmetic import Unsigned, as_dtype, cast, typed
 from gpuless.simulator.arrays import IntegerArray, typed_array
 from gpuless.simulator.intrinsics import GPU_MATH
+from gpuless.simulator.jit import jit
 
 gpuless.select()
 
@@ -874,6 +875,55 @@ def test_a_signature_keeps_the_globals_of_the_decoration(monkeypatch):
     out = np.zeros(1)
     Launch(kernel, 1, 1).run([out, np.ones(1)])
     assert out[0] == 12
+
+
+def make_recursive():
+    @jit("int32(int32)", device=True)
+    def factorial(n):
+        return 1 if n < 2 else n * factorial(n - 1)
+
+    itself = factorial
+    factorial = jit(device=True)(lambda n: 0)  # which is another one than that called in it
+
+    @jit
+    def kernel(out):
+        out[0] = itself(5)
+
+    return kernel
+
+
+def make_recursive_global():
+    scope = {"jit": jit, "__name__": __name__}
+    exec(
+        """
+@jit("int32(int32)", device=True)
+def factorial(n):
+    return 1 if n < 2 else n * factorial(n - 1)
+
+@jit
+def kernel(out):
+    out[0] = factorial(5)
+""",
+        scope,
+    )
+    return scope["kernel"]
+
+
+@pytest.mark.parametrize("make", [make_recursive, make_recursive_global])
+def test_a_function_with_a_signature_may_call_itself(make):
+    out = np.zeros(1, np.int32)
+    Launch(make(), 1, 1).run([out])
+    assert out[0] == 120
+
+
+def test_what_has_no_value_when_a_function_is_decorated_has_none_in_it():
+    @jit("void(float64[:])")
+    def kernel(out):
+        out[0] = later
+
+    later = 1
+    with pytest.raises(NameError, match="'later'"):
+        Launch(kernel, 1, 1).run([np.full(1, later, np.float64)])
 
 
 @pytest.mark.needs("numba")
