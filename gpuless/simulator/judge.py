@@ -27,7 +27,7 @@ def judge(kernel, function, arguments, types, doubt):
     `types` are those of the arguments, as `argument_types` has them, and `doubt` is the place in question.
     """
     passed = _passed.setdefault(function, set())
-    if types not in passed and _has_compiler():
+    if types not in passed and has_compiler():
         refusal = _ask(kernel, arguments)
         if refusal:
             raise _unsupported(read_refusal(refusal), function, doubt)
@@ -35,7 +35,8 @@ def judge(kernel, function, arguments, types, doubt):
 
 
 @functools.cache
-def _has_compiler():
+def has_compiler():
+    """Return whether a compiler of kernels is installed."""
     return sys.platform != "darwin" and None not in map(
         importlib.util.find_spec, ("numba_cuda", "cuda.bindings")
     )

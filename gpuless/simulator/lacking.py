@@ -1,8 +1,10 @@
 """What the simulator has not, and what has a meaning in kernels only: both say so when they are used."""
 
+import os
 import sys
 
 from gpuless.limits import LaunchError
+from gpuless.simulator.judge import has_compiler
 
 
 class NeedsCompiler:
@@ -26,6 +28,9 @@ def remedy():
     """Return what to do for a compiler."""
     if sys.platform == "darwin":
         return "take a container, or an online notebook, as NVIDIA has no compiler for macOS"
+    wish = next((name for name in ("GPULESS", "NUMBA_ENABLE_CUDASIM") if os.environ.get(name)), None)
+    if wish and has_compiler():
+        return f"one is installed, so unset {wish}, which asks for the simulator"
     return "pip install 'gpuless[cu13]'"
 
 

@@ -16,7 +16,7 @@ from gpuless.simulator import foreign, judge
 
 gpuless.select()
 
-needs_compiler = pytest.mark.skipif(not judge._has_compiler(), reason="needs the CUDA compiler")
+needs_compiler = pytest.mark.skipif(not judge.has_compiler(), reason="needs the CUDA compiler")
 
 
 def verdicts():
@@ -55,7 +55,7 @@ def test_the_simulator_agrees_with_the_table(construct, wrap, monkeypatch):
         asked.append(kernel)
         return None if construct.compiles else "Unknown attribute 'x' of type y"
 
-    monkeypatch.setattr(judge, "_has_compiler", lambda: True)
+    monkeypatch.setattr(judge, "has_compiler", lambda: True)
     monkeypatch.setattr(judge, "_ask", answer)
     monkeypatch.setattr(judge, "_passed", {})
     arguments = [
@@ -129,7 +129,7 @@ def test_a_refusal_names_the_line_and_the_reason():
 
 
 def test_where_there_is_no_compiler_the_kernel_runs(monkeypatch):
-    monkeypatch.setattr(judge, "_has_compiler", lambda: False)
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)
     monkeypatch.setattr(judge, "_passed", {})
     x, y = cuda.to_device(np.zeros(4)), cuda.to_device(np.arange(4.0))
     copy_kernel[1, 1](x, y)
@@ -140,7 +140,7 @@ def test_a_kernel_that_cannot_be_sent_to_the_compiler_runs(monkeypatch):
     def fails(jobs):
         raise InspectionError("cannot be sent")
 
-    monkeypatch.setattr(judge, "_has_compiler", lambda: True)
+    monkeypatch.setattr(judge, "has_compiler", lambda: True)
     monkeypatch.setattr(judge, "_passed", {})
     monkeypatch.setattr(compiler, "compile_jobs", fails)
     launch(copy_kernel, np.zeros(4), np.zeros(4))

@@ -268,6 +268,31 @@ def test_linked_code_is_refused_where_it_would_run():
         kernel[1, 1](cuda.to_device(np.ones(1)))
 
 
+@emulated
+@pytest.mark.parametrize("variable", [{"GPULESS": "simulator"}, {"GPULESS": "", "NUMBA_ENABLE_CUDASIM": "1"}])
+def test_where_a_compiler_is_installed_the_simulator_need_only_not_be_asked_for(variable):
+    found = python(
+        "import gpuless",
+        "gpuless.select()",
+        "import numba",
+        "from numba import cuda",
+        "def attempt(line):",
+        "    try: exec(line)",
+        "    except Exception as error: print(type(error).__name__, error, sep=': ')",
+        'attempt(\'numba.vectorize(["f4(f4)"], target="cuda")(abs)\')',
+        'attempt(\'numba.guvectorize(["void(f4[:], f4[:])"], "(n)->(n)", target="cuda")(abs)\')',
+        "attempt('from numba.cuda import libdevice')",
+        "attempt('cuda.vectorize([])')",
+        "attempt('cuda.jit(attempt).inspect_asm')",
+        **variable,
+    ).splitlines()
+    name = next(name for name, value in variable.items() if value)
+    kinds = ["ModuleNotFoundError"] * 3 + ["NotImplementedError", "AttributeError"]
+    assert [line.partition(":")[0] for line in found] == kinds
+    for line in found:
+        assert line.endswith(f"one is installed, so unset {name}, which asks for the simulator")
+
+
 def test_numba_cuda_mlir_has_the_same_kernels():
     from numba_cuda_mlir import cuda as other, types
 

@@ -254,7 +254,7 @@ def call_each_other(x):
     ids=lambda kernel: kernel.py_func.__name__,
 )
 def test_a_wait_is_one_whatever_it_is_called(kernel, order, monkeypatch):
-    monkeypatch.setattr(judge, "_has_compiler", lambda: False)  # some of these no compiler takes
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)  # some of these no compiler takes
     assert run(kernel, order=order) == BACKWARDS
 
 
@@ -366,7 +366,7 @@ def called_by_python_after_another(x):
     ids=lambda value: getattr(getattr(value, "py_func", None), "__name__", ""),
 )
 def test_a_wait_that_is_not_seen_is_refused(kernel, line, operation, monkeypatch):
-    monkeypatch.setattr(judge, "_has_compiler", lambda: False)
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)
     number = kernel.py_func.__code__.co_firstlineno + line
     pattern = rf"{operation} cannot wait here: the simulator has to see .*\n.*, line {number}: operator.call"
     with pytest.raises(UnsupportedPython, match=pattern):
@@ -379,7 +379,7 @@ def handed_to_python(x):
 
 
 def test_a_function_that_waits_is_not_given_to_what_cannot_wait(monkeypatch):
-    monkeypatch.setattr(judge, "_has_compiler", lambda: False)
+    monkeypatch.setattr(judge, "has_compiler", lambda: False)
     line = handed_to_python.py_func.__code__.co_firstlineno + 2
     pattern = rf"in kernel handed_to_python, line {line}: a function that waits cannot wait here: the simula"
     with pytest.raises(UnsupportedPython, match=pattern):
