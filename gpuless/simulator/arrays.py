@@ -20,7 +20,7 @@ UFUNCS = frozenset(
 REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
 
 
-NO_WHOLE_ARRAYS = "of a whole array is not available: a thread computes with single elements, x[i], in a loop"
+NO_WHOLE_ARRAYS = "of a whole array is not available: a thread computes with single elements, such as x[i]"
 
 
 class KernelArray(np.ndarray):

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """What somebody else's message is about.
+    """What a message is about, somebody else's most often.
 
     ===============  ==================================================================================
     no attribute     an array has no attribute `name`; with a type, something of that type has none
     not in cuda      `numba.cuda` has no attribute `name`
     arguments        a function of cuda was called with others than it takes; `name` as "Atomic.add"
+    no array         something else stands where an atomic operation, `name`, takes an array
     sequence         an array stands where NumPy stores one number
     whole array      an array stands where a number is needed
     no common type   `name` has one type in one place and another in another
@@ -54,7 +55,8 @@ def _cause_in(text):
         return Cause("arguments", found[1])
     if "with a sequence" in text.partition("\n")[0]:
         return Cause("sequence")
-    return Cause("whole array") if any(name in text for name in _ARRAYS) else None
+    is_whole = "truth value of an array" in text or any(name in text for name in _ARRAYS)
+    return Cause("whole array") if is_whole else None
 
 
 def is_about_indices(text):

@@ -17,6 +17,7 @@ from gpuless.simulator import intrinsics
 from gpuless.simulator.arithmetic import Unsigned, cast, typed
 from gpuless.simulator.compilers import of_cuda
 from gpuless.simulator.errors import UnsupportedPython
+from gpuless.simulator.foreign import Cause
 from gpuless.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
@@ -160,7 +161,10 @@ for _name, _of in _ATOMIC.items():
 
 def _element(operation, array, value, taken):
     """Return a value in the type of an array's elements: so an atomic instruction takes it."""
-    dtype = array.dtype
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or isinstance(array, np.generic):
+        name = f"cuda.atomic.{operation}"
+        raise UnsupportedPython("takes an array first, then the index", name, cause=Cause("no array", name))
     if dtype.char not in taken:
         known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
         raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", f"cuda.atomic.{operation}")

@@ -71,6 +71,21 @@ def starts_from_garbage(x):
     return out
 
 
+def keeps_what_a_launch_returns(x):
+    out = copy_kernel[1, 8](x, x)
+    return out
+
+
+def test_what_a_launch_returns():
+    given = evidence(trial(None), attempt=keeps_what_a_launch_returns)
+    mistake, text = told("functions", "suspicious_source", given)
+    assert mistake == "launch assigned"
+    assert "A launch returns None: leave out `out =`." in text
+    assert told("functions", "suspicious_source", evidence(trial(x))) is None
+    right = evidence(trial(x)._replace(right=True), attempt=keeps_what_a_launch_returns)
+    assert told("functions", "suspicious_source", right) is None
+
+
 def test_memory_that_nobody_wrote():
     mistake, text = told("functions", "uninitialised", evidence(trial(x), attempt=starts_from_garbage))
     assert mistake == "not initialised"
@@ -208,6 +223,27 @@ copied = KernelExercise("copied", lambda x: x, lambda rng: [], once=True, float3
 SITE = Site("copy_kernel", copy_kernel.py_func.__code__.co_firstlineno + 4, "out[i] = x[i]", "out[i]", 0)
 
 
+@cuda.jit
+def of_its_block(x, out):
+    i = cuda.threadIdx.x
+    if i < out.size:
+        out[i] = x[i]
+
+
+@cuda.jit
+def with_an_exchanged_guard(x, out):
+    column, row = cuda.grid(2)
+    if row < out.shape[1] and column < out.shape[0]:
+        out[row, column] = x[row, column]
+
+
+@cuda.jit
+def of_three_rounds(x, out):
+    if cuda.grid(1) == 0:
+        for k in range(3):
+            out[k] = x[k]
+
+
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
     """Return the trial of a launch that writes these (block, thread, element) of `out`."""
     columns = np.array(writes, int).reshape(-1, 3).T
@@ -260,17 +296,44 @@ PATTERN_CASES = [
 
 @pytest.mark.parametrize(("name", "given", "words"), PATTERN_CASES, ids=[name for name, *_ in PATTERN_CASES])
 def test_a_pattern_of_writes(name, given, words):
-    mistake, text = told("patterns", name, Writes(copy_kernel, given), given)
+    mistake, text = told("patterns", name, Writes(of_its_block, given), given)
     assert mistake.replace(" ", "_") == name
     assert words in text
-    assert told("kernels", "written_pattern", of_kernel(given))[0] == mistake
+    assert told("kernels", "written_pattern", of_kernel(given, attempt=of_its_block))[0] == mistake
     complete = launched([(0, t, t) for t in range(8)], (8,))
-    assert told("patterns", name, Writes(copy_kernel, complete), complete) is None
+    assert told("patterns", name, Writes(of_its_block, complete), complete) is None
+
+
+def test_who_does_not_read_thread_idx_is_not_told_of_it():
+    given = next(given for name, given, _ in PATTERN_CASES if name == "first_block_only")
+    assert told("patterns", "first_block_only", Writes(copy_kernel, given), given) is None
 
 
 def test_a_launch_that_ended_early_shows_no_pattern():
     ended = launched([], (5,), findings=(Finding("division by zero"),))
     assert told("kernels", "written_pattern", of_kernel(ended)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "shape", "words"),
+    [
+        (
+            "exchanged_guard",
+            with_an_exchanged_guard,
+            (2, 3),
+            "compare `row` with `out.shape[0]`,",
+        ),
+        ("fixed_loop", of_three_rounds, (5,), "Your loop has 3 rounds, whatever the size of `out`."),
+    ],
+)
+def test_sizes_in_the_source(name, kernel, shape, words):
+    given = launched([], shape, block=(4, 4, 1))
+    assert words in told("kernels", name, of_kernel(given, attempt=kernel))[1]
+    assert told("kernels", name, of_kernel(given)) is None
+    assert told("kernels", name, of_kernel(given._replace(right=True), attempt=kernel)) is None
+    assert told("kernels", name, of_kernel(given, attempt=StandIn(copied.reference))) is None
+    other = KernelExercise("copied", lambda x: x + 1, lambda rng: [])
+    assert told("kernels", name, of_kernel(given, attempt=kernel, exercise=other)) is None
 
 
 def test_elements_that_are_never_written():
@@ -294,7 +357,7 @@ def test_work_done_more_than_once_and_by_one():
     assert "one thread computes all 4 elements" in told("kernels", "one_for_all", alone)[1]
     assert told("kernels", "done_twice", alone) is None
     lenient = KernelExercise("copied", copied.reference, copied.cases)
-    assert first_finding(KERNEL_JUDGES[8:10], Evidence(lenient, copy_kernel, twice.trials)) is None
+    assert first_finding(KERNEL_JUDGES[10:12], Evidence(lenient, copy_kernel, twice.trials)) is None
 
 
 @cuda.jit

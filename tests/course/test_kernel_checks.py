@@ -367,6 +367,36 @@ def scale_divides(x, a, out):
         out[i] = a * x[i] * (i // i)
 
 
+@diagnosed(image, "guard exchanges axes", "compare `y` with `height`, and `x` with `width`")
+@cuda.jit
+def image_stops_by_the_other_size(image, out):
+    x, y = cuda.grid(2)
+    height = image.shape[0]
+    width = image.shape[1]
+    if y >= width or x >= height:
+        return
+    out[y, x] = image[y, x] + float32(1)
+
+
+@diagnosed(scale, "fixed loop", "Your loop has 5 rounds, whatever the size of `x`.", "Write `range(x.size)`")
+@cuda.jit
+def scale_of_five(x, a, out):
+    i = cuda.grid(1)
+    for k in range(5):
+        if x[k] > 100:
+            return
+        if k == i:
+            out[i] = a * x[i]
+
+
+@diagnosed(scale, "numbers", "1 of 3 test cases is right.")
+@cuda.jit
+def scale_short_ones(x, a, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = a * x[i] + i * (x.size // 7)
+
+
 @diagnosed(image, "x and y exchanged", "row first", "launched as")
 @cuda.jit
 def image_exchanged(x, out):
@@ -391,7 +421,12 @@ def image_first_block(x, out):
         out[row, column] = x[row, column] + float32(1)
 
 
-@diagnosed(image, "writes past the edge", "Does a guard ask for both axes", "row with the first number")
+@diagnosed(
+    image,
+    "guard exchanges axes",
+    "`x.shape` has the rows first: compare `row` with `x.shape[0]`, and `column` with `x.shape[1]`.",
+    "of your kernel: `if column < x.shape[0] and row < x.shape[1]:`",
+)
 @cuda.jit
 def image_guards_by_the_other_size(x, out):
     column, row = cuda.grid(2)
@@ -515,6 +550,21 @@ def total_by_an_atomic_of_a_number(x, out):
     i = cuda.grid(1)
     if i < x.size:
         cuda.atomic.add(out[0], x[i])
+
+
+@diagnosed(total, "raises", "The first argument of `cuda.atomic.add` is the array itself: write `cuda.atomic")
+@cuda.jit
+def total_by_an_atomic_of_an_element(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(out[0], 0, x[i])
+
+
+@diagnosed(reverse, "raises", "`cuda.atomic.xor` takes ")
+@cuda.jit
+def reverse_by_an_atomic_for_integers(x, out):
+    tile = cuda.shared.array(TILE, float32)
+    cuda.atomic.xor(tile, 0, 1)
 
 
 @diagnosed(reverse, "raises", "write `cuda.syncthreads()`.")
@@ -653,10 +703,10 @@ def scale_into_the_first(x, a, out):
 
 
 @cuda.jit
-def image_guards_with_the_axes_exchanged(x, out):
+def image_guards_with_the_axes_exchanged_and_adds_two(x, out):
     column, row = cuda.grid(2)
     if row < x.shape[1] and column < x.shape[0]:
-        out[row, column] = x[row, column] + float32(1)
+        out[row, column] = x[row, column] + float32(2)
 
 
 @cuda.jit
@@ -676,7 +726,13 @@ def scale_by_way_of_too_small_an_array(x, a, out):
         (reverse, reverse_without_two_barriers, "missing barrier", "A barrier is missing", "syncwarp"),
         (total, total_in_steps, "write-write race", "to one element, use `cuda.atomic`", "Write `"),
         (scale, scale_into_the_first, "lost update", "Is the index wrong", "Write `"),
-        (image, image_guards_with_the_axes_exchanged, "writes past the edge", "both axes", "is missing"),
+        (
+            image,
+            image_guards_with_the_axes_exchanged_and_adds_two,
+            "writes past the edge",
+            "compare the row with the first number",
+            "is missing",
+        ),
         (
             scale,
             scale_by_way_of_too_small_an_array,

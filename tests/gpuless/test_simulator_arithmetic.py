@@ -312,9 +312,21 @@ def int_of_complex_kernel(out, x):
     out[0] = int32(1j * x[0])
 
 
+@cuda.jit
+def atomic_of_an_element_kernel(out, x):
+    cuda.atomic.add(out[0], 0, x[0])
+
+
+@cuda.jit
+def atomic_of_an_index_kernel(out, x):
+    cuda.atomic.cas(cuda.threadIdx.x, out, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
+        (atomic_of_an_element_kernel, "cuda.atomic.add takes an array first, then the index"),
+        (atomic_of_an_index_kernel, "cuda.atomic.cas takes an array first, then the index"),
         (phase_kernel, "cmath.phase takes a complex number, not float64"),
         (float_of_bool_kernel, r"float\(\) takes integers and floats, not bool"),
         (int_of_complex_kernel, "int32 of a complex number is not available: take its real part"),

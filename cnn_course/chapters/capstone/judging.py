@@ -19,7 +19,7 @@ from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
 from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
 from cnn_course.engine.checks import wording
-from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.evidence import Wrong, is_or_are
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.float64 import float64_in
 from cnn_course.engine.checks.kernels import _kernel_problem, is_unfinished
@@ -161,15 +161,16 @@ def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
     names = [name for name, one in zip(part.arguments, given, strict=True) if is_result(one)]
     for name, got, right in zip(names, results, expected, strict=True):
         if missing := int(np.isnan(got).sum()):
-            message = f"{missing} of {got.size} elements of `{name}` were not written, or are NaN{where}."
+            missed = f"{missing} of {got.size} elements of `{name}`"
+            message = f"{missed} {is_or_are(missing)} not written, or NaN{where}."
             raise Wrong("never written", message)
         wrong = np.abs(got - right) > tolerance * max(np.abs(right).max(), 1e-30)
-        if wrong.any():
+        if count := int(wrong.sum()):
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             at = f"{name}[{', '.join(map(str, place))}]"
             first = f"Right at small sizes, wrong{where}: " if where else ""
             message = (
-                f"{first}{int(wrong.sum())} of {got.size} elements of `{name}` are wrong, the first is "
+                f"{first}{count} of {got.size} elements of `{name}` {is_or_are(count)} wrong, the first is "
                 f"`{at}`, {got[place]:.6g} and not {right[place]:.6g}."
             )
             raise Wrong("wrong when large" if where else "wrong numbers", message, _sizes(part, given))

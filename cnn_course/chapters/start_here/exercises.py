@@ -33,8 +33,8 @@ brighten_kernel = KernelExercise(
     starts_as=lambda digit: digit,
     mistakes={
         "wrapped around": (
-            "Twice 150 is 300, and a pixel is a byte, which ends at 255: 300 becomes 300 - 256 = 44, and the "
-            "brightest strokes turn dark. Take 255 where it would be more: `min(..., 255)`.",
+            "Twice 150 is 300, and a pixel is a byte, which ends at 255: 300 becomes 300 - 256 = 44, and "
+            "light greys turn dark. Take 255 where it would be more: `min(..., 255)`.",
             lambda digit: (2 * digit.astype(int)).astype(np.uint8),
             (_BRIGHTER, "2 * digit[row, column]"),
             (_BRIGHTER, "digit[row, column] + digit[row, column]"),
@@ -56,9 +56,16 @@ brighten_kernel = KernelExercise(
             ("min(", "max("),
         ),
         "cut before": (
-            "The limit comes too early: you cut the pixel, and double it afterwards. Double it first.",
+            "Your brightest pixels are 254, and the limit is 255. Double the pixel first, and cut it after "
+            "that, at 255.",
             lambda digit: (2 * np.minimum(digit.astype(int), 127)).astype(np.uint8),
             (_BRIGHTER, "2 * min(digit[row, column], 127)"),
+            (_BRIGHTER, "min(2 * digit[row, column], 254)"),
+        ),
+        "limit too large": (
+            "Your limit is 256, and a pixel is a byte, which ends at 255: 256 becomes 0. The limit is 255.",
+            lambda digit: np.minimum(2 * digit.astype(int), 256).astype(np.uint8),
+            (_BRIGHTER, "min(2 * digit[row, column], 256)"),
         ),
         "black or white": (
             "You make each pixel black or white. Those in between are to become twice as bright.",

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cnn_course.engine.checks.evidence import Wrong, plain
+from cnn_course.engine.checks.evidence import Wrong, is_or_are, plain
 from cnn_course.engine.checks.exercise import Verdict
 from cnn_course.engine.checks.source import is_blank
 from cnn_course.engine.checks.surroundings import is_ours
@@ -177,12 +177,14 @@ class _Bench:
     def _judge(self):
         expected, got = self.contest.reference(*self.inputs), device.to_host(self.out)
         if missing := int(np.isnan(got).sum()):
-            raise Wrong("never written", f"{missing} of {got.size} results are NaN or were never written.")
+            raise Wrong(
+                "never written", f"{missing} of {got.size} results {is_or_are(missing)} NaN or never written."
+            )
         wrong = np.abs(got - expected) > self.contest.rtol * np.abs(expected).max()
-        if wrong.any():
+        if count := int(wrong.sum()):
             place = tuple(int(i) for i in np.argwhere(wrong)[0])
             message = (
-                f"{int(wrong.sum())} of {got.size} results are wrong; the first is "
+                f"{count} of {got.size} results {is_or_are(count)} wrong; the first is "
                 f"`out[{', '.join(map(str, place))}]`: {got[place]:.6g} instead of {expected[place]:.6g}."
             )
             raise Wrong("wrong result", message)

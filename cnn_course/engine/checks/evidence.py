@@ -150,6 +150,15 @@ def plain(text) -> str:
     return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
 
 
+def is_or_are(count) -> str:
+    """Return the verb for so many of several.
+
+    >>> f"1 of 5 {is_or_are(1)}, 2 of 5 {is_or_are(2)}"
+    '1 of 5 is, 2 of 5 are'
+    """
+    return "is" if count == 1 else "are"
+
+
 class StandIn(NamedTuple):
     """In the place of an attempt, however that is called: a function that has the reference's arguments."""
 

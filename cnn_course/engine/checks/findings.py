@@ -4,15 +4,15 @@ import numpy as np
 
 from cnn_course.engine.checks import wording
 from cnn_course.engine.checks.evidence import Wrong
-from cnn_course.engine.checks.repairs import WARP_BARRIER, Repairs
+from cnn_course.engine.checks.repairs import WARP_BARRIER, Repairs, solves
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.wording import name_of
 from gpuless.limits import WARP
 
 # Which methods of `Repairs` may repair what has been found.
 _REPAIRS = {
-    "writes past the edge": ("comparison", "axes", "guard"),
-    "reads past the edge": ("comparison", "axes", "guard"),
+    "writes past the edge": ("comparison", "loop", "axes", "guard"),
+    "reads past the edge": ("comparison", "loop", "axes", "guard"),
     "negative index": ("guard",),
     "missing barrier": ("barriers", "atomic"),
     "lost update": ("atomic",),
@@ -85,19 +85,15 @@ def _launches(traced, trial, finding):
 
 def _repair(evidence, finding, cases):
     """Return how a kernel has been repaired, "" if it has not, and what to change."""
-    exercise, attempt = evidence.exercise, evidence.attempt
+    attempt = evidence.attempt
     if evidence.is_stand_in or not finding.site:
         return "", []
-
-    def solves(kernel):
-        return all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
-
     places = (_own_line(attempt, site) for site in (finding.site, finding.other_site) if site)
     lines = [line for line in places if line is not None]
-    repairs = Repairs(attempt, solves, _in_one_warp(finding, cases))
+    repairs = Repairs(attempt, solves(evidence, cases), _in_one_warp(finding, cases))
     for way in _REPAIRS.get(name_of(finding), ()):
         if found := getattr(repairs, way)(lines, finding.array):
-            return "barriers of a warp" if found[0].new == WARP_BARRIER else way, found
+            return "barriers of a warp" if found[0].new == WARP_BARRIER else found[0].why or way, found
     return "", []
 
 

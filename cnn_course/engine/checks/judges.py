@@ -6,6 +6,7 @@ from cnn_course.engine.checks.compare import identical, repeats
 from cnn_course.engine.checks.evidence import Wrong, call
 from cnn_course.engine.checks.extremes import narrowed
 from cnn_course.engine.checks.results import wrong_result
+from cnn_course.engine.checks.source import launch_assigned
 from cnn_course.engine.checks.uninitialised import twins
 
 
@@ -41,6 +42,11 @@ def find_changed_input(evidence, advice):
                 message = f"Your {evidence.what} changes `{name}`, which is an input. {advice}"
                 return Wrong("changes input", message)
     return None
+
+
+def suspicious_source(evidence):
+    """Find what the source alone shows, once something else is wrong."""
+    return launch_assigned(evidence) if evidence.failed else None
 
 
 def known_mistake(evidence):
@@ -89,6 +95,7 @@ def properties(evidence):
     return None
 
 
-#: First what makes every number doubtful; then the exercise's own mistakes, and what can be said of any wrong
-#: result; an attempt with right numbers is asked for other types, and for what must hold besides.
-JUDGES = (uninitialised, changed_input, known_mistake, wrong_result, wrapping, properties)
+#: First what makes every number doubtful; then the exercise's own mistakes, what the source shows, and what
+#: can be said of any wrong result; an attempt with right numbers is asked for other types, and for what must
+#: hold besides.
+JUDGES = (uninitialised, changed_input, known_mistake, suspicious_source, wrong_result, wrapping, properties)

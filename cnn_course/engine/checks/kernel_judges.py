@@ -1,7 +1,5 @@
 """The judges of an attempt that is a kernel, in order."""
 
-import ast
-
 import numpy as np
 
 from cnn_course.engine.checks import errors
@@ -11,18 +9,20 @@ from cnn_course.engine.checks.findings import sanitizers_finding
 from cnn_course.engine.checks.float64 import computes_in_float64
 from cnn_course.engine.checks.judges import find_changed_input, known_mistake, properties
 from cnn_course.engine.checks.launches import result_names, run
+from cnn_course.engine.checks.raising import said_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
-from cnn_course.engine.checks.source import bitwise_condition, parsed, uncalled
+from cnn_course.engine.checks.sizes import exchanged_guard, fixed_loop
+from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.writes import done_twice, one_for_all, unwritten, written_pattern
 from cnn_numba import device
-from gpuless.simulator import LaunchStopped, UnsupportedPython, argument_names
+from gpuless.simulator import LaunchStopped, UnsupportedPython
 
 
 def suspicious_source(evidence):
     """Find what the source alone shows, once something else is wrong."""
     if evidence.failed or any(trial.report.findings for trial in evidence.traced):
-        return first_finding((bitwise_condition, uncalled), evidence)
+        return first_finding((bitwise_condition, uncalled, atomic_assigned), evidence)
     return None
 
 
@@ -36,8 +36,8 @@ def raised(evidence):
         return None
     error, attempt = trial.got.error, evidence.attempt
     mistake, message, details = why_it_raised(error, attempt)
-    if missing := _missing_indices(attempt, trial.case, error):
-        mistake, message = "raises", missing
+    if told := said_by_source(evidence, trial):
+        mistake, message = "raises", told
         details = details[isinstance(error, UnsupportedPython) :]
     return Wrong(mistake, message, *details, evidence.where(trial))
 
@@ -54,37 +54,6 @@ def why_it_raised(error, kernel):
         return "does not end", message, places
     told = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
     return "raises", errors.in_words(error) or f"Your kernel raised {told}.", places
-
-
-def _is_of_an_index(error):
-    cause = getattr(error, "cause", None)
-    is_sequence = cause is not None and cause.kind == "sequence"
-    return isinstance(error, IndexError) or is_sequence or getattr(error, "whole_array", False)
-
-
-def _missing_indices(attempt, case, error):
-    """Say which array has more axes than indices on the line where an exception was raised."""
-    if not _is_of_an_index(error):
-        return ""
-    tree, code = parsed(attempt), code_of(attempt)
-    where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
-    if tree is None or where is None or where.function != code.co_name:
-        return ""
-    line = where.line - code.co_firstlineno + 1
-    arrays = dict(zip(argument_names(attempt.py_func, len(case.arguments)), case.arrays(), strict=True))
-    is_of_a_value = isinstance(error, UnsupportedPython)
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.lineno == line):
-            continue
-        if is_of_a_value and not isinstance(node.ctx, ast.Load):
-            continue
-        axes = np.ndim(arrays.get(node.value.id, 0))
-        given = len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
-        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
-        if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
-            indices = "1 index" if given == 1 else f"{given} indices"
-            return f"`{node.value.id}` has {axes} axes, and you give {indices}."
-    return ""
 
 
 # --- Where all cases are right -----------------------------------------------------------------------------
@@ -159,7 +128,8 @@ def _wrong_in(evidence, launches, mistake, message):
 
 
 #: The exercise's own mistakes come first: they may name what the sanitizer would call a mere index error.
-#: Then what explains all the rest: a slip in the source, an exception, a changed input, a pattern of indices.
+#: Then what explains all the rest: a slip in the source, an exception, a changed input, sizes of other axes
+#: or written as numbers, a pattern of indices.
 #: Then the sanitizer's findings, and the numbers. Where all is right so far, the rest is asked: whose work is
 #: done more than once, other launches, float64, and what must hold besides.
 KERNEL_JUDGES = (
@@ -167,6 +137,8 @@ KERNEL_JUDGES = (
     suspicious_source,
     raised,
     changed_input,
+    exchanged_guard,
+    fixed_loop,
     written_pattern,
     sanitizers_finding,
     unwritten,

@@ -70,6 +70,9 @@ missing barrier           and: write-write race, lost update, race between block
                           divergent warp, absent lane, uninitialised read, never written, NaN produced,
                           division by zero, depends on order (`gpuless.sanitizer.findings.KINDS`)
 changes input             an input is not what it was
+guard exchanges axes      it compares indices with the sizes of other axes than theirs
+fixed loop                a loop has a number of rounds where it needs the size of an axis
+atomic assigned           an element gets what an atomic operation on its array returns, besides
 does not end              a launch goes on without end
 & for and                 ``a < b & c < d`` in a condition
 not called                ``cuda.syncthreads`` without its brackets

@@ -23,10 +23,10 @@ from typing import ClassVar
 import numpy as np
 
 from cnn_course.engine.checks import errors, wording
-from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call
+from cnn_course.engine.checks.evidence import Evidence, Trial, Wrong, call, is_or_are
 from cnn_course.engine.checks.exercise import Case, Exercise, StandIn
 from cnn_course.engine.checks.findings import most_telling
-from cnn_course.engine.checks.judges import changed_input, known_mistake, properties
+from cnn_course.engine.checks.judges import changed_input, known_mistake, properties, suspicious_source
 from cnn_course.engine.checks.kernel_judges import why_it_raised
 from cnn_course.engine.checks.launches import few_prints
 from cnn_course.engine.checks.results import another_shape, wrong_numbers, wrong_result
@@ -117,7 +117,8 @@ def never_written(evidence):
                 "Some results were never written. Does the grid cover all of them, rounded up to whole "
                 "blocks? Does an `if` skip some?"
             )
-            seen = f"{missing.sum()} of {missing.size} entries are NaN; the first is entry {first}."
+            verb = is_or_are(missing.sum())
+            seen = f"{missing.sum()} of {missing.size} entries {verb} NaN; the first is entry {first}."
             return Wrong("never written", message, seen, evidence.where(trial))
     return None
 
@@ -184,6 +185,7 @@ PROGRAM_JUDGES = (
     left_on_the_device,
     changed_input,
     known_mistake,
+    suspicious_source,
     launch_raised,
     sanitizers_finding,
     never_written,

@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 from numba import cuda
 
+from cnn_course.engine.checks import changes
+
+_BARRIER, WARP_BARRIER = "cuda.syncthreads()", "cuda.syncwarp()"
 # For one kernel. Counted, not timed: the advice is the same on every machine and in a page.
 TRIES = 24
 
@@ -31,6 +34,8 @@ class Repair(NamedTuple):
     """What to write."""
     where: str = "instead"
     """Or "before it", "around it", "around it and the lines below it"."""
+    why: str = ""
+    """Where the kind of repair does not say it: what was wrong, one of `wording.REPAIRED`."""
 
 
 class Repairs:
@@ -54,9 +59,9 @@ class Repairs:
         self._tries = 0
         try:
             text = textwrap.dedent(inspect.getsource(kernel.py_func))
-            self._lines, self._tree = text.splitlines(), ast.parse(text).body[0]
+            self._lines, self.tree = text.splitlines(), ast.parse(text).body[0]
         except (AttributeError, OSError, TypeError, SyntaxError):
-            self._lines, self._tree = [], ast.Module([], [])
+            self._lines, self.tree = [], ast.Module([], [])
 
     def guard(self, lines, array):
         """Find the condition under which alone an access may happen: that its index lies inside."""
@@ -68,29 +73,62 @@ class Repairs:
             for sign in ("", "0 <= "):
                 conditions = [f"{sign}{part} < {size}" for part, size in parts]
                 for place, where, known in self._around(line, conditions):
-                    if known and self._is_repaired(_guard, place, where, known):
-                        needed = self._needed(place, where, known)
-                        return [Repair(place, self._text(place), f"if {' and '.join(needed)}:", where)]
+                    if known and self.helps(changes.guard, place, where, known):
+                        needed = self._least(
+                            known, lambda tree, rest, at=(place, where): changes.guard(tree, *at, rest)
+                        )
+                        return [Repair(place, self.text(place), f"if {' and '.join(needed)}:", where)]
         return []
 
     def comparison(self, lines, array):
-        """Find a comparison that lets through one number too many."""
-        loops = [each.test for each in ast.walk(self._tree) if isinstance(each, ast.While)]
+        """Find the comparisons that let through one number too many: one, or those of a condition, or all."""
+        loops = [each.test for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         goes_on = {node for test in loops for node in ast.walk(test)}
-        for node in ast.walk(self._tree):
+        loose = []
+        for node in ast.walk(self.tree):
             operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             for k, (one, other) in enumerate(itertools.pairwise(operands)):
-                stricter = _STRICTER.get(type(node.ops[k]))
-                # A loop that goes on at equality as well may have no end.
+                stricter = changes.STRICTER.get(type(node.ops[k]))
+                # A loop that goes on at equality as well may have no end; `0 <= i` is about another edge.
                 if not stricter or one.lineno != other.end_lineno or (">=" in stricter and node in goes_on):
                     continue
-                if self._is_repaired(_compare, node, k, stricter[0]):
-                    text = self._lines[one.lineno - 1]
-                    old = text[one.col_offset : other.end_col_offset]
-                    sign = text[one.end_col_offset : other.col_offset]
-                    new = old.replace(sign, sign.replace(*stricter[1:]), 1)
-                    return [Repair(one.lineno, old, new)]
-        return []
+                if ast.unparse(one) != "0":
+                    loose.append((node, k))
+        conditions = [
+            [each for each in loose if each[0] in node.values]
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.BoolOp)
+        ]
+        found = self._fewest(changes.tighten, loose, *conditions)
+        by_line = {line: list(each) for line, each in itertools.groupby(sorted(found, key=_line), key=_line)}
+        return _all_of("comparisons", found, [self._tightened(line, each) for line, each in by_line.items()])
+
+    def _tightened(self, line, loose):
+        """Return the repair of a line, from its first loose comparison to its last."""
+        text = self._lines[line - 1]
+        signs, first, last = [], len(text), 0
+        for node, k in loose:
+            one, other = [node.left, *node.comparators][k : k + 2]
+            _, sign, better = changes.STRICTER[type(node.ops[k])]
+            signs.append((one.end_col_offset, other.col_offset, sign, better))
+            first, last = min(first, one.col_offset), max(last, other.end_col_offset)
+        new, done = "", first
+        for start, end, sign, better in sorted(signs):
+            new += text[done:start] + text[start:end].replace(sign, better, 1)
+            done = end
+        return Repair(line, text[first:last], new + text[done:last])
+
+    def loop(self, lines, array):
+        """Find the loops that go one too far."""
+        stops = []
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.For) and changes.is_range(node.iter):
+                stop = node.iter.args[min(len(node.iter.args), 2) - 1]
+                goes_down = isinstance(node.iter.args[-1], ast.UnaryOp)
+                if not goes_down and not isinstance(stop, ast.Constant):
+                    stops.append((node.iter, stop))
+        repairs = self.replaced([(node, (stop, changes.one_less(stop))) for node, stop in stops])
+        return _all_of("loops", repairs, repairs)
 
     def axes(self, lines, array):
         """Find two indices of the array that are exchanged."""
@@ -99,16 +137,16 @@ class Repairs:
                 better = list(index)
                 better[one], better[other] = index[other], index[one]
                 old, new = (f"{array}[{', '.join(map(ast.unparse, each))}]" for each in (index, better))
-                if old != new and self._is_repaired(_exchange, line, old, new):
+                if old != new and self.helps(changes.exchange, line, old, new):
                     return [Repair(line, old, new)]
         return []
 
     def atomic(self, lines, array):
         """Find the atomic addition for one that threads make in several steps."""
         for line in lines[:1]:
-            call = self._tree.body and _atomic_call(_statement(self._tree, line), array)
-            if call and self._is_repaired(_replace, line, call):
-                return [Repair(line, self._text(line), call)]
+            call = self.tree.body and changes.atomic_call(changes.statement_of(self.tree, line), array)
+            if call and self.helps(changes.replace, line, call):
+                return [Repair(line, self.text(line), call)]
         return []
 
     def barriers(self, lines, array):
@@ -116,10 +154,10 @@ class Repairs:
         gaps = self._gaps(lines)
         several = [*((gap,) for gap in gaps), *itertools.combinations(gaps, 2)]
         for barrier, places in itertools.product(self._barriers(), several):
-            if self._is_repaired(_wait, places, barrier):
-                if self._in_one_warp and self._is_right(_wait, places, WARP_BARRIER):
+            if self.helps(changes.wait, places, barrier):
+                if self._in_one_warp and self._is_right(changes.wait, places, WARP_BARRIER):
                     barrier = WARP_BARRIER
-                return [Repair(gap, self._text(gap), barrier, "before it") for gap in sorted(places)]
+                return [Repair(gap, self.text(gap), barrier, "before it") for gap in sorted(places)]
         return []
 
     def _barriers(self):
@@ -127,12 +165,13 @@ class Repairs:
 
     # --- what is in the kernel -----------------------------------------------------------------------------
 
-    def _text(self, line):
+    def text(self, line):
+        """Return a line of the kernel."""
         return self._lines[line - 1].strip()
 
     def _indices(self, lines, array):
         """Yield each index of an array on some lines, as the line and the list of its parts."""
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self.tree):
             if getattr(node, "lineno", 0) not in lines:
                 continue
             if isinstance(node, ast.Subscript) and ast.unparse(node.value) == array:
@@ -150,13 +189,15 @@ class Repairs:
         where the index is known.
         """
         yield line, "around it", conditions
-        for block in reversed(_blocks_around(self._tree, line)):
+        for block in reversed(changes.blocks_around(self.tree, line)):
             place = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
-            inside = _bound(block[place])
-            known = [each for each in conditions if not _names(ast.parse(each)) & inside]
-            needed = set().union(*(_names(ast.parse(each)) for each in known))
+            inside = changes.bound(block[place])
+            known = [each for each in conditions if not changes.names(ast.parse(each)) & inside]
+            needed = set().union(*(changes.names(ast.parse(each)) for each in known))
             binding = [
-                k for k, each in enumerate(block[:place]) if _is_comment(each) or needed & _bound(each)
+                k
+                for k, each in enumerate(block[:place])
+                if changes.is_comment(each) or needed & changes.bound(each)
             ]
             for first in (place, max(binding, default=-1) + 1):
                 yield block[first].lineno, "around it and the lines below it", known
@@ -166,10 +207,10 @@ class Repairs:
 
         Where all of these are in one loop, its lines come first; otherwise those in loops come last.
         """
-        bodies, gaps, own = [self._tree.body], [], []
+        bodies, gaps, own = [self.tree.body], [], []
         while bodies:
-            found = [each for body in bodies for each in body if not _is_comment(each)]
-            gaps += sorted((each.lineno for each in found), key=lambda gap: _distance(gap, lines))
+            found = [each for body in bodies for each in body if not changes.is_comment(each)]
+            gaps += sorted((each.lineno for each in found), key=lambda gap: changes.distance(gap, lines))
             loops = [each for each in found if isinstance(each, (ast.For, ast.While))]
             around = [each for each in loops if all(each.lineno < line <= each.end_lineno for line in lines)]
             own = [each.lineno for each in around[0].body] if around and lines else own
@@ -178,27 +219,46 @@ class Repairs:
 
     # --- trying --------------------------------------------------------------------------------------------
 
-    def _is_repaired(self, change, *arguments):
+    def helps(self, change, *arguments):
         """Return whether the kernel is right with its syntax changed; False after too many tries."""
         self._tries += 1
         return self._tries <= TRIES and self._is_right(change, *arguments)
 
+    def replaced(self, parts):
+        """Find which expressions to replace: each part is a node of a line, and (one in it, another text)."""
+        found = self._fewest(lambda tree, some: changes.put(tree, [place for _, place in some]), parts)
+        repairs = []
+        for node, place in found:
+            new = copy.deepcopy(node)
+            changes.put(new, [place])
+            old = ast.get_source_segment("\n".join(self._lines), node)
+            repairs.append(Repair(node.lineno, old, ast.unparse(new)))
+        return sorted(repairs)
+
+    def _fewest(self, change, parts, *groups):
+        """Return the parts of a change that repair the kernel: one, or the least of a group or of all."""
+        several = [group for group in (*groups, parts) if len(group) > 1]
+        for group in [*([each] for each in parts), *several]:
+            if self.helps(change, group):
+                return self._least(group, change)
+        return []
+
+    def _least(self, parts, change):
+        """Return those of the parts of a change without which the kernel is not right."""
+        for part in parts:
+            rest = [each for each in parts if each != part]
+            if rest and self._is_right(change, rest):
+                parts = rest
+        return parts
+
     def _is_right(self, change, *arguments):
         """Return whether it is: of a repair that has been found, however many tries that took."""
-        tree = copy.deepcopy(self._tree)
+        tree = copy.deepcopy(self.tree)
         try:
             change(tree, *arguments)
             return self._passes(self._made(tree))
         except Exception:  # a change that makes no kernel of it
             return False
-
-    def _needed(self, place, where, conditions):
-        """Return those of a guard's conditions without which the kernel is not right."""
-        for condition in conditions:
-            rest = [each for each in conditions if each != condition]
-            if rest and self._is_right(_guard, place, where, rest):
-                conditions = rest
-        return conditions
 
     def _made(self, tree):
         """Return a kernel of other syntax, with the globals and the closure of this one."""
@@ -216,100 +276,18 @@ class Repairs:
         return cuda.jit(namespace["around"](*cells) if names else namespace[tree.name])
 
 
-# --- changes of a syntax tree ------------------------------------------------------------------------------
-
-_BARRIER, WARP_BARRIER = "cuda.syncthreads()", "cuda.syncwarp()"
-
-
-def _guard(tree, line, where, conditions):
-    block = _block(tree, line)
-    first = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
-    last = first + 1 if where == "around it" else len(block)
-    test = ast.parse(" and ".join(conditions), mode="eval").body
-    block[first:last] = [ast.If(test, block[first:last], [])]
+def solves(evidence, cases):
+    """Return the function that says whether a kernel is right in all these launches, and allowed."""
+    exercise = evidence.exercise
+    return lambda kernel: (
+        all(exercise.is_flawless(kernel, case) for case in cases) and exercise.allows(kernel)
+    )
 
 
-#: Comparisons, and those that leave out equal numbers: of what may go on, and of what may not.
-_STRICTER = {ast.LtE: (ast.Lt, "<=", "<"), ast.Gt: (ast.GtE, ">", ">=")}
+def _all_of(why, parts, repairs):
+    """Return repairs with the word for several, if they are of more than one part of the kernel."""
+    return [repair._replace(why=why) for repair in repairs] if len(parts) > 1 else repairs
 
 
-def _compare(tree, comparison, k, kind):
-    place = comparison.lineno, comparison.col_offset
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and (node.lineno, node.col_offset) == place:
-            node.ops[k] = kind()
-
-
-def _exchange(tree, line, old, new):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and node.lineno == line and ast.unparse(node) == old:
-            node.slice = ast.parse(new, mode="eval").body.slice
-
-
-def _replace(tree, line, text):
-    block = _block(tree, line)
-    block[block.index(_statement(tree, line))] = ast.parse(text).body[0]
-
-
-def _wait(tree, lines, barrier):
-    for line in sorted(lines, reverse=True):
-        block = _block(tree, line)
-        place = next(k for k, each in enumerate(block) if each.lineno == line)
-        block.insert(place, ast.parse(barrier).body[0])
-
-
-def _distance(gap, lines):
-    return min((abs(gap - line) for line in lines), default=0)
-
-
-def _blocks_around(tree, line):
-    """Return the lists of statements that a line is in, from the function's own inwards."""
-    blocks, inner = [], tree
-    while inner is not None:
-        for name in ("body", "orelse"):
-            block = getattr(inner, name, ())
-            found = next((each for each in block if each.lineno <= line <= each.end_lineno), None)
-            if found is not None:
-                blocks.append(block)
-                break
-        inner = found if hasattr(found, "body") and found.lineno != line else None
-    return blocks
-
-
-def _block(tree, line):
-    """Return the innermost list of statements with one that begins on a line, or a plain one around it."""
-    return _blocks_around(tree, line)[-1]
-
-
-def _statement(tree, line):
-    return next(each for each in _block(tree, line) if each.lineno <= line <= each.end_lineno)
-
-
-def _is_comment(statement):
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _names(tree, *contexts):
-    """Return the names in a piece of syntax, those that it binds if asked for."""
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
-    return {node.id for node in nodes if isinstance(node.ctx, contexts or ast.expr_context)}
-
-
-def _bound(statement):
-    return _names(statement, ast.Store)
-
-
-def _atomic_call(statement, array):
-    """Return the atomic call that does what a statement such as ``a[i] += v`` does; None for another one."""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-        target, values = statement.target, [statement.value]
-    elif isinstance(statement, ast.Assign) and isinstance(getattr(statement.value, "op", None), ast.Add):
-        target, sides = statement.targets[0], [statement.value.left, statement.value.right]
-        values = [side for side in sides if ast.unparse(side) != ast.unparse(target)]
-    else:
-        return None
-    if len(values) > 1 or not isinstance(target, ast.Subscript) or ast.unparse(target.value) != array:
-        return None
-    index = ast.unparse(target.slice)
-    index = f"({index})" if isinstance(target.slice, ast.Tuple) else index
-    return f"cuda.atomic.add({array}, {index}, {ast.unparse(values[0])})"
+def _line(part):
+    return part[0].lineno

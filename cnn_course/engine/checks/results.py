@@ -9,7 +9,7 @@ import numpy as np
 
 from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.compare import close, same, type_problem
-from cnn_course.engine.checks.evidence import Wrong, call, first_finding
+from cnn_course.engine.checks.evidence import Wrong, call, first_finding, is_or_are
 
 
 def wrong_result(evidence):
@@ -220,10 +220,11 @@ def wrong_numbers(trial, rtol):
     lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right.", *which]
     unwritten = int((wrong & np.isnan(got)).sum()) if got.dtype.kind == "f" else 0
     if unwritten:
-        lines.append(f"{unwritten} of {wrong.size} entries are NaN: never written, or computed as `0 / 0`?")
+        nan = f"{unwritten} of {wrong.size} entries {is_or_are(unwritten)} NaN"
+        lines.append(f"{nan}: never written, or computed as `0 / 0`?")
     count = int(wrong.sum())
     if wrong.size > 1:
-        lines.append(f"{count} of {wrong.size} entries {'is' if count == 1 else 'are'} wrong.")
+        lines.append(f"{count} of {wrong.size} entries {is_or_are(count)} wrong.")
     return lines
 
 
@@ -269,7 +270,8 @@ def _pattern(evidence):
             return (
                 f"It is right for square {name} and wrong for all others: are height and width exchanged?",
             )
-    return (f"{sum(right)} of {len(trials)} test cases are right.",) if any(right) else ()
+    count = sum(right)
+    return (f"{count} of {len(trials)} test cases {is_or_are(count)} right.",) if count else ()
 
 
 def _number(value):

@@ -82,6 +82,50 @@ def bitwise_condition(evidence):
     return None
 
 
+def atomic_assigned(evidence):
+    """Find an element that gets what an atomic operation on its array returns, besides what that does."""
+    for node in _nodes(evidence, (ast.Assign, ast.AugAssign)):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        for call in ast.walk(node.value):
+            name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+            if not (name.startswith("cuda.atomic.") and isinstance(target, ast.Subscript) and call.args):
+                continue
+            if ast.unparse(target.value) == ast.unparse(call.args[0]):
+                text = ast.unparse(node)
+                before, is_last = text.partition(name)[0].rstrip(), text.endswith(ast.unparse(call))
+                does = "adds" if name.endswith(".add") else "stores"
+                return Wrong(
+                    "atomic assigned",
+                    f"`{name}(...)` {does} by itself. Let it stand alone on its line"
+                    f"{f', without `{before}`' * is_last}.",
+                    f"Line {node.lineno} of your kernel: `{text}`",
+                )
+    return None
+
+
+def launch_assigned(evidence):
+    """Find a name that gets what a launch returns, which is None."""
+    for node in _nodes(evidence, ast.Assign):
+        call, target = node.value, node.targets[0]
+        is_launch = isinstance(call, ast.Call) and isinstance(call.func, ast.Subscript)
+        if is_launch and isinstance(target, ast.Name):
+            kernel = ast.unparse(call.func.value)
+            if hasattr(_named(evidence.attempt, kernel), "py_func"):
+                return Wrong(
+                    "launch assigned",
+                    f"A launch returns None: leave out `{target.id} =`. The result is in the array that you "
+                    "passed.",
+                    f"Line {node.lineno} of your function: `{ast.unparse(node)}`",
+                )
+    return None
+
+
+def _named(function, name):
+    """Return what a name means in a function; None if it is not known."""
+    outside = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+    return {**outside.globals, **outside.nonlocals}.get(name) if outside else None
+
+
 _TO_BE_CALLED = ("cuda.sync", "cuda.threadfence")
 
 

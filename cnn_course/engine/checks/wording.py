@@ -46,6 +46,9 @@ WORDS = {
 REPAIRED = {
     "guard": "The kernel uses {array} past its edge: a guard is missing, or one lets too many pass.",
     "comparison": "The kernel uses {array} past its edge: a comparison lets one number too many pass.",
+    "comparisons": "The kernel uses {array} past its edge: comparisons let one number too many pass.",
+    "loop": "Your loop goes one too far, past the edge of {array}.",
+    "loops": "Your loops go one too far, past the edge of {array}.",
     "axes": "The indices of {array} are not in the order of its axes.",
     "barriers": "A barrier is missing: a thread reads {array} where another thread of its block writes it, "
     "and nothing makes one wait for the other.",

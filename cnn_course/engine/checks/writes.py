@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong, first_finding
 from cnn_course.engine.checks.launches import Output, is_result, result_names
+from cnn_course.engine.checks.uninitialised import names_used
 from cnn_course.engine.checks.wording import SAME_INDEX, line_of, name_of, two_at_one_element
 from gpuless.access import ATOMIC, READ, WRITE
 
@@ -13,6 +14,7 @@ class Writes:
 
     def __init__(self, attempt, trial):
         self.trace = trial.report.trace
+        self.reads_thread_index = "threadIdx" in names_used(attempt)
         self.names = result_names(attempt, trial.case)
         arrays = [i for i, info in enumerate(self.trace.arrays) if info.name in self.names]
         changes = (self.trace.kind == WRITE) | (self.trace.kind == ATOMIC)
@@ -140,7 +142,8 @@ def _has_depth(writes, trial):
 
 def first_block_only(writes, trial):
     """Find that each block writes the elements of the first one."""
-    if not (_is_telling(writes, trial) and writes.missing):
+    # A guard that keeps all other blocks out leaves the same elements, but is another mistake.
+    if not (_is_telling(writes, trial) and writes.missing and writes.reads_thread_index):
         return None
     x, y = writes.positions("block")
     if _is_image(writes):
@@ -203,12 +206,13 @@ def unwritten(evidence):
             if len(missing):
                 index = ", ".join(map(str, np.unravel_index(missing[0], array.shape)))
                 pair = two_at_one_element(trial, trace.arrays[number])
+                stay = "stays" if len(missing) == 1 else "stay"
                 message = f"`{name}[{index}]` is never written. Does an `if` skip the store?"
                 return Wrong(
                     "never written",
                     SAME_INDEX.format(array=f"`{name}`") if pair else message,
                     *([f"{pair}."] if pair else []),
-                    f"{len(missing)} of the {array.size} elements of `{name}` stay as they were.",
+                    f"{len(missing)} of the {array.size} elements of `{name}` {stay} as they were.",
                     evidence.where(trial),
                 )
     return None

@@ -14,6 +14,9 @@ WRONG = {
             ("< out.shape[0] and column < out.shape[1]", "< image.shape[0] and column < image.shape[1]"),
             ("row < out.shape[0] and column < out.shape[1]", "row < out.shape[0]"),
         ],
+        "guard exchanges axes": [
+            ("row < out.shape[0] and column < out.shape[1]", "row < out.shape[1] and column < out.shape[0]")
+        ],
         "x and y exchanged": [("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")],
         "first block only": [("cuda.grid(2)", "cuda.threadIdx.x, cuda.threadIdx.y")],
         "reads past the edge": [
@@ -38,6 +41,17 @@ WRONG = {
             ("oc < out.shape[0] and oh < out.shape[1] and ow < out.", "oh < out.shape[1] and ow < out.")
         ],
         "never written": [("oc < out.shape[0]", "oc < x.shape[0]")],
+        "guard exchanges axes": [
+            ("oh < out.shape[1] and ow < out.shape[2]", "oh < out.shape[2] and ow < out.shape[1]")
+        ],
+        "fixed loop": [
+            [("range(weight.shape[2])", "range(3)"), ("range(weight.shape[3])", "range(3)")],
+            [
+                ("range(weight.shape[2])", "range(3)"),
+                ("range(weight.shape[3])", "range(3)"),
+                ("total +=", "if kh < weight.shape[2] and kw < weight.shape[3]:\n    total +="),
+            ],
+        ],
         "x and z exchanged": [("ow, oh, oc = cuda.grid(3)", "oc, oh, ow = cuda.grid(3)")],
         "x and y exchanged": [("ow, oh, oc = cuda.grid(3)", "oh, ow, oc = cuda.grid(3)")],
         "float64": [[("bias[oc]", "0.0"), ("out[oc, oh, ow] = total", "out[oc, oh, ow] = total + bias[oc]")]],

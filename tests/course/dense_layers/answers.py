@@ -12,6 +12,9 @@ WRONG = {
     },
     "dense_kernel": {
         "writes past the edge": [("row < out.shape[0] and column < out.shape[1]", "column < out.shape[1]")],
+        "guard exchanges axes": [
+            ("row < out.shape[0] and column < out.shape[1]", "row < out.shape[1] and column < out.shape[0]")
+        ],
         "changes input": [
             [
                 ("total = bias[column]", ""),

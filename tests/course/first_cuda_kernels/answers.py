@@ -44,6 +44,7 @@ WRONG = {
         "returns None": [("return d_out.copy_to_host()", "d_out.copy_to_host()")],
         "raises": [("[device.blocks(x.size, 128), 128]", "")],
         "fraction of a block": [("device.blocks(x.size, 128)", "x.size / 128 + 1")],
+        "launch assigned": [("relu_forward_naive_kernel[", "d_out = relu_forward_naive_kernel[")],
         "fixed grid": [("device.blocks(x.size, 128)", "8")],
     },
     "autocorrelation_kernel": {
@@ -103,6 +104,7 @@ WRONG = {
             ("row < height and column < width", "row < height or column < width"),
         ],
         "first block only": [("cuda.grid(2)", "cuda.threadIdx.x, cuda.threadIdx.y")],
+        "guard exchanges axes": [("row < height and column < width", "row < width and column < height")],
         "changes input": [
             (
                 "if row < height and column < width:\n    out[row, column] = image[row, width - 1 - column]",

@@ -27,6 +27,8 @@ WRONG = {
             (_ADDS, "counts[level] = counts[level] + 1"),
             (_ADDS, "old = counts[level]\ncounts[level] = old + 1"),
         ],
+        "atomic assigned": [(_ADDS, f"counts[level] += {_ADDS}")],
+        "raises": [(_ADDS, "cuda.atomic.add(level, counts, 1)")],
         "divergent barrier": [(_ADDS, "cuda.syncthreads()\ncounts[level] += 1")],
         "writes past the edge": [("level, 1)", "digits[n, row, column], 1)")],
         "reads past the edge": [("if row < digits.shape[1] and column < digits.shape[2]:", "if True:")],

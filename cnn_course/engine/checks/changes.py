@@ -1,0 +1,175 @@
+"""Changes of a kernel's syntax tree that may repair it, and what has to be looked up in the tree for them."""
+
+import ast
+
+# --- statements --------------------------------------------------------------------------------------------
+
+
+def guard(tree, line, where, conditions):
+    """Put an `if` around the statement on a line, or around it and those below it in its block."""
+    block = block_of(tree, line)
+    first = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
+    last = first + 1 if where == "around it" else len(block)
+    test = ast.parse(" and ".join(conditions), mode="eval").body
+    block[first:last] = [ast.If(test, block[first:last], [])]
+
+
+def replace(tree, line, text):
+    """Put another statement in the place of the one on a line."""
+    block = block_of(tree, line)
+    block[block.index(statement_of(tree, line))] = ast.parse(text).body[0]
+
+
+def wait(tree, lines, barrier):
+    """Put a barrier before the statements on some lines."""
+    for line in sorted(lines, reverse=True):
+        block = block_of(tree, line)
+        place = next(k for k, each in enumerate(block) if each.lineno == line)
+        block.insert(place, ast.parse(barrier).body[0])
+
+
+# --- within them -------------------------------------------------------------------------------------------
+
+
+def exchange(tree, line, old, new):
+    """Give an array another index, on one line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and node.lineno == line and ast.unparse(node) == old:
+            node.slice = ast.parse(new, mode="eval").body.slice
+
+
+#: Comparisons, and those that leave out equal numbers: of what may go on, and of what may not.
+STRICTER = {ast.LtE: (ast.Lt, "<=", "<"), ast.Gt: (ast.GtE, ">", ">=")}
+
+
+def tighten(tree, loose):
+    """Let comparisons leave out equal numbers: each is a node, and the place of the sign in it."""
+    for comparison, k in loose:
+        twin = _twin(tree, comparison)
+        twin.ops[k] = STRICTER[type(twin.ops[k])][0]()
+
+
+def put(tree, places):
+    """Put other expressions in the place of some: each is a node, and the text of another one."""
+    new = {_key(node): ast.parse(text, mode="eval").body for node, text in places}
+
+    class Put(ast.NodeTransformer):
+        def visit(self, node):
+            return new.get(_key(node)) or self.generic_visit(node)
+
+    Put().visit(tree)
+
+
+def _twin(tree, node):
+    """Return the node of a tree's copy that was made of a node of the tree."""
+    return next(each for each in ast.walk(tree) if _key(each) == _key(node))
+
+
+def _key(node):
+    return type(node), *(getattr(node, name, None) for name in ("lineno", "col_offset", "end_col_offset"))
+
+
+def one_less(node):
+    """Return an expression for one less than another, as text: without its `+ 1` if it has one.
+
+    >>> [one_less(ast.parse(text, mode="eval").body) for text in ("n + 1", "1 + n", "n + 1 - d", "n - d")]
+    ['n', 'n', 'n - d', 'n - d - 1']
+    """
+    fewer = _without_one(node)
+    return f"{ast.unparse(node)} - 1" if fewer is None else ast.unparse(fewer)
+
+
+def _without_one(node):
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub))):
+        return None
+    if isinstance(node.op, ast.Add) and _is_one(node.right):
+        return node.left
+    if isinstance(node.op, ast.Add) and _is_one(node.left):
+        return node.right
+    left = _without_one(node.left)
+    return None if left is None else ast.BinOp(left, node.op, node.right)
+
+
+def _is_one(node):
+    return isinstance(node, ast.Constant) and node.value == 1
+
+
+# --- what is there -----------------------------------------------------------------------------------------
+
+
+def distance(gap, lines):
+    """Return how far a line is from the nearest of some."""
+    return min((abs(gap - line) for line in lines), default=0)
+
+
+def blocks_around(tree, line):
+    """Return the lists of statements that a line is in, from the function's own inwards."""
+    blocks, inner = [], tree
+    while inner is not None:
+        for name in ("body", "orelse"):
+            block = getattr(inner, name, ())
+            found = next((each for each in block if each.lineno <= line <= each.end_lineno), None)
+            if found is not None:
+                blocks.append(block)
+                break
+        inner = found if hasattr(found, "body") and found.lineno != line else None
+    return blocks
+
+
+def block_of(tree, line):
+    """Return the innermost list of statements with one that begins on a line, or a plain one around it."""
+    return blocks_around(tree, line)[-1]
+
+
+def statement_of(tree, line):
+    """Return the innermost statement that begins on a line, or a plain one around it."""
+    return next(each for each in block_of(tree, line) if each.lineno <= line <= each.end_lineno)
+
+
+def is_comment(statement):
+    """Return whether a statement is a text, such as a docstring."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def names(tree, *contexts):
+    """Return the names in a piece of syntax, those that it binds if asked for."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in nodes if isinstance(node.ctx, contexts or ast.expr_context)}
+
+
+def bound(statement):
+    """Return the names that a statement binds."""
+    return names(statement, ast.Store)
+
+
+def parts_of(subscript):
+    """Return the indices of a subscript as a list."""
+    index = subscript.slice
+    return index.elts if isinstance(index, ast.Tuple) else [index]
+
+
+def called(node):
+    """Return what a node calls, such as "cuda.grid"; "" if it is no call of a name."""
+    is_named = isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))
+    return ast.unparse(node.func) if is_named else ""
+
+
+def is_range(node):
+    """Return whether a node is a call of `range` on one line."""
+    return called(node) == "range" and bool(node.args) and node.lineno == node.end_lineno
+
+
+def atomic_call(statement, array):
+    """Return the atomic call that does what a statement such as ``a[i] += v`` does; None for another one."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        target, values = statement.target, [statement.value]
+    elif isinstance(statement, ast.Assign) and isinstance(getattr(statement.value, "op", None), ast.Add):
+        target, sides = statement.targets[0], [statement.value.left, statement.value.right]
+        values = [side for side in sides if ast.unparse(side) != ast.unparse(target)]
+    else:
+        return None
+    if len(values) > 1 or not isinstance(target, ast.Subscript) or ast.unparse(target.value) != array:
+        return None
+    index = ast.unparse(target.slice)
+    index = f"({index})" if isinstance(target.slice, ast.Tuple) else index
+    return f"cuda.atomic.add({array}, {index}, {ast.unparse(values[0])})"

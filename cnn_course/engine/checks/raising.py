@@ -1,0 +1,170 @@
+"""What an exception is about that ended a launch, as the line of the source shows it."""
+
+import ast
+
+import numpy as np
+
+from cnn_course.engine.checks import changes
+from cnn_course.engine.checks.repairs import Repairs, solves
+from cnn_course.engine.checks.source import parsed
+from cnn_course.engine.checks.uninitialised import code_of
+from gpuless.simulator import UnsupportedPython, argument_names
+
+
+def said_by_source(evidence, trial):
+    """Say in the attempt's own names what an exception is about; nothing if the source does not show it."""
+    attempt, error = evidence.attempt, trial.got.error
+    tree = parsed(attempt)
+    if tree is None:
+        return ""
+    if said := _grid_of_other_axes(tree, trial.case, error):
+        return said
+    line = _line_of(attempt, error)
+    if line is None:
+        return ""
+    arguments = trial.case.arguments
+    arrays = dict(zip(argument_names(attempt.py_func, len(arguments)), trial.case.arrays(), strict=True))
+    arrays = {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) == line]
+    return (
+        _no_array_for_an_atomic(evidence, nodes, arrays, error)
+        or _missing_indices(nodes, arrays, error)
+        or _whole_arrays(nodes, arrays, error)
+    )
+
+
+def _line_of(attempt, error):
+    """Return the kernel's line in which an exception was raised, counted from its first; None if unknown."""
+    code = code_of(attempt)
+    where = getattr(error, "where", None) or getattr(getattr(error, "place", None), "site", None)
+    if where is None or where.function != code.co_name:
+        return None
+    return where.line - code.co_firstlineno + 1
+
+
+# --- arrays ------------------------------------------------------------------------------------------------
+
+
+def _is_of_an_index(error):
+    cause = getattr(error, "cause", None)
+    is_sequence = cause is not None and cause.kind == "sequence"
+    return isinstance(error, IndexError) or is_sequence or getattr(error, "whole_array", False)
+
+
+def _missing_indices(nodes, arrays, error):
+    """Say which array has more axes than indices on the line where an exception was raised."""
+    if not _is_of_an_index(error):
+        return ""
+    is_of_a_value = isinstance(error, UnsupportedPython)
+    for node in nodes:
+        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
+            continue
+        if is_of_a_value and not isinstance(node.ctx, ast.Load):
+            continue
+        axes, given = np.ndim(arrays.get(node.value.id, 0)), len(changes.parts_of(node))
+        has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
+        if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
+            indices = "1 index" if given == 1 else f"{given} indices"
+            return f"`{node.value.id}` has {axes} axes, and you give {indices}."
+    return ""
+
+
+def _whole_arrays(nodes, arrays, error):
+    """Say which arrays want the index that the element has to which the result goes."""
+    targets = [node.targets[0] for node in nodes if isinstance(node, ast.Assign)]
+    targets += [node.target for node in nodes if isinstance(node, ast.AugAssign)]
+    elements = [target for target in targets if isinstance(target, ast.Subscript)]
+    if not getattr(error, "whole_array", False) or not elements:
+        return ""
+    parts = changes.parts_of(elements[0])
+    if any(isinstance(part, (ast.Slice, ast.Constant)) for part in parts):
+        return ""
+    operands = [side for node in nodes if isinstance(node, ast.BinOp) for side in (node.left, node.right)]
+    names = {
+        node.id: node.col_offset
+        for node in operands
+        if isinstance(node, ast.Name) and np.ndim(arrays.get(node.id, 0)) == len(parts)
+    }
+    index = ", ".join(map(ast.unparse, parts))
+    written = [f"`{name}[{index}]`" for name in sorted(names, key=names.get)]
+    return f"A thread computes with single elements: write {' and '.join(written)}." if written else ""
+
+
+def _no_array_for_an_atomic(evidence, nodes, arrays, error):
+    """Say what comes first in the brackets of an atomic operation, where something else does."""
+    cause = getattr(error, "cause", None)
+    if cause is None or cause.kind != "no array":
+        return ""
+    calls = [node for node in nodes if changes.called(node) == cause.name and node.args]
+    orders = [(call, arguments) for call in calls for arguments in _orders(call, arrays)]
+    helping = next(filter(None, (_tried(evidence, *each) for each in orders)), "")
+    advice = f": write `{helping}`" * bool(helping)
+    return f"The first argument of `{cause.name}` is the array itself{advice}."
+
+
+def _orders(call, arrays):
+    """Yield the arguments of an atomic operation as they may have been meant: an array comes first."""
+    first, *others = call.args
+    if isinstance(first, ast.Subscript):
+        yield [first.value, *others]
+        yield [first.value, first.slice, *others[-1:]]
+    for place, node in enumerate(call.args):
+        if isinstance(node, ast.Name) and node.id in arrays:
+            rest = [*call.args[:place], *call.args[place + 1 :]]
+            yield [node, *rest]
+            yield [node, *reversed(rest)]
+
+
+def _tried(evidence, call, arguments):
+    """Return a call with other arguments, as text, if the kernel is right with it; else nothing."""
+    text = f"{ast.unparse(call.func)}({', '.join(map(ast.unparse, arguments))})"
+    repairs = Repairs(evidence.attempt, solves(evidence, evidence.exercise.inputs()))
+    return text if repairs.helps(changes.put, [(call, text)]) else ""
+
+
+# --- the grid ----------------------------------------------------------------------------------------------
+
+_NUMBERS = {1: "one number", 2: "two numbers", 3: "three numbers"}
+
+
+def _grid_of_other_axes(tree, case, error):
+    """Say that `cuda.grid` gives more numbers than the kernel has names for, or fewer."""
+    if not isinstance(error, (TypeError, ValueError)):
+        return ""
+    for node in ast.walk(tree):
+        for call in filter(_is_grid, ast.iter_child_nodes(node)):
+            axes, names = call.args[0].value, _names_for(node, tree)
+            if names and axes != len(names):
+                return _other_axes(axes, names, case)
+    return ""
+
+
+def _is_grid(node):
+    is_call = changes.called(node) == "cuda.grid" and len(node.args) == 1
+    return is_call and isinstance(node.args[0], ast.Constant) and node.args[0].value in _NUMBERS
+
+
+def _names_for(node, tree):
+    """Return the names that get a grid's numbers, [""] where one number is needed, [] if that is unclear."""
+    if isinstance(node, (ast.BinOp, ast.Compare)) or changes.called(node) == "range":
+        return [""]
+    if not isinstance(node, ast.Assign):
+        return []
+    target = node.targets[0]
+    if isinstance(target, ast.Tuple):
+        return list(map(ast.unparse, target.elts))
+    parted = (each for each in ast.walk(tree) if isinstance(each, (ast.Subscript, ast.Starred, ast.Assign)))
+    is_parted = any(ast.unparse(each.value) == ast.unparse(target) for each in parted)
+    return [] if is_parted else [ast.unparse(target)]
+
+
+def _other_axes(axes, names, case):
+    """Say how many numbers there are, and what to write."""
+    written = f"{', '.join(names)} = cuda.grid({len(names)})" if names[0] else "cuda.grid(1)"
+    gives = f"`cuda.grid({axes})` gives {_NUMBERS[axes]}"
+    if len(names) > 1:
+        return f"{gives}, and you give {len(names)} names: write `{written}`."
+    sizes = [size for size in (case.grid, case.block) if isinstance(size, tuple)]
+    if max(map(len, sizes), default=1) == 1:
+        return f"{gives}. This grid has one axis: {'' if names[0] else 'write '}`{written}`."
+    return f"{gives}. Give each a name of its own, as in `x, y = cuda.grid(2)`."

@@ -1,0 +1,179 @@
+"""Judges of the sizes in a kernel's source: what its guard compares with, and how far its loops count.
+
+Each says something only if the kernel is right once that is changed (`repairs`).
+"""
+
+import ast
+import itertools
+from typing import NamedTuple
+
+from cnn_course.engine.checks import changes
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.repairs import Repairs, solves
+from cnn_course.engine.checks.wording import advised
+from gpuless.simulator import argument_names
+
+
+def exchanged_guard(evidence):
+    """Find a guard that compares the indices with the sizes of other axes than theirs."""
+    repairs = _repairs(evidence)
+    for line, size_of in _guards(repairs.tree) if repairs else ():
+        used = _used_at(repairs.tree, [index for _, index, _ in size_of])
+        if not used:
+            continue
+        ordered = sorted(size_of, key=lambda each: used[1].index(each[1]))
+        sizes = sorted((size for *_, size in size_of), key=lambda size: size.axis)
+        places = [(node, size.text) for (node, *_), size in zip(ordered, sizes, strict=True)]
+        moved = sum(size != better for (*_, size), better in zip(ordered, sizes, strict=True))
+        if moved and repairs.helps(changes.put, places):
+            pairs = [(index, size.text) for (_, index, _), size in zip(ordered, sizes, strict=True)]
+            text = f"Line {line} of your kernel: `{repairs.text(line)}`"
+            message = _exchanged(sizes, pairs, used[0], moved)
+            return Wrong("guard exchanges axes", message, text, evidence.where(_first_wrong(evidence)))
+    return None
+
+
+def _exchanged(sizes, pairs, element, moved):
+    """Say which index to compare with which size, and how one sees that."""
+    comma = ", and " if len(pairs) == 2 else ", "
+    compare = comma.join(f"`{index}` with `{size}`" for index, size in pairs)
+    if [size.axis for size in sizes] == [0, 1] and element.count(",") == 1:
+        return (
+            f"The guard stops threads that have an element. `{sizes[0].array}.shape` has the rows first: "
+            f"compare {compare}."
+        )
+    axes = "two axes" if moved == 2 else "the axes"
+    return f"Your guard exchanges {axes}. Your index is `{element}`: compare {compare}."
+
+
+def fixed_loop(evidence):
+    """Find loops with as many rounds as a number says, over an axis whose size differs."""
+    repairs = _repairs(evidence)
+    if not repairs:
+        return None
+    case = evidence.trials[0].case
+    names = argument_names(evidence.attempt.py_func, len(case.arguments))
+    parts, arrays = [], {}
+    for loop in ast.walk(repairs.tree):
+        if not (isinstance(loop, ast.For) and changes.is_range(loop.iter) and _rounds(loop.iter)):
+            continue
+        subscript, axis = _axis_of(loop, names)
+        if subscript is not None:
+            array, several = subscript.value.id, len(changes.parts_of(subscript)) > 1
+            size = f"{array}.shape[{axis}]" if several else f"{array}.size"
+            parts.append((loop.iter, (loop.iter.args[-1], size)))
+            arrays[loop.lineno] = array, _rounds(loop.iter)
+    found = repairs.replaced(parts) if parts else []
+    if not found:
+        return None
+    message = _as_many_rounds([arrays[repair.line] for repair in found])
+    return Wrong("fixed loop", message, *map(advised, found), evidence.where(_first_wrong(evidence)))
+
+
+def _as_many_rounds(loops):
+    """Say how many rounds loops have, and the size of which array that should depend on."""
+    names, rounds = (dict.fromkeys(each) for each in zip(*loops, strict=True))
+    numbers = " and ".join(f"{count} round{'s' * (count > 1)}" for count in rounds)
+    loop = "Your loop has" if len(loops) == 1 else "Your loops have"
+    return f"{loop} {numbers}, whatever the size of {' and '.join(f'`{name}`' for name in names)}."
+
+
+# --- what both share ---------------------------------------------------------------------------------------
+
+
+def _repairs(evidence):
+    """Return what tries to repair the attempt; None if it is right as it is, or has no source."""
+    wrong = evidence.failed or any(trial.report.findings for trial in evidence.traced)
+    if evidence.is_stand_in or not wrong:
+        return None
+    repairs = Repairs(evidence.attempt, solves(evidence, [trial.case for trial in evidence.trials]))
+    return repairs if isinstance(repairs.tree, ast.FunctionDef) else None
+
+
+def _first_wrong(evidence):
+    """Return the first trial that is not right, or in which something was found."""
+    return next(trial for trial in evidence.trials if not trial.right or trial.report.findings)
+
+
+# --- guards ------------------------------------------------------------------------------------------------
+
+
+class _Size(NamedTuple):
+    """The size of an array along an axis, and how the kernel writes it."""
+
+    text: str
+    array: str
+    axis: int
+
+
+def _guards(tree):
+    """Yield the line of each guard by sizes of one array, and (node, index, size) for what it compares."""
+    names = _named_sizes(tree)
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.BoolOp)]
+    for test in tests:
+        compared = []
+        for node in test.values:
+            operands = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            for one, other in itertools.pairwise(operands):
+                for index, place in ((one, other), (other, one)):
+                    size = _size(place, names)
+                    if size and not _size(index, names) and not isinstance(index, ast.Constant):
+                        compared.append((place, ast.unparse(index), size))
+        if len(compared) > 1 and len({size.array for *_, size in compared}) == 1:
+            yield test.lineno, compared
+
+
+def _named_sizes(tree):
+    """Return the names of sizes, as after ``height, width = image.shape``."""
+    named = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Attribute) and value.attr == "shape":
+            for axis, name in enumerate(target.elts):
+                if isinstance(name, ast.Name):
+                    named[name.id] = _Size(name.id, ast.unparse(value.value), axis)
+        elif isinstance(target, ast.Name) and (size := _size(value, {})):
+            named[target.id] = _Size(target.id, size.array, size.axis)
+    return named
+
+
+def _size(node, named):
+    """Return the size that an expression is, None if it is none."""
+    if isinstance(node, ast.Name):
+        return named.get(node.id)
+    is_part = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    if is_part and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return _Size(ast.unparse(node), ast.unparse(node.value.value), node.slice.value)
+    return None
+
+
+def _used_at(tree, indices):
+    """Return an element with all these indices, as text, and its indices; None if there is none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            parts = list(map(ast.unparse, changes.parts_of(node)))
+            if len(set(indices)) == len(indices) and set(indices) <= set(parts):
+                return ast.unparse(node), parts
+    return None
+
+
+# --- loops -------------------------------------------------------------------------------------------------
+
+
+def _rounds(call):
+    """Return the rounds of a loop over ``range(3)`` or ``range(0, 3)``, 0 if no number says them."""
+    numbers = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    is_from_zero = len(numbers) == len(call.args) and numbers[:-1] in ([], [0])
+    return numbers[-1] if is_from_zero and isinstance(numbers[-1], int) else 0
+
+
+def _axis_of(loop, arrays):
+    """Return the first element of an array in whose index a loop counts, and which axis that is."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in arrays:
+            for axis, part in enumerate(changes.parts_of(node)):
+                if ast.unparse(part) == ast.unparse(loop.target):
+                    return node, axis
+    return None, None

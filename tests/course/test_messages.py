@@ -1,0 +1,214 @@
+"""What the checks say of slips that learners make: wrong answers, and the sentences they get."""
+
+import pytest
+from advice import advice_of, obeyed
+from test_exercises import FOUND
+from wrong_answers import changed
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+GUARD = "row < out.shape[0] and column < out.shape[1]"
+CHANNELS = "oc < out.shape[0] and oh < out.shape[1] and ow < out.shape[2]"
+TWICE, COUNT = "min(2 * digit[row, column], 255)", "cuda.atomic.add(counts, level, 1)"
+
+
+def verdict_on(notebook, exercise, change):
+    """Return what a notebook's check says of a change of its solution, and the changed source."""
+    (found,) = (
+        each for each in FOUND if (each.cells.name, each.path.stem.partition("_")[2]) == (exercise, notebook)
+    )
+    source = changed(found.cells.solution, change)
+    return found, found.check(found.run(source)), source
+
+
+def loops(*sizes):
+    """Return a line of three rounds for each loop over one of these sizes."""
+    return [(f"range({size})", "range(3)") for size in sizes]
+
+
+CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_layers"
+SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
+HELPS = [  # where the advice is a line to change, and solves the exercise
+    # Loops that count to a number.
+    (CONV, "conv_channels_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,"),
+    (
+        CONV,
+        "conv_channels_kernel",
+        [
+            *loops("weight.shape[2]", "weight.shape[3]"),
+            (SUM, f"if kh < weight.shape[2] and kw < weight.shape[3]:\n    {SUM}"),
+        ],
+        "Your loops have 3 rounds, whatever the size of `weight`.\n"
+        "Line 8 of your kernel: `range(3)`. Write `range(weight.shape[2])` instead.\n"
+        "Line 9 of your kernel: `range(3)`. Write `range(weight.shape[3])` instead.",
+    ),
+    (CONV, "conv_valid_kernel", loops("weight.shape[1]"), "Your loop has 3 rounds, whatever the size of"),
+    (CONV, "conv2d_kernel", loops("weight.shape[2]", "weight.shape[3]"), "Your loops have 3 rounds,"),
+    (DENSE, "matmul_kernel", [("range(a.shape[1])", "range(0, 1)")], "Your loop has 1 round, whatever the"),
+    # Several comparisons that let one too many pass.
+    *(
+        (
+            notebook,
+            exercise,
+            (guard, guard.replace("<", "<=")),
+            f"past its edge: comparisons let one number too many pass.\n*`{guard.replace('<', '<=')}`. "
+            f"Write `{guard}` instead.",
+        )
+        for notebook, exercise, guard in [
+            (FIRST, "mirror_kernel", "row < height and column < width"),
+            ("debugging", "edges_kernel", "row < height and column < width"),
+            (CONV, "conv_valid_kernel", GUARD),
+            (DENSE, "matmul_kernel", GUARD),
+            (DENSE, "dense_kernel", GUARD),
+            (CONV, "conv_channels_kernel", CHANNELS),
+        ]
+    ),
+    (
+        CONV,
+        "conv2d_kernel",
+        [("< x.shape[2] and 0 <= w <", "<= x.shape[2] and 0 <= w <="), ("i >= out.size", "i > out.size")],
+        "Line 5 of your kernel: `i > out.size`. Write `i >= out.size` instead.\n"
+        "Line 14 of your kernel: `h <= x.shape[2] and 0 <= w <= x.shape[3]`. "
+        "Write `h < x.shape[2] and 0 <= w < x.shape[3]` instead.",
+    ),
+    (FIRST, "mirror_kernel", ("column < width", "column <= width"), "a comparison lets one number too many"),
+    # Loops that go one too far.
+    *(
+        (
+            notebook,
+            exercise,
+            (f"range({old})", f"range({new})"),
+            f"Your loop goes one too far, past the edge of `{array}`.\n*"
+            f"`range({new})`. Write `range({old})` instead.",
+        )
+        for notebook, exercise, array, old, new in [
+            (DENSE, "matmul_kernel", "a", "a.shape[1]", "a.shape[1] + 1"),
+            (DENSE, "dense_kernel", "x", "x.shape[1]", "1 + x.shape[1]"),
+            (FIRST, "autocorrelation_kernel", "signal", "signal.size - lag", "signal.size - lag + 1"),
+            (FIRST, "autocorrelation_kernel", "signal", "signal.size - lag", "signal.size + 1 - lag"),
+            (
+                FIRST,
+                "relu_stride_kernel",
+                "out",
+                "cuda.grid(1), x.size, cuda.gridsize(1)",
+                "cuda.grid(1), x.size + 1, cuda.gridsize(1)",
+            ),
+        ]
+    ),
+    (
+        CONV,
+        "conv_valid_kernel",
+        [(f"range(weight.shape[{k}])", f"range(weight.shape[{k}] + 1)") for k in (0, 1)],
+        "Your loops go one too far, past the edge of `weight`.",
+    ),
+]
+
+
+def exchanged(*order):
+    """Return the change of a guard that compares its indices with the sizes of the axes in this order."""
+    text = CHANNELS if len(order) == 3 else GUARD
+    indices = [part.partition(" <")[0] for part in text.split(" and ")]
+    pairs = zip(indices, order, strict=True)
+    return text, " and ".join(f"{index} < out.shape[{axis}]" for index, axis in pairs)
+
+
+ROWS_FIRST = (
+    "The guard stops threads that have an element. `out.shape` has the rows first: compare `row` with "
+    "`out.shape[0]`, and `column` with `out.shape[1]`.\n"
+)
+AXES = (
+    "Your index is `out[oc, oh, ow]`: compare `oc` with `out.shape[0]`, `oh` with `out.shape[1]`, `ow` with "
+    "`out.shape[2]`.\n"
+)
+ATOMIC_ARRAY = f"The first argument of `cuda.atomic.add` is the array itself: write `{COUNT}`."
+ALONE = "`cuda.atomic.add(...)` adds by itself. Let it stand alone on its line, without "
+NONE = "A launch returns None: leave out `d_out =`. The result is in the array that you passed."
+SAYS = [
+    (CONV, "conv_valid_kernel", exchanged(1, 0), ROWS_FIRST),
+    *((DENSE, name, exchanged(1, 0), ROWS_FIRST) for name in ("matmul_kernel", "dense_kernel")),
+    (
+        FIRST,
+        "mirror_kernel",
+        ("row < height and column < width", "row < width and column < height"),
+        "`image.shape` has the rows first: compare `row` with `height`, and `column` with `width`.\n",
+    ),
+    *(
+        (CONV, "conv_channels_kernel", exchanged(*order), f"Your guard exchanges two axes. {AXES}")
+        for order in [(0, 2, 1), (1, 0, 2), (2, 1, 0)]
+    ),
+    (CONV, "conv_channels_kernel", exchanged(1, 2, 0), f"Your guard exchanges the axes. {AXES}"),
+    (
+        CONV,
+        "conv2d_kernel",
+        ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h < x.shape[3] and 0 <= w < x.shape[2]"),
+        "Your guard exchanges two axes. Your index is `x[n, ic, h, w]`: compare `h` with `x.shape[2]`, and",
+    ),
+    # Exceptions.
+    (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),
+    (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y[i]"), "computes with single elements: write `x[i]`."),
+    (DENSE, "matmul_kernel", ("a[row, k] * b[k, column]", "a * b"), "with single elements, such as x[i]."),
+    (
+        FIRST,
+        "axpy_kernel",
+        ("cuda.grid(1)", "cuda.grid(2)"),
+        "`cuda.grid(2)` gives two numbers. This grid has one axis: `i = cuda.grid(1)`.\n",
+    ),
+    (
+        FIRST,
+        "relu_stride_kernel",
+        ("cuda.grid(1)", "cuda.grid(2)"),
+        "`cuda.grid(2)` gives two numbers. This grid has one axis: write `cuda.grid(1)`.\n",
+    ),
+    (
+        FIRST,
+        "mirror_kernel",
+        ("cuda.grid(2)", "cuda.grid(1)"),
+        "`cuda.grid(1)` gives one number, and you give 2 names: write `column, row = cuda.grid(2)`.\n",
+    ),
+    (
+        FIRST,
+        "mirror_kernel",
+        [("column, row =", "row ="), ("row < height and column < width", "row < height")],
+        "`cuda.grid(2)` gives two numbers. Give each a name of its own, as in `x, y = cuda.grid(2)`.\n",
+    ),
+    (FIRST, "relu_on_gpu", ("relu_forward_naive_kernel[", "d_out = relu_forward_naive_kernel["), NONE),
+    (CONV, "shrink", ("shrink_kernel[device", "d_out = shrink_kernel[device"), NONE),
+    *(
+        ("start_here", "count_kernel", (COUNT, f"cuda.atomic.add({arguments})"), ATOMIC_ARRAY)
+        for arguments in ("level, counts, 1", "counts[level], level, 1", "1, counts, level")
+    ),
+    *(
+        ("start_here", "count_kernel", (COUNT, f"{before} {COUNT}"), f"{ALONE}`{before}`.\n")
+        for before in ("counts[level] +=", "counts[level] = counts[level] +")
+    ),
+    # Numbers.
+    ("start_here", "brighten_kernel", (TWICE, TWICE[4:-6]), "- 256 = 44, and light greys turn dark."),
+    ("start_here", "brighten_kernel", (TWICE, TWICE.replace("255", "254")), "are 254, and the limit is 255."),
+    (
+        "start_here",
+        "brighten_kernel",
+        (TWICE, TWICE.replace("255", "256")),
+        "256 becomes 0. The limit is 255",
+    ),
+]
+
+
+def names_of(cases):
+    return [f"{exercise}-{number}" for number, (_, exercise, *_) in enumerate(cases)]
+
+
+@pytest.mark.parametrize(("notebook", "exercise", "change", "words"), HELPS, ids=names_of(HELPS))
+def test_what_is_advised_is_the_slip_undone(notebook, exercise, change, words):
+    found, verdict, source = verdict_on(notebook, exercise, change)
+    text = "\n".join([verdict.message, *verdict.details])
+    assert verdict.status == "wrong"
+    assert all(part in text for part in words.split("\n*")), text
+    assert advice_of(verdict), text
+    assert found.check(found.run(obeyed(verdict, source))).status == "solved"
+
+
+@pytest.mark.parametrize(("notebook", "exercise", "change", "words"), SAYS, ids=names_of(SAYS))
+def test_a_slip_is_named(notebook, exercise, change, words):
+    _, verdict, _ = verdict_on(notebook, exercise, change)
+    text = "\n".join([verdict.message, *verdict.details, ""])
+    assert (verdict.status, words in text) == ("wrong", True), text
