@@ -5,11 +5,25 @@ not solved yet.
 """
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numba import cuda, float32
 
+from cnn_course.engine.checks.compare import close
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.findings import most_telling, sanitizers_finding
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_course.engine.checks.results import wrong_result
+from cnn_course.engine.checks.wording import line_of, name_of
+
+
+def _judges(judge, before):
+    """Return the judges of a kernel, with another one before one of them."""
+    place = KernelExercise.judges.index(before)
+    return (*KernelExercise.judges[:place], judge, *KernelExercise.judges[place:])
+
 
 # --- The bent picture --------------------------------------------------------------------------------------
 
@@ -59,7 +73,39 @@ def _border_not_halved(image):
     return edges
 
 
-edges_kernel = KernelExercise(
+def right_neighbour(evidence):
+    """Find first of all that a thread with a pixel in the last column reads what lies to the right of it."""
+    for trial in evidence.traced:
+        finding = most_telling(trial.report.findings)
+        if finding is None:
+            continue
+        (height, width), launched = trial.case.args[0].shape, finding.launch
+        is_known = finding.thread is not None and finding.shape == (height, width)
+        if name_of(finding) != "reads past the edge" or not is_known:
+            return None
+        column, row, _ = np.multiply(finding.block, launched.block) + finding.thread
+        if row >= height or column != width - 1 or finding.index != (row, width):
+            return None
+        return Wrong(
+            "reads past the edge",
+            "The thread has a pixel, but the neighbour that it reads does not exist: it reads "
+            f"`{finding.array}[{row}, {width}]`, and the last column is {column}. Take the pixel itself "
+            "there.",
+            f"That is {launched.thread_called(finding.thread)} of {launched.block_called(finding.block)}.",
+            line_of(evidence.attempt, finding.site),
+            evidence.where(trial),
+        )
+    return None
+
+
+@dataclass(frozen=True, repr=False)
+class EdgesExercise(KernelExercise):
+    """An exercise whose kernel may read a neighbour that does not exist."""
+
+    judges: ClassVar[tuple] = _judges(right_neighbour, sanitizers_finding)
+
+
+edges_kernel = EdgesExercise(
     "edges_kernel",
     reference=lambda image: _edges(image),
     cases=_images,
@@ -134,7 +180,7 @@ def _deviation(x):
 
 
 def _rows(rng):
-    """Draw rows of ordinary numbers, blank ones, and rows whose numbers differ little from a large one."""
+    """Draw rows of ordinary numbers, blank ones, some that differ little from a large one, and tiny ones."""
     yield launch(1, 8, normal(rng, (5, 7)), output((5, 7)))
     blank = np.full((3, 784), 255, np.float32)
     blank[1] = 3 * normal(rng, 784)
@@ -143,9 +189,50 @@ def _rows(rng):
     yield launch(3, 2, far, output(far.shape))
     yield launch(1, 1, normal(rng, (1, 1)), output((1, 1)))
     yield launch(3, 4, normal(rng, (9, 32)), output((9, 32)))
+    tiny = np.float32(0.01) * normal(rng, (6, 11))  # beside whose variance 0.00001 counts
+    yield launch(2, 4, tiny, output(tiny.shape))
 
 
-standardise_kernel = KernelExercise(
+def _variance_in(got, right, variance):
+    """Return the variance in a row that is right but for it, None if there is none."""
+    factor = got @ right / (right @ right) if right.any() else 0
+    if not (factor > 0 and np.allclose(got, factor * right, rtol=0, atol=1e-4 * factor)):
+        return None
+    return (variance + 1e-5) / factor**2 - 1e-5
+
+
+def few_digits(evidence):
+    """Find that rows are wrong by their variance alone, and their mean is large beside it."""
+    seen = []
+    for trial in evidence.failed:
+        if trial.got.error:
+            return None
+        (x,), got, right = trial.case.args, trial.got.value, trial.expected.value
+        for row in np.flatnonzero(~close(got, right, evidence.exercise.rtol).all(axis=1)):
+            mean, variance = x[row].mean(dtype=np.float64), x[row].var(dtype=np.float64)
+            found = _variance_in(got[row], right[row], variance)
+            if found is None or mean**2 < 1e4 * variance:
+                return None
+            where = evidence.where(trial)
+            seen.append((f"In row {row} it comes to {found:.6g} where {variance:.6g} is right.", where))
+    if not seen:
+        return None
+    return Wrong(
+        "few digits",
+        "Your variance is still a difference of two large numbers, so few of its digits are right. Neither "
+        "clamping nor sums in float64 bring them back. Subtract the mean first, then square.",
+        *seen[0],
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class StandardiseExercise(KernelExercise):
+    """An exercise whose kernel may lose digits of the variance."""
+
+    judges: ClassVar[tuple] = _judges(few_digits, wrong_result)
+
+
+standardise_kernel = StandardiseExercise(
     "standardise_kernel",
     reference=lambda x: _standardised(x),
     cases=_rows,
@@ -166,6 +253,11 @@ standardise_kernel = KernelExercise(
             "You divide by the variance. Divide by its root, the standard deviation.",
             lambda x: _standardised(x) / _deviation(x),
             ("math.sqrt(squares / n + float32(1e-5))", "(squares / n + float32(1e-5))"),
+        ),
+        "added to the root": (
+            "You add 0.00001 to the root. Add it to the variance, before you take the root.",
+            lambda x: _standardised(x) * _deviation(x) / (x.std(axis=1, keepdims=True) + 1e-5),
+            ("math.sqrt(squares / n + float32(1e-5))", "(math.sqrt(squares / n) + float32(1e-5))"),
         ),
         "mean not taken off": (
             "You divide the numbers as they are. Take the mean off first: `{x}[row, k] - mean`.",

@@ -34,7 +34,8 @@ from gpuless.inspector import (
 
 _MESSAGE = "The numbers are right, but computed in float64, which most GPUs do far more slowly."
 _CAUSES = {
-    "literal": "A literal with a point, such as `0.0`, is float64, and so is what is computed with it.",
+    "literal": "A Python float, such as `0.0`, `1e-5` or `math.inf`, is float64, and so is what is computed "
+    "with it.",
     "outside": "A Python number that is defined outside of the kernel is float64 in it.",
     "integer": "An integer and a float32 together give float64.",
     "mixed": "A variable that is an integer in one place and a float32 in another is float64 in both.",

@@ -121,7 +121,9 @@ def _wrong_in(evidence, launches, mistake, message):
         if not trial.right:
             error = trial.got.error
             details = (
-                wrong_numbers(trial, evidence.exercise.rtol) if error is None else (f"{errors.text(error)}.",)
+                wrong_numbers(trial, evidence.exercise.rtol, evidence.attempt)
+                if error is None
+                else (f"{errors.text(error)}.",)
             )
             return Wrong(mistake, message, *details, evidence.where(trial))
     return None

@@ -10,6 +10,7 @@ import numpy as np
 from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.compare import close, same, type_problem
 from cnn_course.engine.checks.evidence import Wrong, call, first_finding, is_or_are
+from cnn_course.engine.checks.launches import LaunchCase, result_names
 
 
 def wrong_result(evidence):
@@ -65,7 +66,7 @@ def another_type(evidence):
     parts = parts_of(trial)
     for place, part in enumerate(parts):
         if problem := type_problem(*part, evidence.exercise.dtype):
-            return Wrong("type", problem, *_which(parts, place), where)
+            return Wrong("type", problem, *_which(parts, place, trial.case, evidence.attempt), where)
     return None
 
 
@@ -155,7 +156,8 @@ def another_shape(evidence):
     for place, (got, expected) in enumerate(parts):
         if np.shape(got) != np.shape(expected):
             message = f"The result has shape {np.shape(got)} where {np.shape(expected)} is right."
-            return Wrong("shape", message, *_which(parts, place), *_where(evidence))
+            which = _which(parts, place, evidence.failed[0].case, evidence.attempt)
+            return Wrong("shape", message, *which, *_where(evidence))
     return None
 
 
@@ -164,7 +166,7 @@ def numbers(evidence):
     rtol, first = evidence.exercise.rtol, evidence.failed[0]
     where, *pattern = _where(evidence)
     places = _places(evidence.failed, rtol)
-    return Wrong("numbers", *wrong_numbers(first, rtol), where, *places, *pattern)
+    return Wrong("numbers", *wrong_numbers(first, rtol, evidence.attempt), where, *places, *pattern)
 
 
 #: The judges of a wrong result, in order: an exception or nothing at all; what is no result of this type;
@@ -199,18 +201,22 @@ def parts_of(trial):
     return list(zip(got, expected, strict=True)) if fits else []
 
 
-def _which(parts, place):
-    """Say which of several results is meant; nothing where there is only one."""
+def _which(parts, place, case, attempt):
+    """Say which of several results is meant, of a kernel by its name; nothing where there is only one."""
+    if len(parts) < 2:
+        return ()
+    if isinstance(case, LaunchCase) and hasattr(attempt, "py_func"):
+        return (f"That is in `{result_names(attempt, case)[place]}`.",)
     ordinals = ("first", "second", "third", "fourth", "fifth")
-    return (f"That is the {ordinals[place]} of the {len(parts)} results.",) if len(parts) > 1 else ()
+    return (f"That is the {ordinals[place]} of the {len(parts)} results.",)
 
 
-def wrong_numbers(trial, rtol):
+def wrong_numbers(trial, rtol, attempt=None):
     """Point at the first wrong entry, how many there are, and where they lie."""
     parts = parts_of(trial)
     for place, (got, expected) in enumerate(parts):
         got, expected = np.asarray(got), np.asarray(expected)
-        wrong, which = ~close(got, expected, rtol), _which(parts, place)
+        wrong, which = ~close(got, expected, rtol), _which(parts, place, trial.case, attempt)
         if wrong.any():
             break
     if not expected.ndim:

@@ -3,15 +3,36 @@
 from numba import cuda, float32
 from wrong_answers import wrong
 
+
+def in_one_pass(variance):
+    """Return the change to a variance that is made of the sum of the squares."""
+    return [
+        ("squares += (x[row, k] - mean) * (x[row, k] - mean)", "squares += x[row, k] * x[row, k]"),
+        ("squares / n", variance),
+    ]
+
+
 WRONG = {
     "standardise_kernel": {
         "writes past the edge": [("if row < x.shape[0]:", "if True:")],
-        "numbers": [
+        "NaN produced": [in_one_pass("squares / n - mean * mean")],
+        "few digits": [
+            in_one_pass("max(squares / n - mean * mean, float32(0))"),
+            in_one_pass("abs(squares / n - mean * mean)"),
             [
-                ("squares += (x[row, k] - mean) * (x[row, k] - mean)", "squares += x[row, k] * x[row, k]"),
-                ("squares / n", "max(squares / n - mean * mean, float32(0))"),
-            ]
+                *in_one_pass("variance"),
+                (
+                    "for k in range(x.shape[1]):\n    out",
+                    "variance = squares / n - mean * mean\nif variance < 0:\n    variance = float32(0)\n"
+                    "for k in range(x.shape[1]):\n    out",
+                ),
+            ],
+            [
+                ("total = squares = float32(0)", "total = squares = 0.0"),
+                *in_one_pass("squares / n - mean * mean"),
+            ],
         ],
+        "numbers": [("float32(1e-5)", "float32(1e-3)")],
         "float64": [("float32(1e-5)", "1e-5")],
     },
     "edges_kernel": {
@@ -22,6 +43,7 @@ WRONG = {
         "reads past the edge": [
             ("min(column + 1, width - 1), max(column - 1, 0)", "column + 1, column - 1"),
             ("min(column + 1, width - 1)", "column + 1"),
+            ("min(column + 1, width - 1)", "min(column + 1, width)"),
         ],
         "negative index": [("max(column - 1, 0)", "column - 1")],
         "never written": [

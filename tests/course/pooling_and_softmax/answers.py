@@ -36,11 +36,22 @@ WRONG = {
         ],
         "numbers": [("x[plane, top, left], top * x.shape[2] + left", "float32(-999), 0")],
         "race between blocks": [("[plane, oh, ow] =", "[0, oh, ow] =", 2)],
-        "not small enough": [("best, where = x[plane, top, left]", "best, where = float32(-1e9)")],
+        "not small enough": [
+            ("best, where = x[plane, top, left]", "best, where = float32(-1e9)"),
+            ("best, where = x[plane, top, left]", "best, where = float32(-3e38)"),
+        ],
+        "place of minus infinity": [
+            ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), 0"),
+            ("x[plane, top, left], top * x.shape[2] + left", "float32(-math.inf), -1"),
+        ],
     },
     "softmax_kernel": {
         "writes past the edge": [("if row < logits.shape[0]:", "if True:")],
-        "float64": [("float32(0)", "0.0")],
+        "float64": [
+            ("float32(0)", "0.0"),
+            [("logits[row, 0]", "-math.inf"), ("range(1, logits.shape[1])", "range(logits.shape[1])")],
+            ("math.exp(logits[row, k] - largest)", "math.e ** (logits[row, k] - largest)", 2),
+        ],
         "not small enough": [
             [("logits[row, 0]", "float32(-1e9)"), ("range(1, logits.shape[1])", "range(logits.shape[1])")]
         ],
@@ -49,6 +60,7 @@ WRONG = {
 
 RIGHT = {
     "max_pool_kernel": {
+        "from minus infinity": [("best, where = x[plane, top, left]", "best, where = float32(-math.inf)")],
         "backwards, with >=": """
             i = cuda.grid(1)
             if i < out.size:
@@ -60,7 +72,7 @@ RIGHT = {
                     if x[plane, h, w] >= best:
                         best, where = x[plane, h, w], h * x.shape[2] + w
                 out[plane, oh, ow], argmax[plane, oh, ow] = best, where
-        """
+        """,
     },
     "softmax_kernel": {
         "by the logarithm of the sum": [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cnn_course.chapters.pooling_and_softmax import exercises as checks, pictures as pooling
+from cnn_course.chapters.pooling_and_softmax.exercises.max_pool_kernel import _windows
 
 
 def test_windows_picture_counts_outputs():
@@ -21,13 +22,14 @@ def test_the_checks_launch_few_threads(name):
 
 def test_the_checks_reach_what_they_are_about():
     """Ties, windows of negative pixels, logits that overflow and that underflow."""
-    windows = [checks._windows(*case.args) for case in checks.max_pool_kernel.inputs()]
+    windows = [_windows(*case.args) for case in checks.max_pool_kernel.inputs()]
     tied = [np.sum(w == w.max(axis=-1, keepdims=True), axis=-1).max() for w in windows]
     assert max(tied) > 1
     assert any((w.max(axis=-1) < 0).any() for w in windows)
     largest = [case.args[0].max(axis=1) for case in checks.softmax_kernel.inputs()]
     assert max(map(np.max, largest)) > 89
     assert min(map(np.min, largest)) < -104  # exp of that is 0 in float32
+    assert max(map(np.ptp, largest)) > 1000  # rows far from each other
 
 
 def test_exponentials_overflow_where_the_text_says():

@@ -1,11 +1,14 @@
-"""The checks of notebook 05, ``05_pooling_and_softmax``."""
+"""The check of a max pooling that keeps the places of its maxima."""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, output
+from cnn_course.engine.checks.launches import result_names
 from cnn_numba.ops.pool import reference
-
-# --- max_pool_kernel ---------------------------------------------------------------------------------------
 
 
 def _planes(rng):
@@ -107,10 +110,54 @@ def _short_windows(x, kernel, stride):
 
 _FROM_ZERO = (
     "Where all pixels of a window are negative you give 0, which is not among them. Start the search from "
-    "the window's first pixel, or from `float32(-math.inf)`, and compare with nothing but its pixels."
+    "the window's first pixel, or from `float32(-math.inf)`; either way the place starts at the window's "
+    "first pixel. Compare with nothing but the window's pixels."
 )
 
-max_pool_kernel = KernelExercise(
+# By the kind of the wrong result: of the maxima, and of their places.
+_OF_MINUS_INFINITY = {
+    "f": (
+        "not small enough",
+        "A window of minus infinity alone has another maximum than minus infinity. Start the search from the "
+        "window's first pixel and its place.",
+    ),
+    "i": (
+        "place of minus infinity",
+        "The maxima are right. In a window of minus infinity alone no pixel is larger than "
+        "`float32(-math.inf)`, and the place stays the number that you began with. Begin with the place of "
+        "the window's first pixel.",
+    ),
+}
+
+
+def place_of_minus_infinity(evidence):
+    """Pool windows of minus infinity alone: no pixel beats it, and the place stays where it began.
+
+    That comes last and is no case: a search that begins with place 0 may have another mistake, to be named.
+    """
+    if evidence.is_stand_in:
+        return None
+    x = np.full((2, 5, 7), -np.inf, np.float32)
+    x[:, 1, 3] = -5
+    case = launch(2, 16, x, 2, 2, output((2, 2, 3)), output((2, 2, 3), np.int32))
+    results, names = examine(evidence.attempt, case).outcome.value, result_names(evidence.attempt, case)
+    for name, got, expected in zip(names, results, _pooled(*case.args), strict=True):
+        wrong = np.argwhere(got != expected).tolist()
+        if wrong:
+            index = tuple(wrong[0])
+            seen = f"`{name}{wrong[0]}` is {got[index]} where {expected[index]} is right."
+            return Wrong(*_OF_MINUS_INFINITY[got.dtype.kind], seen)
+    return None
+
+
+@dataclass(frozen=True, repr=False)
+class PoolExercise(KernelExercise):
+    """An exercise whose kernel also pools windows of minus infinity."""
+
+    judges: ClassVar[tuple] = (*KernelExercise.judges, place_of_minus_infinity)
+
+
+max_pool_kernel = PoolExercise(
     "max_pool_kernel",
     reference=_pooled,
     cases=_planes,
@@ -197,106 +244,6 @@ max_pool_kernel = KernelExercise(
             "Each window lacks its last row and column: `range({kernel})` already ends at `{kernel} - 1`.",
             _short_windows,
             [("top + kernel", "top + kernel - 1"), ("left + kernel", "left + kernel - 1")],
-        ),
-    },
-)
-
-
-# --- softmax_kernel ----------------------------------------------------------------------------------------
-
-
-def _logits(rng):
-    """Draw rows of logits as they come, and some far from 0 or far apart."""
-    for rows, classes, scale, offset in [
-        (1, 1, 1, 0),
-        (3, 10, 3, 0),
-        (9, 4, 1, 0),
-        (2, 10, 1, 1000),
-        (6, 7, 1, -1000),
-        (3, 12, 90, 0),
-    ]:
-        x = (scale * rng.normal(size=(rows, classes)) + offset).astype(np.float32)
-        yield launch(-(-rows // 4), 4, x, output((rows, classes)))
-
-
-def softmax(x, shift=None, axis=1):
-    """Compute in the type of `x`, so that what overflows in float32 overflows here."""
-    shift = x.max(axis=axis, keepdims=True) if shift is None else shift
-    exponentials = np.exp(x - np.asarray(shift, np.float32))
-    return exponentials / exponentials.sum(axis=axis, keepdims=True)
-
-
-def _sum_carried_on(x):
-    """Divide by a sum over columns that stops where the element stands."""
-    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
-    return exponentials / exponentials.cumsum(axis=1)
-
-
-def _sum_one_short(x):
-    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
-    return exponentials / exponentials[:, :-1].sum(axis=1, keepdims=True)
-
-
-#: What goes wrong in the formula, however the threads share the work.
-SOFTMAX_MISTAKES = {
-    "no shift": (
-        "It is right for small logits. `exp` of a large one is infinite, and inf / inf is NaN; with "
-        "large negative ones it is 0 / 0. Subtract the row's maximum from each logit first.",
-        lambda x: softmax(x, 0),
-        (" - largest", "", 2),
-    ),
-    "sum not shifted": (
-        "You subtract the maximum above the line, but not in the sum. Subtract it in both.",
-        lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.exp(x).sum(axis=1, keepdims=True),
-        ("total += math.exp(logits[row, k] - largest)", "total += math.exp(logits[row, k])"),
-    ),
-    "not divided": (
-        "A row's probabilities do not add up to 1: divide by the sum.",
-        lambda x: np.exp(x - x.max(axis=1, keepdims=True)),
-        (" / total", ""),
-    ),
-    "logarithm": (
-        "You store the logarithms of the probabilities. Store the probabilities themselves.",
-        lambda x: np.log(softmax(x.astype(np.float64))),
-        ("math.exp(logits[row, k] - largest) / total", "logits[row, k] - largest - math.log(total)"),
-    ),
-}
-
-softmax_kernel = KernelExercise(
-    "softmax_kernel",
-    reference=lambda logits: softmax(logits.astype(np.float64)),
-    cases=_logits,
-    large=lambda rng: [launch(20, 4, normal(rng, (77, 100)), output((77, 100)))],
-    float32=True,
-    mistakes={
-        **SOFTMAX_MISTAKES,
-        "shifted by at least 0": (
-            "In a row of large negative logits you subtract more than any of them: every `exp` is 0, and "
-            "0 / 0 is NaN. Start the search for the maximum from `{logits}[row, 0]`.",
-            lambda x: softmax(x, np.maximum(x.max(axis=1, keepdims=True), 0)),
-            ("largest, total = logits[row, 0]", "largest, total = float32(0)"),
-        ),
-        "shifted by the first": (
-            "You subtract the first logit. Where another is larger by 90, `exp` overflows: take the largest.",
-            lambda x: softmax(x, x[:, :1]),
-            ("largest = max(largest, logits[row, k])", "pass"),
-        ),
-        "divided by a part of the sum": (
-            "You divide before the sum is complete. The sum needs a loop of its own, before the one that "
-            "writes.",
-            _sum_carried_on,
-            (
-                "    total += math.exp(logits[row, k] - largest)\nfor k in range(logits.shape[1]):\n",
-                "    total += math.exp(logits[row, k] - largest)\n",
-            ),
-        ),
-        "sum one short": (
-            "The last class is missing from your sum: `range(n)` ends at `n - 1` by itself.",
-            _sum_one_short,
-            (
-                "for k in range(logits.shape[1]):\n    total",
-                "for k in range(logits.shape[1] - 1):\n    total",
-            ),
         ),
     },
 )

@@ -1,0 +1,6 @@
+"""The checks of notebook 05, ``05_pooling_and_softmax``: a file for each exercise."""
+
+from cnn_course.chapters.pooling_and_softmax.exercises.max_pool_kernel import max_pool_kernel
+from cnn_course.chapters.pooling_and_softmax.exercises.softmax_kernel import softmax_kernel
+
+__all__ = ["max_pool_kernel", "softmax_kernel"]
