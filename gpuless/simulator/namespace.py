@@ -53,8 +53,9 @@ def missed(name, where=None):
     return UnsupportedPython(f"cannot wait here: {reason}", name, where)
 
 
-# Masks of lanes are int32 in Numba where lanes vote; the others are uint32.
-_votes, _mask = cast(np.dtype(np.int32)), cast(np.dtype(np.uint32))
+_votes, _mask = map(
+    cast, map(np.dtype, ("int32", "uint32"))
+)  # the types of masks: of lanes that vote, and others
 
 
 def _lanes_that(lanes, said):
@@ -161,13 +162,12 @@ for _name, _of in _ATOMIC.items():
 
 def _element(operation, array, value, taken):
     """Return a value in the type of an array's elements: so an atomic instruction takes it."""
-    dtype = getattr(array, "dtype", None)
+    name, dtype = f"cuda.atomic.{operation}", getattr(array, "dtype", None)
     if dtype is None or isinstance(array, np.generic):
-        name = f"cuda.atomic.{operation}"
         raise UnsupportedPython("takes an array first, then the index", name, cause=Cause("no array", name))
     if dtype.char not in taken:
         known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
-        raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", f"cuda.atomic.{operation}")
+        raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", name)
     return value if type(value) is dtype.type else cast(dtype)(value)
 
 
