@@ -4,6 +4,7 @@ import functools
 import inspect
 
 from gpuless.limits import LaunchError
+from gpuless.simulator.conversion import conversion
 from gpuless.simulator.kernel import Launch, configuration_of, running_twins, unconfigured
 from gpuless.simulator.lacking import needs_compiler
 from gpuless.simulator.twins import compile_now
@@ -17,8 +18,8 @@ _OPTIONS = frozenset(
 def jit(func_or_sig=None, device=False, **options):
     """Make a kernel or device function; all options of the compiler are accepted and ignored.
 
-    So are signatures, but that one keeps globals as they are now. `boundscheck`, which CUDA does not have, is
-    refused, and so is `link`: compiled code cannot be simulated.
+    A signature keeps globals as they are now, and converts numbers. `boundscheck`, which CUDA does not have,
+    is refused, and so is `link`: compiled code cannot be simulated.
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
@@ -32,7 +33,8 @@ def jit(func_or_sig=None, device=False, **options):
         kernel = Kernel(function, device, options)
         kernel.signatures = [] if function is given else _listed(given)
         if kernel.signatures:
-            compile_now(function)
+            kernel.conversion = conversion(kernel.signatures)
+            compile_now(kernel)
         return kernel
 
     # If something is decorated already, Numba decorates its function.
@@ -57,6 +59,7 @@ class Kernel:
         self.py_func, self._device = function, device
         self.extensions = list(options.get("extensions") or ())
         self.targetoptions, self.signatures = {"device": device, **options}, []
+        self.conversion = None
 
     def __repr__(self):
         return f"<{'device function' if self._device else 'kernel'} {self.__name__} in the simulator>"
@@ -76,7 +79,7 @@ class Kernel:
         """Call a device function from a kernel. From the host only a configured launch can be called."""
         twins = running_twins()
         if twins is not None:
-            return twins.call(self.py_func, arguments)
+            return twins.call(self, arguments)
         if self._device:
             raise LaunchError(f"{self.__name__} is a device function: only kernels can call it")
         raise unconfigured(self.__name__)

@@ -111,6 +111,8 @@ class Launch:
         ask = partial(judge, self.kernel, self.function, arguments, kinds)
         twins = Twins(cuda, memory, kinds, ask, scheduler.watch, order == IN_STEP)
         wrapped = tuple(map(memory_argument, arguments, names, [memory] * len(arguments)))
+        if conversion := getattr(self.kernel, "conversion", None):
+            wrapped = conversion.of_launch(wrapped)
         with _running_with(twins):
             known = tuple(zip(names, kinds, strict=True))
             function = twins.function(self.function, device=False, parameters=known)

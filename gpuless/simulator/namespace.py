@@ -53,9 +53,7 @@ def missed(name, where=None):
     return UnsupportedPython(f"cannot wait here: {reason}", name, where)
 
 
-_votes, _mask = map(
-    cast, map(np.dtype, ("int32", "uint32"))
-)  # the types of masks: of lanes that vote, and others
+_votes, _mask = map(cast, map(np.dtype, ("int32", "uint32")))  # of lanes that vote; and other masks
 
 
 def _lanes_that(lanes, said):

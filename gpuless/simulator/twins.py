@@ -93,14 +93,19 @@ class Twins:
                 scope[name] = value
         return twin
 
-    def call(self, function, arguments):
+    def call(self, device_function, arguments):
         """Call a device function that the kernel has not by name, but as an argument or from a tuple."""
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
-        twin = self.function(function)
-        is_rewritten = frame.f_code.co_flags & inspect.CO_GENERATOR
-        return (twin if is_rewritten else self._waited_for(twin))(*arguments)
+        return self._called(device_function, frame.f_code.co_flags & inspect.CO_GENERATOR)(*arguments)
+
+    def _called(self, device_function, can_wait):
+        """Return what is called for a device function, by code that can wait for it or not."""
+        twin = self.function(device_function.py_func)
+        conversion, names = getattr(device_function, "conversion", None), twin.__code__.co_varnames
+        twin = twin if can_wait else self._waited_for(twin)
+        return conversion.around(twin, names) if conversion else twin
 
     def need_threads(self, function):
         """Return whether a kernel waits in a function that has no source to be rewritten."""
@@ -157,9 +162,8 @@ class Twins:
             return getattr(GPU_MATH if value.__module__ == "math" else GPU_CMATH, value.__name__)
         if isinstance(value, np.ufunc):
             return of_numbers(value)
-        inner = _device_function(value)
-        if inner:
-            return self.function(inner) if has_source else self._waited_for(self.function(inner))
+        if _device_function(value):
+            return self._called(value, has_source)
         if isinstance(value, types.ModuleType):
             return _Module(value, constants, functools.partial(self._replace, constants, has_source))
         if isinstance(value, np.ndarray) and value.ndim > 0:
@@ -198,10 +202,16 @@ _known_constants: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def compile_now(function):
+def compile_now(kernel):
     """Keep the constants of a function with a signature, and those of the device functions that it calls."""
+    function = kernel.py_func
     _compiled[function] = key = object()
     _keep_constants(function, key)
+    if (own := function.__name__) in restrictions.global_names(function.__code__).union(
+        function.__code__.co_freevars
+    ):
+        # Where it is decorated, its name stands for nothing yet.
+        _constants(function, key).names.setdefault(own, kernel)
 
 
 def _keep_constants(function, key):
@@ -229,11 +239,8 @@ def _constants(function, argument_types):
     known = _known_constants.setdefault(function, {})
     if argument_types not in known:
         code, scope = function.__code__, function.__globals__
-        used = restrictions.global_names(code)
-        names = {name: scope[name] for name in used if name in scope} | outer_variables(function)
-        if (own := function.__name__) in used.union(code.co_freevars):
-            # Where it is decorated with a signature, its name stands for nothing yet.
-            names.setdefault(own, types.SimpleNamespace(py_func=function))
+        names = {name: scope[name] for name in restrictions.global_names(code) if name in scope}
+        names |= outer_variables(function)
         known[argument_types] = _Constants({name: _constant(value) for name, value in names.items()}, {})
     return known[argument_types]
 

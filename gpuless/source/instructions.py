@@ -121,7 +121,8 @@ def _is_negative_number(node):
 def place(traceback):
     """Return where in the kernel an exception was raised, None if nowhere.
 
-    It is the innermost line before one that is the simulator's own again, or NumPy's.
+    It is the innermost line before one that is the simulator's own again, or NumPy's. What has a variable
+    `__tracebackhide__` only passes a call on.
     """
     found = None
     while traceback is not None:
@@ -130,7 +131,7 @@ def place(traceback):
         is_numpys = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
         if not is_numpys and not code.co_filename.startswith(PACKAGE):
             found = site(code, traceback.tb_lasti)
-        elif found is not None:
+        elif found is not None and "__tracebackhide__" not in code.co_varnames:
             break  # further inside, a library may be at work
         traceback = traceback.tb_next
     return found

@@ -858,6 +858,117 @@ def test_the_trace_has_the_values_that_were_computed():
     assert trace.values == (200, 200_000)
 
 
+# --- Signatures --------------------------------------------------------------------------------------------
+
+
+def scaled(a, b):
+    return a * b
+
+
+def scaled_after_waiting(a, b):
+    cuda.syncthreads()
+    return a * b
+
+
+SIGNATURES = {
+    "text": "int32(int32, float32)",
+    "a list": ["int32(int32, float32)"],
+    "types": int32(int32, float32),
+}
+
+
+@pytest.mark.parametrize("function", [scaled, scaled_after_waiting])
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=SIGNATURES)
+def test_a_device_function_converts_what_it_is_given_and_what_it_returns(function, signature):
+    converting = jit(signature, device=True)(function)
+    functions = (converting,)
+
+    @jit
+    def by_name(out, x):
+        i = cuda.threadIdx.x
+        out[i] = converting(x[i], 0.3)
+
+    @jit
+    def by_keyword(out, x):
+        i = cuda.threadIdx.x
+        out[i] = converting(b=0.3, a=x[i])
+
+    @jit
+    def of_a_tuple(out, x):
+        i = cuda.threadIdx.x
+        out[i] = functions[0](x[i], 0.3)
+
+    x = np.array([10.5, -7.7])
+    for kernel in (by_name, by_keyword, of_a_tuple):
+        assert run(kernel, np.zeros(2), x, threads=2).tolist() == [3, -2]
+
+
+def test_a_signature_without_a_result_converts_arguments_alone():
+    for signature in ((int32, float32), "(int32, float32)"):
+        converting = jit(signature, device=True)(scaled)
+
+        @jit
+        def kernel(out):
+            out[0] = converting(10.5, 0.3)  # noqa: B023 (launched at once)
+
+        assert run(kernel, np.zeros(1))[0] == np.float64(10 * np.float64(np.float32(0.3)))
+
+
+def test_of_several_signatures_and_of_unknown_types_nothing_is_converted():
+    for signatures in (["int32(int32, int32)", "float64(float64, float64)"], "int32(no_such_type, int32)"):
+        kept = jit(signatures, device=True)(scaled)
+
+        @jit
+        def kernel(out):
+            out[0] = kept(0.5, 0.5)  # noqa: B023 (launched at once)
+
+        assert run(kernel, np.zeros(1))[0] == 0.25
+
+
+def test_a_function_that_converts_does_so_when_it_calls_itself():
+    @jit("int32(float64)", device=True)
+    def halved(x):
+        return halved(x / 2) + 0.9 if x > 1 else 0.9
+
+    @jit
+    def kernel(out):
+        out[0] = halved(4.0)
+
+    assert run(kernel, np.zeros(1))[0] == 0
+
+
+@jit("int32(int32[:], int32)", device=True)
+def element(x, i):
+    return x[i]
+
+
+@jit
+def reads_beyond(x):
+    x[0] = element(x, 4)
+
+
+def test_an_error_in_a_function_that_converts_is_told_with_its_line():
+    with pytest.raises(IndexError, match=r"device function element, line \d+: return x\[i\]"):
+        Launch(reads_beyond, 1, 1).run([np.zeros(4, np.int32)])
+    (finding,) = sanitize(reads_beyond)[1, 1](cuda.to_device(np.zeros(4, np.int32))).findings
+    assert (finding.site.function, finding.site.text, finding.index) == ("element", "return x[i]", (4,))
+
+
+@pytest.mark.parametrize(
+    "signature", ["void(float64[:], float32, int8, boolean)", None], ids=["text", "types"]
+)
+def test_a_kernel_converts_numbers_of_its_launch(signature):
+    signature = signature or types.void(types.float64[:], float32, types.int8, types.boolean)
+
+    @jit(signature)
+    def kernel(out, a, b, c):
+        out[0], out[1], out[2] = a, b, c
+
+    assert run(kernel, np.zeros(3), 0.1, 300, 2).tolist() == [float(np.float32(0.1)), 44, 1]
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):  # as in Numba
+        Launch(kernel, 1, 1).run([np.zeros(3), 0.1, 3.7, 0])
+
+
 # --- Constants ---------------------------------------------------------------------------------------------
 
 FACTOR, WEIGHTS = 2, np.array([10.0, 20.0])
