@@ -206,6 +206,9 @@ def cast(dtype):
     return convert
 
 
+_TRUNCATED = frozenset((float, np.float32, np.float64))
+
+
 def _truncation(dtype):
     """Return the function that makes an integer of a float, with what PTX makes of those beyond its range.
 
@@ -214,7 +217,11 @@ def _truncation(dtype):
     own, of_instruction = np.iinfo(dtype), np.iinfo(f"{dtype.kind}{max(dtype.itemsize, 2)}")
     of_nan = 1 << of_instruction.bits - 1  # which wraps around; of shorter floats in shorter integers it is 0
 
+    lowest, highest = int(of_instruction.min), int(of_instruction.max)
+
     def truncated(value):
+        if type(value) in _TRUNCATED and lowest <= (number := float(value)) <= highest:  # the most frequent
+            return int(number)
         if isinstance(value, (np.integer, np.bool_)):
             return int(value)
         if isinstance(value, (complex, np.complexfloating)):

@@ -88,8 +88,8 @@ class IntegerArray(KernelArray):
         return _get(self, index)
 
     def __setitem__(self, index, value):
-        if type(value) in _FLOATS:
-            value = _of_float(self.dtype, value)
+        if type(value) is not int and type(value) in _FLOATS:
+            value = _from_float(self.dtype)(value)
         try:
             _set(self, index, value)
         except OverflowError:
@@ -103,9 +103,10 @@ class IntegerArray(KernelArray):
 _FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 
 
-def _of_float(dtype, value):
-    """Return the element that a float becomes; a bool is whether it is not zero."""
-    return bool(value) if dtype.kind == "b" else int(cast(dtype)(value))
+@functools.cache
+def _from_float(dtype):
+    """Return the function that makes an element of a float; a bool is whether it is not zero."""
+    return bool if dtype.kind == "b" else cast(dtype)
 
 
 def _narrow_array(dtype):
