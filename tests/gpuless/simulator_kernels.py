@@ -522,13 +522,13 @@ def _atomics(x, out, counts):
 
 def _votes(x, out):
     lanes = np.arange(32)
-    ballot = int(((x > 3) << lanes).sum())
-    same = [int(((x == value) << lanes).sum()) for value in x]
+    masks = [((x > 3) << lanes).sum(), *(((x == value) << lanes).sum() for value in x)]
+    ballot, *same = np.array(masks, np.int64).astype(np.int32)  # as Numba types masks
     up = np.where(lanes >= 2, x[lanes - 2], x)
     ones = np.ones(32)
     down = np.where(lanes < 29, x[(lanes + 3) % 32], x)
     votes = [ballot * ones, ones, ones * (x > 6).any(), ones, same, ones * x[5], up, lanes]
-    return {1: np.stack([*votes, down, x, (2**32 - 1) * ones], 1)}
+    return {1: np.stack([*votes, down, x, -ones], 1)}
 
 
 def _half_warp(x):
