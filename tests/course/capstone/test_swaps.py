@@ -110,7 +110,7 @@ def test_what_is_not_written_and_what_is_changed_is_named():
     def half(grad_output, out, grad_input):
         gate_kernel[1, 32](grad_output[:1], out[:1], grad_input[:1])
 
-    with pytest.raises(Wrong, match="elements of `grad_input` were not written") as refused:
+    with pytest.raises(Wrong, match="elements of `grad_input` are not written") as refused:
         judge("relu_backward", half)
     assert refused.value.mistake == "never written"
 
