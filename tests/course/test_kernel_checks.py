@@ -145,7 +145,7 @@ def scale_without_guard(x, a, out):
     out[i] = a * x[i]
 
 
-@diagnosed(image, "raises", "`out` has 2 axes, and you give 1 index.")
+@diagnosed(image, "writes past the edge", "`out` has 2 axes, and you give 1 index.")
 @cuda.jit
 def image_with_one_index(x, out):
     column = cuda.grid(1)
@@ -899,7 +899,10 @@ class TestFloat64:
     @pytest.mark.parametrize(
         ("lines", "words"),
         [
-            (["t = 0.0", *SUM], ("A literal", "Line 5 of your kernel: `t = 0.0`. Write `t = float32(0)`")),
+            (
+                ["t = 0.0", *SUM],
+                ("A Python float", "Line 5 of your kernel: `t = 0.0`. Write `t = float32(0)`"),
+            ),
             (["t = 0", *SUM], ("A variable that", "Line 5 of your kernel: `t = 0`. Write `t = float32(0)`")),
             (
                 ["out[i] = x[i] * a * (n / n)"],
@@ -914,7 +917,7 @@ class TestFloat64:
             (["for k in range(1):", "    out[i] = x[i] * a * math.exp(k)"], ("`math.exp(float32(k))`",)),
             (
                 ["out[i] = x[i] * a * 0.1", "out[i] = out[i] * 10.0"],
-                ("A literal", "`x[i] * a * float32(0.1)`"),
+                ("A Python float", "`x[i] * a * float32(0.1)`"),
             ),
             (["out[i] = x[i] * a", "out[i] *= n // n"], ("Line 6", "Write `out[i] *= float32(n // n)`")),
             (

@@ -57,7 +57,11 @@ def _told(evidence, trial, finding):
             message, seen = wording.SAME_INDEX, f"{seen} {pair}."
         else:
             seen = wording.seen_unwritten(finding)
-    way, repairs = _repair(evidence, finding, _launches(evidence.traced, trial, finding))
+    given = len(finding.index or ())
+    if finding.kind == "out of bounds" and not finding.in_view and given < len(finding.shape):
+        message, way, repairs = wording.too_few_indices(finding.array, len(finding.shape), given), "", []
+    else:
+        way, repairs = _repair(evidence, finding, _launches(evidence.traced, trial, finding))
     message = wording.REPAIRED.get(way, message).format(array=f"`{finding.array}`")
     # What is to be changed is shown with the change.
     changed = {repair.line for repair in repairs}

@@ -8,6 +8,7 @@ from cnn_course.engine.checks import changes
 from cnn_course.engine.checks.repairs import Repairs, solves
 from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
+from cnn_course.engine.checks.wording import too_few_indices
 from gpuless.simulator import UnsupportedPython, argument_names
 
 
@@ -64,8 +65,7 @@ def _missing_indices(nodes, arrays, error):
         axes, given = np.ndim(arrays.get(node.value.id, 0)), len(changes.parts_of(node))
         has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
         if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
-            indices = "1 index" if given == 1 else f"{given} indices"
-            return f"`{node.value.id}` has {axes} axes, and you give {indices}."
+            return too_few_indices(node.value.id, axes, given)
     return ""
 
 

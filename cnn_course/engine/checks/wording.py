@@ -102,6 +102,12 @@ _CALLED_BY_SOME = (
 )
 
 
+def too_few_indices(array, axes, given):
+    """Say that an array has more axes than the indices that it is given."""
+    indices = "1 index" if given == 1 else f"{given} indices"
+    return f"`{array}` has {axes} axes, and you give {indices}."
+
+
 def name_of(finding):
     """Return how a verdict calls a finding of the sanitizer's."""
     if finding.kind != "out of bounds":
