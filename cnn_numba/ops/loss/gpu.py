@@ -88,8 +88,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
 
     Examples
     --------
-    There is no class 2 here:
-
+    >>> import numpy as np  # there is no class 2
     >>> logits, labels = device.zeros((2, 2)), device.to_device(np.array([0, 2], np.int32))
     >>> losses, probabilities = cross_entropy_forward(logits, labels)
     >>> device.to_host(losses), device.to_host(probabilities).tolist()
