@@ -148,3 +148,10 @@ def replaced(source, old, new, times=1):
 
 def _within_a_name(source, position):
     return re.fullmatch(r"\w\w", source[position - 1 : position + 1]) is not None
+
+
+def told(found, change):
+    """Return all lines that the check of an exercise says of its solution with a change."""
+    verdict = found.check(found.run(changed(found.cells.solution, change)))
+    assert verdict.status == "wrong", verdict
+    return [verdict.message, *verdict.details]
