@@ -127,7 +127,8 @@ def launch(
                 f"{_name(kernel)}: an array of shape {argument.shape} is on the host; "
                 "copy it with cnn_numba.device.to_device"
             )
-    grid, block = (tuple(size) if isinstance(size, list) else size for size in (grid, block))
+    grid = tuple(grid) if isinstance(grid, list) else grid
+    block = tuple(block) if isinstance(block, list) else block
     try:
         _configured(kernel, grid, block, current_stream(), shared)(*arguments)
     except Exception as error:

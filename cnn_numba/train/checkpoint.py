@@ -163,9 +163,8 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {shown(version)}; this version reads {FORMAT_VERSION}")
-    scaler = {
-        name.removeprefix("scaler."): arrays.pop(name) for name in [*arrays] if name.startswith("scaler.")
-    }
+    of_scaler = [name for name in arrays if name.startswith("scaler.")]
+    scaler = {name.removeprefix("scaler."): arrays.pop(name) for name in of_scaler}
     optimizer = {name.removeprefix("optimizer."): array for name, array in arrays.items()}
     checkpoint = Checkpoint(about.get("model"), parameters, buffers, optimizer, about.get("progress"), scaler)
     with naming(path):
