@@ -20,7 +20,7 @@ from cnn_numba.ops.conv import (
 from gpuless import access_map, sanitize
 from gpuless.access import WRITE
 
-TILES = {"large": gpu_implicit.LARGE, "small": gpu_implicit.SMALL, "narrow": gpu_implicit.NARROW}
+TILES = {name.lower(): getattr(gpu_implicit, name) for name in ("LARGE", "SMALL", "FLAT", "NARROW")}
 
 
 def with_tile(function, tile):
@@ -259,7 +259,7 @@ def test_the_kernel_suits_the_shape_and_fills_a_large_gpu(launches):
         gpu_weight.conv2d_backward_weight_wide_kernel,
         total,
         gpu_tiled.conv2d_forward_tiled_kernel,
-        gpu_implicit.conv2d_implicit_narrow_kernel,
+        gpu_implicit.conv2d_implicit_flat_kernel,
         gpu_weight.conv2d_backward_weight_narrow_kernel,
         total,
         gpu_implicit.conv2d_implicit_large_kernel,
@@ -391,7 +391,7 @@ def test_tiles_are_stored_without_bank_conflicts():
             with_tile(gpu.conv2d_forward_implicit, tile)(x, weight)
         gpu.conv2d_backward_weight(grad_output, x, weight.shape)
         gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
-    assert len(degrees) == 2 * 5
+    assert len(degrees) == 2 * (len(TILES) + 2)
     # Two warps cannot load 8 steps each where a tile has 32.
     two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "left_tile"))
     assert two == 2

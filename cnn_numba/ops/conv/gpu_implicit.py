@@ -32,9 +32,6 @@ from cnn_numba.ops.shared.products import (
     transposed_load,
 )
 
-#: Entries of the gather table, which is filled again when they are used up.
-TABLE = 256
-TABLE_SIZE = 4 * TABLE  # numbers in it
 NOWHERE = 1 << 30  # a row outside of every image
 _TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
@@ -73,6 +70,19 @@ class Gather(NamedTuple):
     weight_b: int = 1
     target_first: int = 0
     target_j: int = 1
+
+
+def table_size(tile):
+    """Return how many numbers the gather table has: four for each entry."""
+    return 4 * _entries(tile)
+
+
+def _entries(tile):
+    """Return how many products the gather table is for; it is filled again when they are used up.
+
+    Small steps are those of large products: there half a table leaves a T4 room for a block more.
+    """
+    return min(256, 16 * tile.depth)
 
 
 @cuda.jit(device=True)
@@ -119,8 +129,9 @@ def _read(images, at, row, column, gather):
 PLAIN = Reader(_corner, _offset, _read)
 
 
-def _table_filler(offset):
+def _table_filler(tile, offset):
     """Make the device function that prepares the next products."""
+    entries = uint32(_entries(tile))
 
     @cuda.jit(device=True)
     def fill_table(table, start, end, gather):
@@ -130,7 +141,7 @@ def _table_filler(offset):
         """
         taps, taps_w = uint32(gather.taps_h * gather.taps_w), uint32(gather.taps_w)
         entry = uint32(cuda.threadIdx.x)
-        while entry < min(uint32(TABLE), end):
+        while entry < min(entries, end):
             k = uint32(start + entry)
             c, tap = int32(k // taps), uint32(k % taps)
             a, b = int32(tap // taps_w), int32(tap % taps_w)
@@ -150,7 +161,7 @@ def weights_operand(tile, offset):
 
     Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
     """
-    fill_table = _table_filler(offset)
+    fill_table, entries = _table_filler(tile, offset), uint32(_entries(tile))
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are not used
     place = transposed_load(tile.depth, tile.threads)
@@ -166,7 +177,7 @@ def weights_operand(tile, offset):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         weight, table, row_at, gather = source
-        first = start % uint32(TABLE)
+        first = start % entries
         # The left operand is fetched first: it fills the table for both.
         if first == uint32(0):
             fill_table(table, start, uint32(end + ahead - start), gather)
@@ -183,15 +194,18 @@ def weights_operand(tile, offset):
 
 
 def pixels_operand(tile, position, reader):
-    """Return the operand on the right: a thread loads pixels of one column, for k that are `jump` apart.
+    """Return the operand on the right: a thread loads pixels of its columns, for k that are `jump` apart.
 
-    Its source is (images, table, corner, top, left, gather), and `reader` says how they are read.
-    ``position(gather, column)`` returns image, row and column of the target's element in that column.
+    It has one column, or several, `lines` apart, where there are more columns than threads. Its source is
+    (images, table, corner, top, left, gather), where the windows of its columns begin in three arrays;
+    `reader` says how pixels are read. ``position(gather, column)`` returns image, row and column of the
+    target's element in that column.
     """
-    begin, read = reader.corner, reader.read
-    loads, jump, lines = tile.column_loads, tile.threads // tile.columns, tile.columns
+    begin, read, entries = reader.corner, reader.read, uint32(_entries(tile))
+    each, lines = max(1, tile.columns // tile.threads), min(tile.columns, tile.threads)
+    loads, jump = tile.column_loads // each, tile.threads // lines
     # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
-    pitch = lines + tile.padding if tile.tensor_cores else lines
+    pitch = tile.columns + tile.padding if tile.tensor_cores else tile.columns
 
     @cuda.jit(device=True)
     def place():
@@ -199,30 +213,40 @@ def pixels_operand(tile, position, reader):
         return thread // uint32(lines), thread % uint32(lines)
 
     @cuda.jit(device=True)
-    def corner(gather, first_column):
-        """Return where the thread's window begins: index, row, column. The last column stands for more."""
+    def corners(gather, first_column, corner, top, left):
+        """Note where each column's window begins: index, row, column. The last column stands for more."""
         _, line = place()
         last = uint32(gather.images * gather.count_h * gather.count_w - 1)
-        n, i, j = position(gather, min(uint32(first_column + line), last))
-        top = int32(i * gather.step_h + gather.start_h)
-        left = int32(j * gather.step_w + gather.start_w)
-        return begin(gather, n, top, left), top, left
+        for c in range(each):
+            n, i, j = position(gather, min(uint32(first_column + line + c * lines), last))
+            top[c] = int32(i * gather.step_h + gather.start_h)
+            left[c] = int32(j * gather.step_w + gather.start_w)
+            corner[c] = begin(gather, n, top[c], left[c])
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         images, table, corner, top, left, gather = source
         k, _ = place()
-        at = uint32(4) * uint32(start % uint32(TABLE) + k)
+        at = uint32(4) * uint32(start % entries + k)
         for i in range(loads):
             entry = at + uint32(4 * i * jump)
             offset, h, w = table[entry], table[entry + uint32(1)], table[entry + uint32(2)]
-            values[i] = float32(0)
-            # Unsigned, -1 is a large number: one comparison asks for both ends.
-            row, column = uint32(top + h), uint32(left + w)
-            if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
-                values[i] = read(images, uint32(corner + offset), row, column, gather)
+            for c in range(each):
+                # Unsigned, -1 is a large number: one comparison asks for both ends.
+                row, column = uint32(top[c] + h), uint32(left[c] + w)
+                values[i * each + c] = float32(0)
+                if (row < uint32(gather.source_h)) & (column < uint32(gather.source_w)):
+                    values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
 
-    return Operand(fetch, scattered_store(place, loads, jump * pitch, pitch), pitch), corner
+    @cuda.jit(device=True)
+    def stash(source, values, tile, at):
+        k, line = place()
+        at = uint32(at + k * uint32(pitch) + line)
+        for i in range(loads):
+            for c in range(each):
+                tile[at + uint32(i * jump * pitch + c * lines)] = values[i * each + c]
+
+    return Operand(fetch, stash, pitch), corners, each
 
 
 def result_store(tile):
@@ -259,21 +283,24 @@ def gathered_product(tile, position, reader):
     """Make a device function ``(source, weight, table, sums, gather)`` that computes a block's tile.
 
     It fills the local array `sums` with the thread's results, and returns the tile's first row and column.
-    The grid is (blocks of columns, blocks of rows); `table` is shared, of TABLE_SIZE int32. `position` and
+    The grid is (blocks of columns, blocks of rows); `table` is shared, of `table_size` int32. `position` and
     `reader` are those of `pixels_operand`.
     """
     row_loads, block_rows, block_columns = tile.row_loads, uint32(tile.rows), uint32(tile.columns)
     weights, weight_rows = weights_operand(tile, reader.offset)
-    pixels, pixel_corner = pixels_operand(tile, position, reader)
+    pixels, pixel_corners, each = pixels_operand(tile, position, reader)
     accumulate = product_engine(tile, weights, pixels)
 
     @cuda.jit(device=True)
     def multiply(source, weight, table, sums, gather):
         row_at = cuda.local.array(row_loads, uint32)
+        corner = cuda.local.array(each, int32)
+        top = cuda.local.array(each, int32)
+        left = cuda.local.array(each, int32)
         first_row = uint32(cuda.blockIdx.y) * block_rows
         first_column = uint32(cuda.blockIdx.x) * block_columns
         weight_rows(gather, first_row, row_at)
-        corner, top, left = pixel_corner(gather, first_column)
+        pixel_corners(gather, first_column, corner, top, left)
         weight_source = weight, table, row_at, gather
         pixel_source = source, table, corner, top, left, gather
         accumulate(weight_source, pixel_source, uint32(0), _depth(gather), sums)
@@ -284,7 +311,7 @@ def gathered_product(tile, position, reader):
 
 def implicit_kernel(tile):
     """Make a kernel whose blocks compute such tiles."""
-    results = tile.results
+    results, table_numbers = tile.results, table_size(tile)
     multiply, store = gathered_product(tile, row_by_row, PLAIN), result_store(tile)
 
     @cuda.jit
@@ -294,7 +321,7 @@ def implicit_kernel(tile):
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        table = cuda.shared.array(TABLE_SIZE, int32)
+        table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(source, weight, table, sums, gather)
         store(sums, first_row, first_column, bias, has_bias, relu, target, gather)
@@ -310,16 +337,20 @@ def implicit_kernel(tile):
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
 #   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
-LARGE, SMALL, NARROW = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4), Tile(32, 32, 32, 4, 4)
+# - FLAT is for few rows of many columns: LARGE's threads in a block of two warps.
+LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4)
+FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 32, 32, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
 _KERNELS = {
-    tile: implicit_kernel(tile) for tile in (LARGE, SMALL, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))
+    tile: implicit_kernel(tile)
+    for tile in (LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))
 }
 # Each under its name as well, by which `cnn-numba inspect` finds it.
 (
     conv2d_implicit_large_kernel,
     conv2d_implicit_small_kernel,
+    conv2d_implicit_flat_kernel,
     conv2d_implicit_narrow_kernel,
     conv2d_implicit_tf32_kernel,
     conv2d_implicit_float16_kernel,
@@ -338,13 +369,12 @@ def grid_of(tile, gather):
     return device.blocks(columns, tile.columns), device.blocks(gather.rows, tile.rows)
 
 
-def best_tile(gather, large=LARGE, small=SMALL, narrow=NARROW):
+def best_tile(gather, tiles=(LARGE, SMALL), for_few_rows=(FLAT, NARROW)):
     """Return the tile with which this product is expected to run fastest.
 
-    A large tile loads least for each product, but a GPU with idle multiprocessors is slower still.
+    The larger one of two loads least for each product, but a GPU with idle multiprocessors is slower still.
     """
-    if gather.rows <= narrow.rows:
-        return narrow
+    large, small = for_few_rows if gather.rows <= NARROW.rows else tiles
     across, down = grid_of(large, gather)
     return large if across * down >= _ENOUGH_BLOCKS else small
 

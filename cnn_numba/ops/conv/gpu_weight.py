@@ -269,7 +269,7 @@ def weight_kernel(tile, has_ones=False):
 
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread.
-WIDE, NARROW = Tile(64, 64, 32, 4, 4), Tile(32, 32, 16, 4, 4)
+WIDE, NARROW = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
 _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
@@ -308,8 +308,8 @@ class Conv2dScratch(NamedTuple):
     """(P, C_out * C_in * K_h * K_w) float32: the weight gradient of each part of the positions."""
 
 
-# What fills the 132 multiprocessors of an H200: 2 blocks of 256 threads for each, or 4 of 64.
-_ENOUGH_BLOCKS = {WIDE: 264, NARROW: 528}
+# What fills the 132 multiprocessors of an H200: 4 blocks of 128 or 64 threads for each.
+_ENOUGH_BLOCKS = 528
 
 
 def _tile(weight_shape, precision="float32"):
@@ -326,9 +326,9 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
-    tile, (across, down) = _tile(weight_shape)
+    _, (across, down) = _tile(weight_shape)
     size = weight_shape[0] * weight_shape[1] * weight_shape[2] * weight_shape[3]
-    shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), size
+    shape = device.blocks(_ENOUGH_BLOCKS, across * down), size
     if scratch is None:
         return Conv2dScratch(parts=device.empty(shape))
     if not isinstance(scratch, Conv2dScratch):

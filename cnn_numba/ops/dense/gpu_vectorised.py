@@ -31,12 +31,12 @@ from cnn_numba.ops.shared.products import (
 )
 from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
-LARGE = Tile(128, 128, 8, thread_rows=8, thread_columns=8, part_depth=256, fewest_parts=2)
+LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
 # How many blocks are to share a multiprocessor: they have 128, 72 and 80 registers per thread.
-BLOCKS = {128: 2, 32: 7, 64: 3}
+BLOCKS = {LARGE.results: 4, SMALL.results: 7, TENSOR.results: 3}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
@@ -47,17 +47,19 @@ def aligned(matrix, vector=4):
     return matrix.shape[1] % vector == 0 and address % 16 == 0
 
 
-def _operand(lines, depth, padding, vectors):
+def _operand(lines, tile, vectors):
     """Return a matrix as an operand, of which a thread copies four neighbours at once, and its source.
 
     The source of a thread is ``source(matrix, along_k, first_line, lines, depth)``, that is (matrix, along_k,
-    index, line, k, k_step, lines). `along_k` tells which way the matrix lies in memory; so do the four
-    elements, and the next thread's follow on them. The first of the four is ``matrix[index]`` in the tile
-    that begins at k = 0, and `k_step` further for each k. With `vectors` every row of the matrix consists of
-    whole vectors of four.
+    index, line, k, line_step, k_step, lines). `along_k` tells which way the matrix lies in memory; so do four
+    elements, and the next thread's follow on them. The first is ``matrix[index]`` in the tile that begins at
+    k = 0, and `k_step` further for each k, `line_step` for each line. With `vectors` every row of the matrix
+    consists of whole vectors of four.
     """
-    fours_along_k, fours_along_lines = uint32(depth // 4), uint32(lines // 4)
-    pitch = uint32(lines + padding)
+    fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
+    pitch = uint32(lines + tile.padding)
+    fours = lines * tile.depth // (4 * tile.threads)
+    line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -68,40 +70,54 @@ def _operand(lines, depth, padding, vectors):
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
+    def jump(along_k):
+        """Return how many lines and k there are from each four elements of a thread to its next."""
+        return (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
+
+    @cuda.jit(device=True)
     def source(matrix, along_k, first_line, lines, depth):
         line, k = place(along_k)
         line = uint32(first_line + line)
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
-        return matrix, along_k, uint32(line * line_step + k * k_step), line, k, k_step, lines
+        return matrix, along_k, uint32(line * line_step + k * k_step), line, k, line_step, k_step, lines
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
-        matrix, along_k, index, line, k, k_step, lines = source
-        index, k = uint32(index + start * k_step), uint32(start + k)
-        inside = line < lines and k < end
-        if vectors:
-            if inside:
-                values[0], values[1], values[2], values[3] = load4(matrix, index)
+        matrix, along_k, first, first_line, first_k, line_step, k_step, lines = source
+        more_lines, more_k = jump(along_k)
+        step = uint32(more_lines * line_step + more_k * k_step)
+        first = uint32(first + start * k_step)
+        for v in range(fours):
+            index, line = uint32(first + v * step), uint32(first_line + v * more_lines)
+            k, at = uint32(first_k + start + v * more_k), 4 * v
+            inside = line < lines and k < end
+            if vectors:
+                if inside:
+                    values[at], values[at + 1], values[at + 2], values[at + 3] = load4(matrix, index)
+                else:
+                    for i in range(4):
+                        values[at + i] = float32(0)
             else:
+                left = uint32(end - k) if along_k else uint32(lines - line)
                 for i in range(4):
-                    values[i] = float32(0)
-        else:
-            left = uint32(end - k) if along_k else uint32(lines - line)
-            for i in range(4):
-                values[i] = matrix[index + uint32(i)] if inside and uint32(i) < left else float32(0)
+                    known = inside and uint32(i) < left
+                    values[at + i] = matrix[index + uint32(i)] if known else float32(0)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
         along_k = source[1]
         line, k = place(along_k)
-        at = uint32(at + k * pitch + line)
-        if along_k:
-            for i in range(4):
-                tile[at + uint32(i) * pitch] = values[i]
-        else:
-            store4(tile, at, values[0], values[1], values[2], values[3])
+        first = uint32(at + k * pitch + line)
+        more_lines, more_k = jump(along_k)
+        for v in range(fours):
+            at = uint32(first + v * uint32(more_k * pitch + more_lines))
+            if along_k:
+                for i in range(4):
+                    tile[at + uint32(i) * pitch] = values[4 * v + i]
+            else:
+                store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
-    return Operand(fetch, stash, lines + padding), source
+    return Operand(fetch, stash, lines + tile.padding), source
 
 
 def tile_product(tile, vectors):
@@ -112,7 +128,7 @@ def tile_product(tile, vectors):
     """
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
     (left, left_source), (right, right_source) = (
-        _operand(lines, tile.depth, tile.padding, vectors) for lines in (tile.rows, tile.columns)
+        _operand(lines, tile, vectors) for lines in (tile.rows, tile.columns)
     )
     accumulate = product_engine(tile, left, right)
     first_result, result_row, result_column = thread_results(tile)
@@ -189,7 +205,7 @@ def _make_kernel(name, tile, vectors):
     compute = tile_product(tile, vectors)
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
 
-    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.rows]))
+    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute one tile of results per block, from one part of their sums.
@@ -235,12 +251,12 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
         out[i] = at_least(lower_bound(relu), total)
 
 
-# Enough for a large GPU: nearly two for each of the 132 multiprocessors of an H200. The number is the same on
-# every GPU, so that sums are split the same way and give the same bits.
-_ENOUGH_BLOCKS = 256
-# A large tile computes twice as fast as the small ones that make it up, if it has a multiprocessor to itself
-# and most of them have one: that is estimated from the instructions of the two, not measured.
-_ENOUGH_LARGE_BLOCKS = 96
+# Over how many blocks a product is split at most: what fills the 132 multiprocessors of an H200, with four
+# blocks of LARGE on each; more of SMALL's would have more partial sums. The numbers are the same on every
+# GPU, so that sums are split the same way and give the same bits.
+_ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
+# With fewer blocks of LARGE, SMALL is as fast or faster: modelled for T4, A100 and H100.
+_ENOUGH_LARGE_BLOCKS = 192
 
 
 def choose_tile(rows, columns, depth):
@@ -253,7 +269,7 @@ def choose_tile(rows, columns, depth):
 def count_parts(tile, rows, columns, depth):
     """Return over how many blocks each sum is to be split, and how many products of it a block adds up."""
     tiles = device.blocks(rows, tile.rows) * device.blocks(columns, tile.columns)
-    parts = min(_ENOUGH_BLOCKS // tiles, depth // tile.part_depth)
+    parts = min(_ENOUGH_BLOCKS[tile.results] // tiles, depth // tile.part_depth)
     if parts < tile.fewest_parts:
         return 1, depth
     # Whole tiles along k, and so whole vectors.
@@ -263,7 +279,8 @@ def count_parts(tile, rows, columns, depth):
 
 def most_partial_sums(rows, columns, depth):
     """Return how many elements `partial` needs at most; it never shrinks as the sizes grow."""
-    return min(depth // SMALL.part_depth * rows * columns, _ENOUGH_BLOCKS * LARGE.rows * LARGE.columns)
+    most = max(_ENOUGH_BLOCKS[tile.results] * tile.rows * tile.columns for tile in (LARGE, SMALL, TENSOR))
+    return min(depth // SMALL.part_depth * rows * columns, most)
 
 
 class LinearScratch(NamedTuple):

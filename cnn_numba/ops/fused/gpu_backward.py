@@ -15,7 +15,6 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
-    TABLE_SIZE,
     Gather,
     Reader,
     backward_gathers,
@@ -24,6 +23,7 @@ from cnn_numba.ops.conv.gpu_implicit import (
     grid_of,
     result_store,
     row_by_row,
+    table_size,
 )
 from cnn_numba.ops.conv.gpu_weight import (
     NARROW as NARROW_WEIGHT,
@@ -74,7 +74,7 @@ UNPOOLED = Reader(_corner, _offset, _read)
 
 def unpooling_kernel(tile):
     """Make a kernel whose blocks compute such tiles of the gradient of the images."""
-    results = tile.results
+    results, table_numbers = tile.results, table_size(tile)
     multiply, store = gathered_product(tile, row_by_row, UNPOOLED), result_store(tile)
 
     @cuda.jit
@@ -84,7 +84,7 @@ def unpooling_kernel(tile):
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        table = cuda.shared.array(TABLE_SIZE, int32)
+        table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply((grad_output, codes), weight, table, sums, gather)
         store(sums, first_row, first_column, weight, False, False, grad_input, gather)
@@ -109,7 +109,7 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
     even = window._replace(out_h=2 * grad_output.shape[2], out_w=2 * grad_output.shape[3])
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
     for gather in backward_gathers(weight, even, grad_input):
-        tile = best_tile(gather, LARGE, SMALL, NARROW)
+        tile = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW))
         device.launch(_INPUT_KERNELS[tile], grid_of(tile, gather), tile.threads, *flat, gather)
 
 

@@ -16,12 +16,12 @@ from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint6
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     PLAIN,
-    TABLE_SIZE,
     Gather,
     best_tile,
     forward_gather,
     gathered_product,
     grid_of,
+    table_size,
 )
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile, thread_results
@@ -56,7 +56,7 @@ def pooled(first, second, third, fourth, relu):
 def pooled_kernel(tile):
     """Make a kernel whose blocks compute such tiles, and write a quarter of their results."""
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
-    groups = thread_columns // WINDOW
+    groups, table_numbers = thread_columns // WINDOW, table_size(tile)
     multiply = gathered_product(tile, window_by_window, PLAIN)
     first_result, result_row, result_column = thread_results(tile)
 
@@ -97,7 +97,7 @@ def pooled_kernel(tile):
 
         All indices are 32 bits wide: no array of more than 2**31 elements.
         """
-        table = cuda.shared.array(TABLE_SIZE, int32)
+        table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(x, weight, table, sums, gather)
         store(sums, first_row, first_column, bias, relu, out, codes, gather)
@@ -244,7 +244,7 @@ def conv2d_pool(x, weight, bias, relu, window, out, codes):
     gather = forward_gather(x, weight, window)._replace(
         count_h=2 * pooled_h, count_w=2 * pooled_w, target_plane=pooled_h * pooled_w
     )
-    tile = best_tile(gather, LARGE, SMALL, NARROW)
+    tile = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW))
     if window[:4] == (3, 3, 1, 1) and tile == SMALL and gather.channels >= _FEWEST_CHANNELS:
         kernel, threads = conv2d_pool_windows_kernel, THREADS
         grid = device.blocks(len(x) * pooled_h * pooled_w, WINDOWS), device.blocks(gather.rows, OUTS)

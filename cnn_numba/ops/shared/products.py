@@ -327,7 +327,7 @@ def product_engine(tile, left, right):
         steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
         first, multiply = _fragments(tile, left.pitch, right.pitch)
     else:
-        steps = min(8, 128 // results)  # more of them need more registers than there are
+        steps = 8
         row_numbers, column_numbers = thread_rows, thread_columns
         multiply = _multiplier(tile, left.pitch, right.pitch, steps)
         first, _, _ = thread_results(tile)
