@@ -151,6 +151,34 @@ def _uses_a_shuffle(attempt):
         )
 
 
+def _shares_the_columns(attempt):
+    """Demand that the threads of a block share a row, and that neighbours read neighbours."""
+    columns = 3 * ROW_THREADS + 9
+    case = launch(1, ROW_THREADS, normal(np.random.default_rng(0), (1, columns)), output(1))
+    access = access_map(examine(attempt, case).report.trace)
+    trace = access.trace
+    busiest = int(np.bincount(trace.thread[(trace.array == 0) & (trace.kind == READ)]).max())
+    if busiest > 3 * -(-columns // ROW_THREADS):
+        raise Wrong(
+            "not shared",
+            f"The numbers are right, but one thread reads {busiest} elements of a row of {columns}. Let the "
+            "threads share it: thread `t` takes the columns `t`, `t + n`, `t + 2 * n`, and so on.",
+        )
+    sectors = access.total(0, "read").sectors_per_request
+    if sectors > 8:
+        raise Wrong(
+            "scattered",
+            "The numbers are right, but neighbouring threads read elements far apart: a request of a warp "
+            f"takes {sectors:.3g} sectors, and 4 or 5 are enough. Thread `t` takes the columns `t`, `t + n`, "
+            "`t + 2 * n`, and so on.",
+        )
+
+
+def _of_lanes(lanes):
+    """Return the maximum that a block finds whose warps look at some of their lanes only."""
+    return lambda x: x[:, np.isin(np.arange(x.shape[1]) % WARP, lanes)].max(axis=1)
+
+
 row_max_kernel = KernelExercise(
     "row_max_kernel",
     reference=lambda x: x.max(axis=1),
@@ -159,7 +187,7 @@ row_max_kernel = KernelExercise(
     other_blocks=lambda rng: [launch(3, 4 * WARP, normal(rng, (3, 150)), output(3))],
     float32=True,
     once=True,
-    properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
+    properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle, _shares_the_columns),
     mistakes={
         "starts from 0": (
             "For negative rows your maximum is 0. Start from `float32(-math.inf)`, below all numbers.",
@@ -180,6 +208,12 @@ row_max_kernel = KernelExercise(
                 ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
                 ("max(largest, x[row, column])", "x[row, t]"),
             ],
+        ),
+        "exchange missing": (
+            "A warp takes five exchanges, with 16, 8, 4, 2 and 1. One of yours is missing.",
+            *(_of_lanes([k for k in range(WARP) if not k & left_out]) for left_out in (16, 8, 4, 2, 1)),
+            ("lanes = 16", "lanes = 8"),
+            ("while lanes > 0:", "while lanes > 1:"),
         ),
         "two warps only": (
             "Right for blocks of two warps only. A block has `cuda.blockDim.x // 32` of them.",
