@@ -86,7 +86,7 @@ WRONG = {
         "writes past the edge": [("if i < x.size:\n    out[i] = line[t]", "out[i] = line[t]")],
         "race between blocks": [("out[i] = line[t]", "out[t] = line[t]")],
         "never written": [("if t == THREADS - 1:", "if t == THREADS - 1 and i < x.size:")],
-        "numbers": [("shared.array(THREADS, int32)", "shared.array(THREADS, float32)")],
+        "rounded": [("shared.array(THREADS, int32)", "shared.array(THREADS, float32)")],
     },
     "compact_kernel": {
         "places not used": [
