@@ -22,7 +22,7 @@ from gpuless.simulator import LaunchStopped, UnsupportedPython
 def suspicious_source(evidence):
     """Find what the source alone shows, once something else is wrong."""
     if evidence.failed or any(trial.report.findings for trial in evidence.traced):
-        return first_finding((bitwise_condition, uncalled, atomic_assigned), evidence)
+        return first_finding((bitwise_condition, uncalled, atomic_assigned, caret_for_power), evidence)
     return None
 
 
@@ -141,7 +141,6 @@ KERNEL_JUDGES = (
     changed_input,
     exchanged_guard,
     fixed_loop,
-    caret_for_power,
     written_pattern,
     sanitizers_finding,
     unwritten,
