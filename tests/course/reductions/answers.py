@@ -29,6 +29,20 @@ WRONG = {
         "float64": [("shared.array(THREADS, float32)", "shared.array(THREADS, np.float64)")],
         "done more than once": [("if t == 0:\n    out", "if t < 8:\n    out")],
         "race between blocks": [("out[cuda.blockIdx.x]", "out[0]")],
+        "no tree": [
+            """
+            sums = cuda.shared.array(4, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            value = x[i] if i < x.size else float32(0)
+            for lanes in (16, 8, 4, 2, 1):
+                value += cuda.shfl_xor_sync(0xFFFFFFFF, value, lanes)
+            if t % 32 == 0:
+                sums[t // 32] = value
+            cuda.syncthreads()
+            if t == 0:
+                out[cuda.blockIdx.x] = sums[0] + sums[1] + sums[2] + sums[3]
+            """
+        ],
     },
     "row_max_kernel": {
         "uninitialised read": [
@@ -54,10 +68,13 @@ WRONG = {
             [("shfl_xor_sync", "shfl_down_sync"), ("if t % 32 == 0:", "if t % 32 == 31:")],
         ],
         "not shared": [
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 32)"),
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 64)"),
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t % 32, x.shape[1], 32)"),
             [
                 ("range(t, x.shape[1], cuda.blockDim.x)", "range(x.shape[1])"),
                 ("range(cuda.blockDim.x // 32)", "range(1)"),
-            ]
+            ],
         ],
         "scattered": [
             (

@@ -62,7 +62,13 @@ def _adds_in_a_tree(attempt):
         )
     changes = _shared_rows(trace) & (trace.kind == WRITE)
     steps = np.unique(trace.interval[changes])  # the first fills the array
-    second = changes & (trace.interval == steps[2]) if len(steps) > 2 else changes
+    if len(steps) < 3:
+        raise Wrong(
+            "no tree",
+            "The numbers are right, but they are not added in shared memory, step by step. This exercise is "
+            "about the tree there; shuffles are the next section's.",
+        )
+    second = changes & (trace.interval == steps[2])
     warps = len(np.unique(trace.thread[second] // WARP))
     if warps > 1:
         raise Wrong(
@@ -96,6 +102,19 @@ block_sums_kernel = KernelExercise(
             "The second half of each block is never added. In the first step `half` is half of the block.",
             lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
             ("THREADS // 2", "THREADS // 4"),
+        ),
+        "first warp": (
+            "Each block returns the sum of its first warp: shuffles end at the warp's edge.",
+            lambda x: _in_blocks(x)[:, :WARP].sum(axis=1),
+            """
+            i = cuda.grid(1)
+            value, lanes = (x[i] if i < x.size else float32(0)), 16
+            while lanes > 0:
+                value += cuda.shfl_xor_sync(0xFFFFFFFF, value, lanes)
+                lanes //= 2
+            if i % THREADS == 0:
+                out[cuda.blockIdx.x] = value
+            """,
         ),
         "mean": (
             "You divide by the number of threads. Return the sum.",
@@ -152,17 +171,19 @@ def _uses_a_shuffle(attempt):
 
 
 def _shares_the_columns(attempt):
-    """Demand that the threads of a block share a row, and that neighbours read neighbours."""
-    columns = 3 * ROW_THREADS + 9
-    case = launch(1, ROW_THREADS, normal(np.random.default_rng(0), (1, columns)), output(1))
+    """Demand that each column is one thread's, and that neighbours read neighbours."""
+    threads = 4 * WARP
+    case = launch(1, threads, normal(np.random.default_rng(0), (1, 3 * threads + 9)), output(1))
     access = access_map(examine(attempt, case).report.trace)
     trace = access.trace
-    busiest = int(np.bincount(trace.thread[(trace.array == 0) & (trace.kind == READ)]).max())
-    if busiest > 3 * -(-columns // ROW_THREADS):
+    reads = (trace.array == 0) & (trace.kind == READ)
+    columns, _ = np.unique([trace.element[reads], trace.thread[reads]], axis=1)
+    _, readers = np.unique(columns, return_counts=True)
+    if (readers > 1).sum() > 1:  # a search may start from one element in all threads
         raise Wrong(
             "not shared",
-            f"The numbers are right, but one thread reads {busiest} elements of a row of {columns}. Let the "
-            "threads share it: thread `t` takes the columns `t`, `t + n`, `t + 2 * n`, and so on.",
+            f"The numbers are right, but up to {readers[1:].max()} threads read the same column. With `n` "
+            "threads, `n = cuda.blockDim.x`, thread `t` takes the columns `t`, `t + n`, `t + 2 * n`, ...",
         )
     sectors = access.total(0, "read").sectors_per_request
     if sectors > 8:
