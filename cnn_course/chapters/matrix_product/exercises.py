@@ -42,12 +42,17 @@ def with_stale_tail(a, b):
     return product(a, b) + product(a[:, stale], b[stale])
 
 
-def _copied_by_threads_with_results(a, b):
-    """Multiply, with zeros for what a thread without a result would have copied."""
-    rows, columns = np.indices((len(a), b.shape[1]))
-    k = np.arange(a.shape[1])[:, None, None] % TILE
-    in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
-    return np.einsum("mk,kn,kmn->mn", np.asarray(a, np.float64), b, in_a & in_b)
+def _copied_by_threads_with_results(of_a, of_b):
+    """Return a product with zeros for what a thread without a result would have copied, of one or of both."""
+
+    def multiply(a, b):
+        rows, columns = np.indices((len(a), b.shape[1]))
+        k = np.arange(a.shape[1])[:, None, None] % TILE
+        in_a = (columns // TILE * TILE + k < b.shape[1]) | (not of_a)
+        in_b = (rows // TILE * TILE + k < len(a)) | (not of_b)
+        return np.einsum("mk,kn,kmn->mn", np.asarray(a, np.float64), b, in_a & in_b)
+
+    return multiply
 
 
 def with_turned_tiles(a, b):
@@ -132,7 +137,12 @@ matmul_tiled_kernel = KernelExercise(
         "copies for itself only": (
             "A thread without a result copies zeros, but others need the number that it should copy. Ask "
             "for each copy whether its own two indices lie inside the matrix, not whether there is a result.",
-            _copied_by_threads_with_results,
+            *(
+                _copied_by_threads_with_results(*which)
+                for which in [(True, True), (True, False), (False, True)]
+            ),
+            ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
+            ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
                 ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),

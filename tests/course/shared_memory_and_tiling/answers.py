@@ -110,6 +110,7 @@ WRONG = {
             ),
             ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    cuda.syncthreads()"),
         ],
+        "not from the tile": [("patch[ty + i, tx + j] *", "x[c, row + i, column + j] *")],
         "not called": [("cuda.syncthreads()", "cuda.syncthreads", 2)],
         "warp only": [("syncthreads", "syncwarp", 2)],
     },

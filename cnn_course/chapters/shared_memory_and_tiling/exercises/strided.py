@@ -69,6 +69,11 @@ def _at_corners(top, left):
     return _through_patches(lambda image, i, j: _patch(image, top(i), left(j)))
 
 
+def _at_either(top, left):
+    """Return those of kernels whose patches begin elsewhere along both axes, and along one of them."""
+    return [_at_corners(top, left), _at_corners(top, _left), _at_corners(_top, left)]
+
+
 def _patch_without(rows=0, columns=0, unknown=np.nan):
     """Return a `load` that leaves out the last rows and columns."""
 
@@ -147,29 +152,20 @@ conv_strided_kernel = _LoadingExercise(
         "corner without the stride": (
             "Your patches are too close together. The next patch begins TILE_W * STRIDE pixels further "
             "right, or TILE_H * STRIDE further down.",
-            *(
-                _at_corners(h, w)
-                for h in (lambda i: i * TILE_H - 1, _top)
-                for w in (lambda j: j * TILE_W - 1, _left)
-                if (h, w) != (_top, _left)
-            ),
+            *_at_either(lambda i: i * TILE_H - 1, lambda j: j * TILE_W - 1),
             [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
             ("TILE_W * STRIDE - 1", "TILE_W - 1"),
         ),
         "padding before the stride": (
             "You subtract the padding before you multiply by the stride. Subtract it afterwards.",
-            _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
+            *_at_either(lambda i: i * _STEP_H - STRIDE, lambda j: j * _STEP_W - STRIDE),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
+            ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
         ),
         "padding left out": (
             "Your patch begins at row or column 0 of its tile. With padding 1, it begins one row and one "
             "column earlier.",
-            *(
-                _at_corners(h, w)
-                for h in (lambda i: i * _STEP_H, _top)
-                for w in (lambda j: j * _STEP_W, _left)
-                if (h, w) != (_top, _left)
-            ),
+            *_at_either(lambda i: i * _STEP_H, lambda j: j * _STEP_W),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE")],
             ("TILE_W * STRIDE - 1", "TILE_W * STRIDE"),
             ("TILE_H * STRIDE - 1", "TILE_H * STRIDE"),
