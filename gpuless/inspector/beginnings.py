@@ -261,12 +261,15 @@ class _Search:
         """Note where an integer is made that a variable of floats has in some branch."""
         for statement in function.values.get(name, ()):
             value = statement.value
-            if isinstance(value, self.ir.Var) and name not in seen:
+            node = function.node(statement)
+            if isinstance(value, self.ir.Var) and isinstance(node, ast.Constant):
+                self._change(function, node, "mixed")  # one of several, as in ``a, b = 0, 0``
+            elif isinstance(value, self.ir.Var) and name not in seen:
                 self._origin(function, value.name, {*seen, name})
             elif isinstance(value, self.ir.Const):
                 self._change(function, function.constants(statement)[0], "mixed")
             else:
-                self._change(function, function.node(statement), "mixed")
+                self._change(function, node, "mixed")
 
     def _parts(self, function, value, statement):
         wide = [each for each in value.list_vars() if _wide(function.type(each))]

@@ -183,6 +183,12 @@ RESULT_CASES = [
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
     ("multiplied", trial(3 * x), "factor", "the right one times 1.5"),
+    (
+        "rounded",
+        trial(np.array([2**24, 5]), expected=np.array([2**24 + 1, 5])),
+        "rounded",
+        "Entry 0 is 16777216 where 16777217 is right.",
+    ),
     ("another_shape", trial(x.ravel()), "shape", "has shape (6,) where (2, 3) is right"),
     ("numbers", trial(2 * x + (x > 4)), "numbers", "Entry (1, 2) is 11 where 10 is right."),
 ]

@@ -27,6 +27,8 @@ def loops(*sizes):
 
 
 CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_layers"
+TILING, PRODUCT, WIDE_LOADS = "shared_memory_and_tiling", "matrix_product", "convolution_as_matmul"
+ZEROS = ", ".join(["float32(0)"] * 4)
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 HELPS = [  # where the advice is a line to change, and solves the exercise
     # Loops that count to a number.
@@ -100,6 +102,14 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         "conv_valid_kernel",
         [(f"range(weight.shape[{k}])", f"range(weight.shape[{k}] + 1)") for k in (0, 1)],
         "Your loops go one too far, past the edge of `weight`.",
+    ),
+    # Types.
+    (PRODUCT, "matmul_2x2_kernel", (ZEROS, "0, 0, 0, 0"), f"Write `t00, t01, t10, t11 = {ZEROS}`."),
+    (
+        TILING,
+        "smooth_any_kernel",
+        ("weights.size // 2", "int(weights.size / 2)"),
+        "`int(weights.size / 2)`. Write `weights.size // 2`.",
     ),
 ]
 
@@ -181,6 +191,21 @@ SAYS = [
         ("start_here", "count_kernel", (COUNT, f"{before} {COUNT}"), f"{ALONE}`{before}`.\n")
         for before in ("counts[level] +=", "counts[level] = counts[level] +")
     ),
+    (WIDE_LOADS, "matmul_1x4_kernel", (ZEROS, "0, 0, 0, 0"), "takes an array, an index and four float32 "),
+    # In functions that a kernel calls.
+    (
+        WIDE_LOADS,
+        "matmul_1x4_kernel",
+        ("row * n + column", "row * n + x"),
+        "In `store4`, called in line 12 of",
+    ),
+    (
+        PRODUCT,
+        "matmul_2x2_kernel",
+        ("row, column = cuda.blockIdx.y * WIDE", "row, column = cuda.blockIdx.y * TILE"),
+        "In `put`, called in lines 19, 20, 21 and 22 of your kernel: ",
+    ),
+    ("reductions", "row_max_kernel", ("0xFFFFFFFF", "0xFFFF"), "has a mask of other lanes than those that"),
     # Numbers.
     ("start_here", "brighten_kernel", (TWICE, TWICE[4:-6]), "- 256 = 44, and light greys turn dark."),
     ("start_here", "brighten_kernel", (TWICE, TWICE.replace("255", "254")), "are 254, and the limit is 255."),

@@ -52,3 +52,20 @@ def test_what_was_found_is_cut_down_to_what_is_needed(spent):
     repairs._tries = spent
     (guard,) = repairs.guard([5], "x")
     assert guard.new == "if i < x.shape[1]:"
+
+
+@cuda.jit
+def halving(x):
+    t, half = cuda.threadIdx.x, x.size
+    while half > 0:
+        if t < half:
+            x[t] += x[t + half]
+        half //= 2
+
+
+def test_no_guard_keeps_a_loop_from_its_end():
+    """What its condition waits for stays outside: each such kernel would run until it is stopped."""
+    places = [(line, where) for line, where, _ in Repairs(halving, None)._around(6, ["t + half < x.size"])]
+    assert (5, "around it") not in places
+    assert (5, "around it and the lines below it") not in places
+    assert (6, "around it") in places

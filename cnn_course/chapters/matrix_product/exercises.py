@@ -42,16 +42,38 @@ def with_stale_tail(a, b):
     return product(a, b) + product(a[:, stale], b[stale])
 
 
-def _copied_by_threads_with_results(a, b):
-    """Multiply, with zeros for what a thread without a result would have copied."""
-    rows, columns = np.indices((len(a), b.shape[1]))
-    k = np.arange(a.shape[1])[:, None, None] % TILE
-    in_a, in_b = columns // TILE * TILE + k < b.shape[1], rows // TILE * TILE + k < len(a)
-    return np.einsum("mk,kn,kmn->mn", np.asarray(a, np.float64), b, in_a & in_b)
+def _copied_by_threads_with_results(of_a, of_b):
+    """Return a product with zeros for what a thread without a result would have copied, of one or of both."""
+
+    def multiply(a, b):
+        rows, columns = np.indices((len(a), b.shape[1]))
+        k = np.arange(a.shape[1])[:, None, None] % TILE
+        in_a = (columns // TILE * TILE + k < b.shape[1]) | (not of_a)
+        in_b = (rows // TILE * TILE + k < len(a)) | (not of_b)
+        return np.einsum("mk,kn,kmn->mn", np.asarray(a, np.float64), b, in_a & in_b)
+
+    return multiply
 
 
-def _with_turned_tiles(a, b):
+def with_turned_tiles(a, b):
+    """Multiply, with each tile of `b` transposed."""
     return product(a, _from_tiles(_in_tiles(b, TILE).swapaxes(2, 3), (a.shape[1], b.shape[1])))
+
+
+def _with_turned_tiles_of_a(a, b):
+    return product(_from_tiles(_in_tiles(a, TILE).swapaxes(2, 3), a.shape), b)
+
+
+def _with_as_many_steps_as_rows(a, b):
+    """Multiply, with a step for each tile of rows, where there ought to be one for each tile of columns."""
+    end = -(-len(a) // TILE) * TILE
+    return product(a[:, :end], b[:end])
+
+
+def _with_the_first_tiles(a, b):
+    """Multiply, with the numbers of the first step in every one."""
+    k = np.arange(a.shape[1]) % TILE
+    return product(a[:, k], b[k])
 
 
 def _of_whole_tiles(a, b):
@@ -115,7 +137,12 @@ matmul_tiled_kernel = KernelExercise(
         "copies for itself only": (
             "A thread without a result copies zeros, but others need the number that it should copy. Ask "
             "for each copy whether its own two indices lie inside the matrix, not whether there is a result.",
-            _copied_by_threads_with_results,
+            *(
+                _copied_by_threads_with_results(*which)
+                for which in [(True, True), (True, False), (False, True)]
+            ),
+            ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
+            ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),
             [
                 ("in_a = row < a.shape[0]", "in_a = row < out.shape[0] and column < out.shape[1]"),
                 ("and column < b.shape[1]", "and row < out.shape[0] and column < out.shape[1]"),
@@ -133,8 +160,23 @@ matmul_tiled_kernel = KernelExercise(
         ),
         "tile turned": (
             "You read the tile of `{b}` transposed. Its first index is `k`.",
-            _with_turned_tiles,
+            with_turned_tiles,
             ("b_tile[k, x]", "b_tile[x, k]"),
+        ),
+        "tile of a turned": (
+            "You read the tile of `{a}` transposed. Its first index is the row.",
+            _with_turned_tiles_of_a,
+            ("a_tile[y, k]", "a_tile[k, y]"),
+        ),
+        "steps by the rows": (
+            "Your number of steps comes from the rows of `{a}`. A sum has a product for each of its columns.",
+            _with_as_many_steps_as_rows,
+            ("range(0, a.shape[1], TILE)", "range(0, a.shape[0], TILE)"),
+        ),
+        "first tiles again": (
+            "Every step copies the first tiles. Add `start` to the index that counts along the sum.",
+            _with_the_first_tiles,
+            [("a[row, start + x]", "a[row, x]"), ("b[start + y, column]", "b[y, column]")],
         ),
         "last step only": (
             "The sum restarts at each pair of tiles. Set it to zero once, before the loop.",

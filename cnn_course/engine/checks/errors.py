@@ -104,12 +104,19 @@ def _not_one_kind(cause):
 
 
 def _not_applied(cause):
-    kinds = list(map(_with_article, cause.types))
+    kinds, name = list(map(_with_article, cause.types)), cause.name.removeprefix("_")
+    if name in _TAKES:
+        return f"`{name}` takes {_TAKES[name]}"
     if cause.name in ("getitem", "static_getitem"):
         return f"Numba cannot index {' by '.join(kinds)}."
     return f"Numba cannot apply `{cause.name}` to {' and '.join(kinds) or 'no arguments'}."
 
 
+# Of functions of the package that take some types only.
+_TAKES = {
+    "store4": "an array, an index and four float32 numbers. Sums that begin as `float32(0)` stay float32.",
+    "load4": "an array of one axis and an index.",
+}
 _WORDS = {
     "no attribute": _no_attribute,
     "not in cuda": _not_in_cuda,

@@ -145,10 +145,13 @@ def _advice(code, cause, verb):
     """Say which line to change and how, or only where float64 has been seen."""
     if cause.kind == "argument":
         return f"The argument is `{cause.what}`."
-    place = _place(code, cause)
+    place, text = _place(code, cause), linecache.getline(cause.file, cause.line).strip()
+    if cause.kind == "division" and f"int({cause.what})" in text:
+        whole = ast.parse(cause.what, mode="eval").body
+        whole.op = ast.FloorDiv()
+        return f"{place}: `int({cause.what})`. {verb} `{ast.unparse(whole)}`."
     if cause.kind:
         return f"{place}: `{cause.what}`. {verb} `{cause.remedy}`."
-    text = linecache.getline(cause.file, cause.line).strip()
     return f"{place}: `{text}`" if text else f"{place}."
 
 

@@ -11,7 +11,7 @@ from cnn_course.engine.checks.judges import find_changed_input, known_mistake, p
 from cnn_course.engine.checks.launches import result_names, run
 from cnn_course.engine.checks.raising import said_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
-from cnn_course.engine.checks.sizes import exchanged_guard, fixed_loop
+from cnn_course.engine.checks.sizes import caret_for_power, exchanged_guard, fixed_loop
 from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.writes import done_twice, one_for_all, unwritten, written_pattern
@@ -22,7 +22,7 @@ from gpuless.simulator import LaunchStopped, UnsupportedPython
 def suspicious_source(evidence):
     """Find what the source alone shows, once something else is wrong."""
     if evidence.failed or any(trial.report.findings for trial in evidence.traced):
-        return first_finding((bitwise_condition, uncalled, atomic_assigned), evidence)
+        return first_finding((bitwise_condition, uncalled, atomic_assigned, caret_for_power), evidence)
     return None
 
 

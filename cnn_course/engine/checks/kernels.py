@@ -75,6 +75,7 @@ fixed loop                a loop has a number of rounds where it needs the size 
 atomic assigned           an element gets what an atomic operation on its array returns, besides
 does not end              a launch goes on without end
 & for and                 ``a < b & c < d`` in a condition
+^ for **                  ``n^2``, where the kernel is right with ``n**2``
 not called                ``cuda.syncthreads`` without its brackets
 raises                    an exception, Python that a GPU cannot run, too much shared memory
 float64                   only with ``float32=True``

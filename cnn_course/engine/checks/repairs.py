@@ -186,8 +186,9 @@ class Repairs:
         """Yield what a guard can be around, with those of its conditions that are known there.
 
         The statement; that and what follows in its block, and in the blocks around it; and all that comes
-        where the index is known.
+        where the index is known. Not what a loop's condition waits for: the loop would have no end.
         """
+        loops = [each for each in ast.walk(self.tree) if isinstance(each, ast.While)]
         yield line, "around it", conditions
         for block in reversed(changes.blocks_around(self.tree, line)):
             place = next(k for k, each in enumerate(block) if each.lineno <= line <= each.end_lineno)
@@ -199,7 +200,10 @@ class Repairs:
                 for k, each in enumerate(block[:place])
                 if changes.is_comment(each) or needed & changes.bound(each)
             ]
+            awaited = {name for loop in loops if loop.body is block for name in changes.names(loop.test)}
             for first in (place, max(binding, default=-1) + 1):
+                if any(awaited & changes.bound(each) for each in block[first:]):
+                    continue
                 yield block[first].lineno, "around it and the lines below it", known
 
     def _gaps(self, lines):

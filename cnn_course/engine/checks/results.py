@@ -143,6 +143,25 @@ def multiplied(evidence):
     return None
 
 
+def rounded(evidence):
+    """Recognise whole numbers that have been computed in float32, which rounds large ones."""
+    parts = [part for trial in evidence.failed for part in parts_of(trial)]
+    if _has_errors(evidence) or any(np.shape(got) != np.shape(expected) for got, expected in parts):
+        return None
+    whole = all(np.asarray(each).dtype.kind in "iu" for part in parts for each in part)
+    if not (parts and whole and all(close(*map(np.float64, part), 1e-5).all() for part in parts)):
+        return None
+    if all(np.max(expected, initial=0) <= 2**24 for _, expected in parts):
+        return None
+    return Wrong(
+        "rounded",
+        "Your whole numbers are right but for their last digits: from 16,777,216 on float32 has no odd "
+        "numbers. Compute them as integers.",
+        *wrong_numbers(evidence.failed[0], 0, evidence.attempt),
+        evidence.where(evidence.failed[0]),
+    )
+
+
 def _has_errors(evidence):
     return any(trial.expected.error or trial.got.error for trial in evidence.failed)
 
@@ -179,6 +198,7 @@ RESULTS = (
     ignored_input,
     disguised,
     multiplied,
+    rounded,
     another_shape,
     numbers,
 )

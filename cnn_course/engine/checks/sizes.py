@@ -1,10 +1,12 @@
-"""Judges of the sizes in a kernel's source: what its guard compares with, and how far its loops count.
+"""Judges of the sizes in a kernel's source: its guard's, its loops', and powers of them.
 
 Each says something only if the kernel is right once that is changed (`repairs`).
 """
 
 import ast
+import inspect
 import itertools
+import textwrap
 from typing import NamedTuple
 
 from cnn_course.engine.checks import changes
@@ -78,7 +80,30 @@ def _as_many_rounds(loops):
     return f"{loop} {numbers}, whatever the size of {' and '.join(f'`{name}`' for name in names)}."
 
 
-# --- what both share ---------------------------------------------------------------------------------------
+def caret_for_power(evidence):
+    """Find ``n^2`` where ``n**2`` is meant."""
+    repairs = _repairs(evidence)
+    if not repairs:
+        return None
+    carets = (node for node in ast.walk(repairs.tree) if isinstance(getattr(node, "op", None), ast.BitXor))
+    lines = [node.lineno for node in carets]
+    source = inspect.getsource(evidence.attempt.py_func) if lines else ""
+
+    def raise_to_power(tree):
+        # In the text: `a // n^2` is `(a // n) ^ 2`, and is to be `a // (n**2)`.
+        tree.body = ast.parse(textwrap.dedent(source.replace("^", "**"))).body[0].body
+
+    if not lines or not repairs.helps(raise_to_power):
+        return None
+    return Wrong(
+        "^ for **",
+        "In Python `^` is no power, it compares bits: write `**`.",
+        *(f"Line {line} of your kernel: `{repairs.text(line)}`" for line in dict.fromkeys(lines)),
+        evidence.where(_first_wrong(evidence)),
+    )
+
+
+# --- what all share ---------------------------------------------------------------------------------------
 
 
 def _repairs(evidence):

@@ -14,7 +14,7 @@ from gpuless.sanitizer import words
 WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
-    "divergent warp": "An operation of a warp names lanes in its mask that do not reach it.",
+    "divergent warp": "An operation of a warp has a mask of other lanes than those that reach it.",
     "absent lane": "A thread takes the value of a lane that does not take part.",
     "division by zero": "An integer is divided by zero.",
     "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "
@@ -263,20 +263,26 @@ def line_of(attempt, site):
     """Return a line of the kernel, counted from its first one, or of a function that it calls."""
     code = code_of(attempt)
     if site.function != code.co_name:
-        return f"In `{site.function}`{_called_in(code, site.function)}: `{site.text}`"
+        name, lines = _called_in(code, site.function)
+        return f"In `{name}`{lines}: `{site.text}`"
     place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
     return f"{place}: `{site.text}`" if site.text else f"{place}."
 
 
 def _called_in(code, function):
-    """Return in which lines of a kernel a function is called; nothing if it does so by way of another one."""
+    """Return what a kernel calls a function, and in which lines, if it calls it itself."""
     try:
         lines = inspect.getsourcelines(code)[0]
     except OSError:
-        return ""
-    places = [str(k) for k, line in enumerate(lines, 1) if re.search(rf"\b{function}\(", line)]
-    number = "line" if len(places) == 1 else "lines"
-    return f", called in {number} {' and '.join(places)} of your kernel" if places else ""
+        lines = []
+    # `store4` is a function that calls itself `_store4`.
+    called = re.compile(rf"\b_?{function.removeprefix('_')}(?=\()")
+    names = {str(k): found[0] for k, line in enumerate(lines, 1) if (found := called.search(line))}
+    if not names:
+        return function, ""
+    *others, last = names
+    number = f"lines {', '.join(others)} and {last}" if others else f"line {last}"
+    return names[last], f", called in {number} of your kernel"
 
 
 def advised(repair):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cnn_course.engine.checks.evidence import Wrong, first_finding
-from cnn_course.engine.checks.launches import Output, is_result, result_names
+from cnn_course.engine.checks.launches import Output, examine, is_result, result_names
 from cnn_course.engine.checks.uninitialised import names_used
 from cnn_course.engine.checks.wording import SAME_INDEX, line_of, name_of, two_at_one_element
 from gpuless.access import ATOMIC, READ, WRITE
@@ -272,3 +272,37 @@ def one_for_all(evidence):
         line_of(evidence.attempt, site),
         evidence.where(largest),
     )
+
+
+def at_most(elements, of):
+    """Return a property: a thread computes so many elements of an output, and leaves the others to others.
+
+    Parameters
+    ----------
+    elements : int
+    of : callable
+        Takes a generator, returns a launch.
+
+    Returns
+    -------
+    callable
+    """
+
+    def holds(attempt):
+        case = of(np.random.default_rng(0))
+        trace = examine(attempt, case).report.trace
+        names = result_names(attempt, case)
+        results = [number for number, info in enumerate(trace.arrays) if info.name in names]
+        rows = (trace.kind == WRITE) & np.isin(trace.array, results)
+        writers = trace.block[rows] * int(np.prod(trace.block_shape)) + trace.thread[rows]
+        places = np.unique([writers, trace.array[rows], trace.element[rows]], axis=1)
+        most = int(np.unique(places[:2], axis=1, return_counts=True)[1].max())
+        if most > elements:
+            each = "one element" if elements == 1 else f"{elements} elements"
+            raise Wrong(
+                "too much for a thread",
+                f"The numbers are right, but one thread computes {most} elements, and others have nothing to "
+                f"do. Let each thread compute {each}: the grid takes the place of the loop.",
+            )
+
+    return holds

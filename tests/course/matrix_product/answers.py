@@ -59,6 +59,12 @@ WRONG = {
                 "    t10, t11 = t10 + a1 * b0, t11 + a1 * b1",
             )
         ],
+        "float64": [
+            (
+                "t00, t01, t10, t11 = float32(0), float32(0), float32(0), float32(0)",
+                "t00, t01, t10, t11 = 0, 0, 0, 0",
+            )
+        ],
         "never written": [
             [
                 ("put(out, row + y, column + x + TILE, t01)", ""),
@@ -99,7 +105,49 @@ RIGHT = {
                 cuda.syncthreads()
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
-        """
+        """,
+        "two pairs of tiles and one barrier": """
+            a_tile = cuda.shared.array((2, TILE, TILE), float32)
+            b_tile = cuda.shared.array((2, TILE, TILE), float32)
+            x, y = cuda.threadIdx.x, cuda.threadIdx.y
+            column, row = cuda.grid(2)
+            total, now = float32(0), 0
+            for start in range(0, a.shape[1], TILE):
+                in_a = row < a.shape[0] and start + x < a.shape[1]
+                in_b = start + y < b.shape[0] and column < b.shape[1]
+                a_tile[now, y, x] = a[row, start + x] if in_a else float32(0)
+                b_tile[now, x, y] = b[start + y, column] if in_b else float32(0)
+                cuda.syncthreads()
+                for k in range(TILE):
+                    total += a_tile[now, y, k] * b_tile[now, x, k]
+                now = 1 - now
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total
+        """,
+    },
+    "matmul_2x2_kernel": {
+        "sums in a local array": """
+            a_tile = cuda.shared.array((WIDE, TILE), float32)
+            b_tile = cuda.shared.array((TILE, WIDE), float32)
+            x, y = cuda.threadIdx.x, cuda.threadIdx.y
+            row, column = cuda.blockIdx.y * WIDE, cuda.blockIdx.x * WIDE
+            sums = cuda.local.array((2, 2), float32)
+            sums[:] = 0
+            for start in range(0, a.shape[1], TILE):
+                fill_tile(a, row, start, a_tile)
+                fill_tile(b, start, column, b_tile)
+                cuda.syncthreads()
+                for k in range(TILE):
+                    b0, b1 = b_tile[k, x], b_tile[k, x + TILE]
+                    for i in range(2):
+                        left = a_tile[y + i * TILE, k]
+                        sums[i, 0] += left * b0
+                        sums[i, 1] += left * b1
+                cuda.syncthreads()
+            for i in range(2):
+                for j in range(2):
+                    put(out, row + y + i * TILE, column + x + j * TILE, sums[i, j])
+        """,
     },
 }
 

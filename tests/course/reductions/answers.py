@@ -29,6 +29,20 @@ WRONG = {
         "float64": [("shared.array(THREADS, float32)", "shared.array(THREADS, np.float64)")],
         "done more than once": [("if t == 0:\n    out", "if t < 8:\n    out")],
         "race between blocks": [("out[cuda.blockIdx.x]", "out[0]")],
+        "no tree": [
+            """
+            sums = cuda.shared.array(4, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            value = x[i] if i < x.size else float32(0)
+            for lanes in (16, 8, 4, 2, 1):
+                value += cuda.shfl_xor_sync(0xFFFFFFFF, value, lanes)
+            if t % 32 == 0:
+                sums[t // 32] = value
+            cuda.syncthreads()
+            if t == 0:
+                out[cuda.blockIdx.x] = sums[0] + sums[1] + sums[2] + sums[3]
+            """
+        ],
     },
     "row_max_kernel": {
         "uninitialised read": [
@@ -49,7 +63,26 @@ WRONG = {
             ("    maxima[t // 32] = largest\ncuda.", "    maxima[t // 32] = largest\n    cuda.")
         ],
         "divergent warp": [("lanes = 16", "lanes = 16 if t < x.shape[1] else 0")],
-        "numbers": [("-math.inf", "-999")],
+        "numbers": [
+            ("-math.inf", "-999"),
+            [("shfl_xor_sync", "shfl_down_sync"), ("if t % 32 == 0:", "if t % 32 == 31:")],
+        ],
+        "not shared": [
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 32)"),
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t, x.shape[1], 64)"),
+            ("range(t, x.shape[1], cuda.blockDim.x)", "range(t % 32, x.shape[1], 32)"),
+            [
+                ("range(t, x.shape[1], cuda.blockDim.x)", "range(x.shape[1])"),
+                ("range(cuda.blockDim.x // 32)", "range(1)"),
+            ],
+        ],
+        "scattered": [
+            (
+                "for column in range(t, x.shape[1], cuda.blockDim.x):",
+                "each = -(-x.shape[1] // cuda.blockDim.x)\n"
+                "for column in range(t * each, min((t + 1) * each, x.shape[1])):",
+            )
+        ],
         "not small enough": [("-math.inf", "-1e9")],
     },
     "scan_kernel": {
@@ -70,8 +103,22 @@ WRONG = {
         "writes past the edge": [("if i < x.size:\n    out[i] = line[t]", "out[i] = line[t]")],
         "race between blocks": [("out[i] = line[t]", "out[t] = line[t]")],
         "never written": [("if t == THREADS - 1:", "if t == THREADS - 1 and i < x.size:")],
+        "rounded": [("shared.array(THREADS, int32)", "shared.array(THREADS, float32)")],
     },
     "compact_kernel": {
+        "places not used": [
+            """
+            i = cuda.grid(1)
+            if i < x.size and x[i] != 0:
+                place = 0
+                for k in range(i):
+                    if x[k] != 0:
+                        place += 1
+                out[place] = x[i]
+                where[place] = i
+            """
+        ],
+        "& for and": [("i < x.size and x[i] != 0", "i < x.size & x[i] != 0")],
         "reads past the edge": [("if i < x.size and x[i] != 0:", "if x[i] != 0:")],
     },
 }
@@ -95,8 +142,61 @@ RIGHT = {
             if t == 0:
                 out[cuda.blockIdx.x] = own
         """,
+        "the last warp by shuffles": """
+            partial = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            partial[t] = x[i] if i < x.size else float32(0)
+            cuda.syncthreads()
+            half = THREADS // 2
+            while half >= 32:
+                if t < half:
+                    partial[t] += partial[t + half]
+                cuda.syncthreads()
+                half //= 2
+            if t < 32:
+                total = partial[t]
+                while half > 0:
+                    total += cuda.shfl_down_sync(0xFFFFFFFF, total, half)
+                    half //= 2
+                if t == 0:
+                    out[cuda.blockIdx.x] = total
+        """,
+        "folded from the end": """
+            partial = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            partial[t] = x[i] if i < x.size else float32(0)
+            count = THREADS
+            while count > 1:
+                cuda.syncthreads()
+                if t < count // 2:
+                    partial[t] += partial[count - 1 - t]
+                count //= 2
+            if t == 0:
+                out[cuda.blockIdx.x] = partial[0]
+        """,
     },
-    "row_max_kernel": {"shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")]},
+    "row_max_kernel": {
+        "shuffled down": [("cuda.shfl_xor_sync", "cuda.shfl_down_sync")],
+        "from the first element": [
+            ("float32(-math.inf)", "x[row, 0]"),
+            (
+                "largest = max(largest, x[row, column])",
+                "if x[row, column] > largest:\n    largest = x[row, column]",
+            ),
+        ],
+        "the second round by shuffles too": [
+            (
+                "if t == 0:\n    for warp in range(cuda.blockDim.x // 32):\n"
+                "        largest = max(largest, maxima[warp])\n    out[row] = largest",
+                "if t < 32:\n"
+                "    largest = maxima[t] if t < cuda.blockDim.x // 32 else float32(-math.inf)\n"
+                "    for lanes in (16, 8, 4, 2, 1):\n"
+                "        largest = max(largest, cuda.shfl_xor_sync(0xFFFFFFFF, largest, lanes))\n"
+                "    if t == 0:\n"
+                "        out[row] = largest",
+            )
+        ],
+    },
     "scan_kernel": {
         "the total by the last element": [
             ("if t == THREADS - 1:", "if t == THREADS - 1 or i == x.size - 1:")
@@ -122,6 +222,34 @@ RIGHT = {
                 out[i] = value
             if t == THREADS - 1:
                 totals[cuda.blockIdx.x] = value
+        """,
+        "up a tree and down again": """
+            line = cuda.shared.array(THREADS, int32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            own = x[i] if i < x.size else 0
+            line[t] = own
+            distance = 1
+            while distance < THREADS:
+                cuda.syncthreads()
+                place = (t + 1) * 2 * distance - 1
+                if place < THREADS:
+                    line[place] += line[place - distance]
+                distance *= 2
+            cuda.syncthreads()
+            if t == 0:
+                totals[cuda.blockIdx.x] = line[THREADS - 1]
+                line[THREADS - 1] = 0
+            while distance > 1:
+                distance //= 2
+                cuda.syncthreads()
+                place = (t + 1) * 2 * distance - 1
+                if place < THREADS:
+                    before = line[place - distance]
+                    line[place - distance] = line[place]
+                    line[place] += before
+            cuda.syncthreads()
+            if i < x.size:
+                out[i] = line[t] + own
         """,
         "two lines that take turns": """
             lines = cuda.shared.array((2, THREADS), int32)

@@ -37,7 +37,17 @@ WRONG = {
         ],
         "outside the tile": [("cuda.shared.array(SPAN, float32)", "cuda.shared.array(18, float32)")],
         "negative index": [("0 <= start + k < signal.size", "start + k < signal.size")],
-        "reads past the edge": [("0 <= start + k < signal.size", "0 <= start + k")],
+        "reads past the edge": [
+            ("0 <= start + k < signal.size", "0 <= start + k"),
+            (  # a block to spare
+                LOAD,
+                "tile[t + RADIUS] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < RADIUS:\n"
+                "    tile[t] = signal[i - RADIUS] if i >= RADIUS else float32(0)\n"
+                "    after = i + BLOCK\n"
+                "    tile[t + RADIUS + BLOCK] = signal[after] if after < signal.size else float32(0)",
+            ),
+        ],
         "writes past the edge": [("if i < out.size:", "if True:")],
         "not from the tile": [
             ("total += tile[t + k]", "j = i + k - RADIUS\nif 0 <= j < signal.size:\n    total += signal[j]")
@@ -100,6 +110,7 @@ WRONG = {
             ),
             ("for c in range(x.shape[0]):", "for c in range(x.shape[0]):\n    cuda.syncthreads()"),
         ],
+        "not from the tile": [("patch[ty + i, tx + j] *", "x[c, row + i, column + j] *")],
         "not called": [("cuda.syncthreads()", "cuda.syncthreads", 2)],
         "warp only": [("syncthreads", "syncwarp", 2)],
     },
@@ -113,7 +124,25 @@ WRONG = {
         ],
         "reads past the edge": [("0 <= h < image.shape[0] and 0 <= w < image.shape[1]", "h >= 0 and w >= 0")],
         "loaded more than once": [("TILE_H * TILE_W)", "TILE_W)")],
+        "one pixel per thread": [
+            (
+                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+                "k = ty * STRIDED_W + tx\nif k < STRIDED_H * STRIDED_W:",
+            ),
+            (
+                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
+                "k = ty * TILE_W + tx\nif k < STRIDED_H * STRIDED_W:",
+            ),
+        ],
+        "uninitialised read": [
+            ("ty * TILE_W + tx", "tx * TILE_W + ty"),
+            ("STRIDED_H * STRIDED_W, TILE_H", "PATCH_H * PATCH_W, TILE_H"),
+        ],
         "divergent barrier": [
+            (
+                "patch[k // STRIDED_W, k % STRIDED_W] =",
+                "cuda.syncthreads()\npatch[k // STRIDED_W, k % STRIDED_W] =",
+            ),
             [
                 ("column, row = cuda.grid(2)", ""),
                 (
@@ -123,7 +152,7 @@ WRONG = {
                     "if row >= out.shape[0] or column >= out.shape[1]:\n"
                     "    return",
                 ),
-            ]
+            ],
         ],
         "missing barrier": [("cuda.syncthreads()", "")],
     },
@@ -150,6 +179,7 @@ WRONG = {
             ]
         ],
         "outside the tile": [("WIDE // 2", "25", 2)],
+        "other rows": [[("(STRIDED_H, WIDE)", "(STRIDED_H, 56)"), ("WIDE // 2", "28", 2)]],
         "write-write race": [("WIDE // 2", "16", 2)],
         "missing barrier": [("cuda.syncthreads()", "")],
         "patch not read": [
@@ -216,7 +246,71 @@ RIGHT = {
                 out[i] = total
         """
     },
+    "smooth_any_kernel": {
+        "as many as the tile has": [
+            ("range(t, threads + 2 * radius, threads)", "range(t, tile.size, threads)")
+        ],
+        "counted on by while": """
+            tile = cuda.shared.array(0, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            k, j = t, i - weights.size // 2
+            while k < cuda.blockDim.x + weights.size - 1:
+                tile[k] = 0
+                if j >= 0 and j < signal.size:
+                    tile[k] = signal[j]
+                k, j = k + cuda.blockDim.x, j + cuda.blockDim.x
+            cuda.syncthreads()
+            if i >= out.size:
+                return
+            total = float32(0)
+            for k in range(weights.size):
+                total += tile[t + k] * weights[k]
+            out[i] = total
+        """,
+    },
+    "conv_strided_kernel": {
+        "by rows and columns": """
+            patch = cuda.shared.array((STRIDED_H, STRIDED_W), float32)
+            tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+            column, row = cuda.grid(2)
+            for r in range(ty, STRIDED_H, TILE_H):
+                for c in range(tx, STRIDED_W, TILE_W):
+                    h, w = 2 * (row - ty) - 1 + r, 2 * (column - tx) - 1 + c
+                    if 0 <= h < image.shape[0] and 0 <= w < image.shape[1]:
+                        patch[r, c] = image[h, w]
+                    else:
+                        patch[r, c] = 0
+            cuda.syncthreads()
+            if row < out.shape[0] and column < out.shape[1]:
+                total = float32(0)
+                for i in range(TAPS):
+                    for j in range(TAPS):
+                        total += patch[ty * STRIDE + i, tx * STRIDE + j] * weight[i, j]
+                out[row, column] = total
+        """
+    },
     "conv_channels_kernel": {
+        "no barrier before the first channel": """
+            patch = cuda.shared.array((PATCH_H, PATCH_W), float32)
+            tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
+            top, left = cuda.blockIdx.y * TILE_H, cuda.blockIdx.x * TILE_W
+            row, column = top + ty, left + tx
+            total = float32(0)
+            for c in range(x.shape[0]):
+                if c > 0:
+                    cuda.syncthreads()
+                for k in range(ty * TILE_W + tx, PATCH_H * PATCH_W, TILE_H * TILE_W):
+                    h, w = k // PATCH_W, k % PATCH_W
+                    if top + h < x.shape[1] and left + w < x.shape[2]:
+                        patch[h, w] = x[c, top + h, left + w]
+                cuda.syncthreads()
+                if row < out.shape[0] and column < out.shape[1]:
+                    for i in range(TAPS):
+                        for j in range(TAPS):
+                            total += patch[ty + i, tx + j] * weight[c, i, j]
+            if row < out.shape[0] and column < out.shape[1]:
+                out[row, column] = total
+        """,
         "two tiles and one barrier": """
             patch = cuda.shared.array((2, PATCH_H, PATCH_W), float32)
             tx, ty = cuda.threadIdx.x, cuda.threadIdx.y
@@ -235,7 +329,7 @@ RIGHT = {
                             total += patch[c % 2, ty + i, tx + j] * weight[c, i, j]
             if row < out.shape[0] and column < out.shape[1]:
                 out[row, column] = total
-        """
+        """,
     },
     "conv_spread_kernel": {
         "every other pair of rows moved by one": [
@@ -245,7 +339,13 @@ RIGHT = {
         "odd columns right behind the even ones": [("WIDE // 2", "17", 2)],
     },
     "turn_kernel": {
-        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")]
+        "counted from the end": [("out[width - 1 - left - r, top + tx]", "out[-1 - left - r, top + tx]")],
+        "transposed while loading": [("tile[r, tx]", "tile[tx, r]"), ("= tile[tx, r]", "= tile[r, tx]")],
+        "rows turned round instead of padded": [
+            ("(SIDE, PITCH)", "(SIDE, SIDE)"),
+            ("tile[r, tx]", "tile[r, (tx + r) % SIDE]"),
+            ("= tile[tx, r]", "= tile[tx, (tx + r) % SIDE]"),
+        ],
     },
 }
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from cnn_course.engine.checks.kernels import KernelExercise, launch, output
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, output
+from gpuless.access import READ
 from gpuless.simulator import poisoned
 
 THREADS = 32  # of a block
@@ -41,11 +43,24 @@ def _zeros_too(x, places):
     return out, found
 
 
+def _takes_the_places(attempt):
+    """Demand that a thread finds its place by `places`."""
+    case = list(_sparse(np.random.default_rng(0)))[1]
+    trace = examine(attempt, case).report.trace
+    if not ((trace.array == 1) & (trace.kind == READ)).any():
+        raise Wrong(
+            "places not used",
+            "The numbers are right, but each thread counts for itself what stays before its number. `places` "
+            "has that: thread `i` reads it there, whatever the size of `x`.",
+        )
+
+
 compact_kernel = KernelExercise(
     "compact_kernel",
     reference=_compacted,
     cases=_sparse,
     once=True,
+    properties=(_takes_the_places,),
     large=lambda rng: [
         launch(
             *(2200, THREADS, np.ones(70_001, np.float32), np.arange(1, 70_002, dtype=np.int32)),

@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, output
-from gpuless.access import READ
+from gpuless.access import READ, WARP
 
 THREADS = 128  # of a block, as in the notebook
 
@@ -14,9 +14,12 @@ def _blocks_of(n):
 
 
 def _counts(rng):
-    """Draw whole numbers: one, less than a block, a block, one more, three blocks with a short last one."""
+    """Draw whole numbers: one, less than a block, a block, one more, three blocks with a short last one.
+
+    Some sums are beyond 2**24, where float32 has gaps.
+    """
     for n in (1, 90, THREADS, THREADS + 1, 2 * THREADS + 1):
-        x = rng.integers(1, 50, n).astype(np.int32)
+        x = rng.integers(1, 50 if n < THREADS else 5_000_000, n).astype(np.int32)
         yield launch(_blocks_of(n), THREADS, x, output(n, np.int32), output(_blocks_of(n), np.int32))
 
 
@@ -53,6 +56,20 @@ def _rounds(*distances):
     return scan
 
 
+def _in_warps(rows):
+    return rows.reshape(len(rows), -1, WARP).cumsum(axis=2).reshape(rows.shape)
+
+
+def _without_the_first(rows):
+    """Scan by threads that add if their number is larger than the distance: nobody adds the first element."""
+    return np.hstack([rows[:, :1], rows[:, 1:].cumsum(axis=1)])
+
+
+def _rounds_for_the_size(x):
+    """Scan in as many rounds as an array of this size needs."""
+    return _scanned(_rounds(*(2**k for k in range(7) if 2**k < x.size)), _last)(x)
+
+
 def _exclusive(rows):
     return _shifted(rows.cumsum(axis=1), 1)
 
@@ -67,7 +84,7 @@ def _in_few_rounds(attempt):
     case = launch(1, THREADS, x, output(THREADS, np.int32), output(1, np.int32))
     trace = examine(attempt, case).report.trace
     busiest = np.bincount(trace.thread[trace.kind == READ]).max()
-    if busiest > 4 * THREADS.bit_length():
+    if busiest > 6 * THREADS.bit_length():  # up a tree and down again is 38
         raise Wrong(
             "one after the other",
             f"The numbers are right, but one thread reads {busiest} elements. In a scan of {THREADS} "
@@ -102,6 +119,38 @@ scan_kernel = KernelExercise(
             _scanned(_rounds(*(2**k for k in range(6)))),
             _scanned(_rounds(*(2**k for k in range(6))), _last),
             ("while distance < THREADS:", "while distance < THREADS // 2:"),
+        ),
+        "first left out": (
+            "The first element of a block is in no sum but its own. In each round thread `distance` is to "
+            "add it: compare `t >= distance`.",
+            _scanned(_without_the_first, _last),
+            ("t >= distance", "t > distance"),
+        ),
+        "rounds for the size": (
+            "Your number of rounds comes from the size of `{x}`. A block needs all seven, even for one "
+            "element: its last thread has the total.",
+            _rounds_for_the_size,
+            ("while distance < THREADS:", "while distance < x.size:"),
+        ),
+        "warps not joined": (
+            "Your sums begin anew in each warp: shuffles end at its edge. Add the totals of the warps before "
+            "it.",
+            _scanned(_in_warps),
+            _scanned(_in_warps, _last),
+            """
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            value = x[i] if i < x.size else int32(0)
+            distance = 1
+            while distance < 32:
+                left = cuda.shfl_up_sync(0xFFFFFFFF, value, distance)
+                if t % 32 >= distance:
+                    value += left
+                distance *= 2
+            if i < x.size:
+                out[i] = value
+            if t == THREADS - 1:
+                totals[cuda.blockIdx.x] = value
+            """,
         ),
         "distance grows by one": (
             "Your distances are 1, 2, 3, and so on: elements are added several times. Double the distance.",

@@ -62,7 +62,13 @@ def _adds_in_a_tree(attempt):
         )
     changes = _shared_rows(trace) & (trace.kind == WRITE)
     steps = np.unique(trace.interval[changes])  # the first fills the array
-    second = changes & (trace.interval == steps[2]) if len(steps) > 2 else changes
+    if len(steps) < 3:
+        raise Wrong(
+            "no tree",
+            "The numbers are right, but they are not added in shared memory, step by step. This exercise is "
+            "about the tree there; shuffles are the next section's.",
+        )
+    second = changes & (trace.interval == steps[2])
     warps = len(np.unique(trace.thread[second] // WARP))
     if warps > 1:
         raise Wrong(
@@ -96,6 +102,19 @@ block_sums_kernel = KernelExercise(
             "The second half of each block is never added. In the first step `half` is half of the block.",
             lambda x: _in_blocks(x)[:, : THREADS // 2].sum(axis=1),
             ("THREADS // 2", "THREADS // 4"),
+        ),
+        "first warp": (
+            "Each block returns the sum of its first warp: shuffles end at the warp's edge.",
+            lambda x: _in_blocks(x)[:, :WARP].sum(axis=1),
+            """
+            i = cuda.grid(1)
+            value, lanes = (x[i] if i < x.size else float32(0)), 16
+            while lanes > 0:
+                value += cuda.shfl_xor_sync(0xFFFFFFFF, value, lanes)
+                lanes //= 2
+            if i % THREADS == 0:
+                out[cuda.blockIdx.x] = value
+            """,
         ),
         "mean": (
             "You divide by the number of threads. Return the sum.",
@@ -151,6 +170,36 @@ def _uses_a_shuffle(attempt):
         )
 
 
+def _shares_the_columns(attempt):
+    """Demand that each column is one thread's, and that neighbours read neighbours."""
+    threads = 4 * WARP
+    case = launch(1, threads, normal(np.random.default_rng(0), (1, 3 * threads + 9)), output(1))
+    access = access_map(examine(attempt, case).report.trace)
+    trace = access.trace
+    reads = (trace.array == 0) & (trace.kind == READ)
+    columns, _ = np.unique([trace.element[reads], trace.thread[reads]], axis=1)
+    _, readers = np.unique(columns, return_counts=True)
+    if (readers > 1).sum() > 1:  # a search may start from one element in all threads
+        raise Wrong(
+            "not shared",
+            f"The numbers are right, but up to {readers[1:].max()} threads read the same column. With `n` "
+            "threads, `n = cuda.blockDim.x`, thread `t` takes the columns `t`, `t + n`, `t + 2 * n`, ...",
+        )
+    sectors = access.total(0, "read").sectors_per_request
+    if sectors > 8:
+        raise Wrong(
+            "scattered",
+            "The numbers are right, but neighbouring threads read elements far apart: a request of a warp "
+            f"takes {sectors:.3g} sectors, and 4 or 5 are enough. Thread `t` takes the columns `t`, `t + n`, "
+            "`t + 2 * n`, and so on.",
+        )
+
+
+def _of_lanes(lanes):
+    """Return the maximum that a block finds whose warps look at some of their lanes only."""
+    return lambda x: x[:, np.isin(np.arange(x.shape[1]) % WARP, lanes)].max(axis=1)
+
+
 row_max_kernel = KernelExercise(
     "row_max_kernel",
     reference=lambda x: x.max(axis=1),
@@ -159,7 +208,7 @@ row_max_kernel = KernelExercise(
     other_blocks=lambda rng: [launch(3, 4 * WARP, normal(rng, (3, 150)), output(3))],
     float32=True,
     once=True,
-    properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle),
+    properties=(avoids("warp_max", "block_max", "atomic"), _uses_a_shuffle, _shares_the_columns),
     mistakes={
         "starts from 0": (
             "For negative rows your maximum is 0. Start from `float32(-math.inf)`, below all numbers.",
@@ -180,6 +229,12 @@ row_max_kernel = KernelExercise(
                 ("for column in range(t, x.shape[1], cuda.blockDim.x):", "if t < x.shape[1]:"),
                 ("max(largest, x[row, column])", "x[row, t]"),
             ],
+        ),
+        "exchange missing": (
+            "A warp takes five exchanges, with 16, 8, 4, 2 and 1. One of yours is missing.",
+            *(_of_lanes([k for k in range(WARP) if not k & left_out]) for left_out in (16, 8, 4, 2, 1)),
+            ("lanes = 16", "lanes = 8"),
+            ("while lanes > 0:", "while lanes > 1:"),
         ),
         "two warps only": (
             "Right for blocks of two warps only. A block has `cuda.blockDim.x // 32` of them.",

@@ -8,6 +8,7 @@ from cnn_course.engine.checks.kernels import examine, launch, normal, output, us
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 from cnn_numba.device import blocks
 from cnn_numba.ops.conv.reference import conv2d_forward
+from gpuless import access_map
 from gpuless.access import READ, WRITE
 
 
@@ -82,6 +83,19 @@ def _no_needless_barrier(attempt):
         )
 
 
+def _from_the_patch(attempt):
+    """Demand that a block reads no pixel twice from global memory."""
+    case = _channels_case(np.random.default_rng(0), 2, 5, 9)
+    access = access_map(examine(attempt, case).report.trace)
+    most = int(access.reads(0, block=0).max())
+    if most > 1:
+        raise Wrong(
+            "not from the tile",
+            f"The numbers are right, but a block reads a pixel of `x` up to {most} times from global memory. "
+            "Load it into the patch once, and sum over the patch.",
+        )
+
+
 def _valid(x, weight):
     return conv2d_forward(x[None].astype(np.float64), weight[None].astype(np.float64))[0, 0]
 
@@ -101,7 +115,7 @@ conv_channels_kernel = _BarrierExercise(
     other_blocks=False,
     float32=True,
     once=True,
-    properties=(uses("shared"), _no_needless_barrier),
+    properties=(uses("shared"), _from_the_patch, _no_needless_barrier),
     mistakes={
         "last channel only": (
             "Only the last channel is in your sums. Set `total` to zero once, before the loop over the "

@@ -39,8 +39,22 @@ def _with_garbage_outside(signal, weights):
     return _windows(weights, np.pad(signal, len(weights) // 2, constant_values=np.nan))
 
 
+def _by_blocks_of_the_first(signal, weights):
+    """Smooth like a kernel of which every block loads the samples of the first one."""
+    span = np.pad(signal, (len(weights) // 2, BLOCK + len(weights)))[: BLOCK + len(weights) - 1]
+    return np.resize(_windows(weights, span), len(signal))
+
+
+def _with_one_halo_per_thread(signal, weights):
+    """Smooth like a kernel with one sample of either halo per thread: in a wider one all is garbage."""
+    return np.where(len(weights) // 2 > BLOCK, np.nan, _smoothed(signal, weights))
+
+
 _FLIPPED = "Your weights are in reverse order: `{weights}[k]` belongs to `{signal}[i + k - %s]`."
 _SHIFTED = "Your window begins at element `i`. It must begin %s samples earlier, with `i` in the middle."
+_FIRST_BLOCK = (
+    "Every block loads the samples of the first one. Where does the tile of block `cuda.blockIdx.x` begin?"
+)
 _GARBAGE = (
     "The ends are garbage: no thread writes the part of the halo outside the signal. Write zeros there."
 )
@@ -120,6 +134,11 @@ smooth_kernel = TileExercise(
                 "tile[k] = signal[start + k] if inside else float32(0)",
                 "if inside:\n    tile[k] = signal[start + k]",
             ),
+        ),
+        "first block's samples": (
+            _FIRST_BLOCK,
+            _by_blocks_of_the_first,
+            ("cuda.blockIdx.x * BLOCK - RADIUS", "-RADIUS"),
         ),
         "no halo": (
             "The outputs at the ends of each block are wrong: the tile has no halo. A block also needs the "
@@ -218,7 +237,8 @@ smooth_any_kernel = TileExercise(
     "smooth_any_kernel",
     reference=_smoothed,
     cases=lambda rng: [
-        _any_case(rng, *sizes) for sizes in [(3, 3), (37, 5), (41, 9), (50, 15), (29, 1), (65, 7)]
+        _any_case(rng, *sizes)
+        for sizes in [(3, 3), (37, 5), (41, 9), (50, 15), (29, 1), (65, 7), (40, 2 * BLOCK + 5)]
     ],
     other_blocks=lambda rng: [_any_case(rng, 50, 7, threads) for threads in (8, 32)],
     float32=True,
@@ -252,6 +272,35 @@ smooth_any_kernel = TileExercise(
             "Outside the signal you repeat its first and last sample. Use zero there.",
             lambda signal, weights: _smoothed(signal, weights, "edge"),
             ("[start + k] if inside else float32(0)", "[min(max(start + k, 0), signal.size - 1)]"),
+        ),
+        "first block's samples": (
+            _FIRST_BLOCK,
+            _by_blocks_of_the_first,
+            ("cuda.blockIdx.x * threads - radius", "-radius"),
+        ),
+        "halo wider than the block": (
+            "Right, until a halo is wider than a block: then a thread has to load several samples of it. Go "
+            "on in steps of the number of threads until the tile is full.",
+            _with_one_halo_per_thread,
+            (
+                "for k in range(t, threads + 2 * radius, threads):\n"
+                "    inside = 0 <= start + k < signal.size\n"
+                "    tile[k] = signal[start + k] if inside else float32(0)",
+                "for k in (t, t + threads):\n"
+                "    if k < threads + 2 * radius:\n"
+                "        inside = 0 <= start + k < signal.size\n"
+                "        tile[k] = signal[start + k] if inside else float32(0)",
+            ),
+            (
+                "for k in range(t, threads + 2 * radius, threads):\n"
+                "    inside = 0 <= start + k < signal.size\n"
+                "    tile[k] = signal[start + k] if inside else float32(0)",
+                "tile[t + radius] = signal[i] if i < signal.size else float32(0)\n"
+                "if t < radius:\n"
+                "    tile[t] = signal[i - radius] if 0 <= i - radius < signal.size else float32(0)\n"
+                "    after = i + threads\n"
+                "    tile[t + radius + threads] = signal[after] if after < signal.size else float32(0)",
+            ),
         ),
     },
 )

@@ -19,6 +19,7 @@ from cnn_course.engine.checks.kernels import examine, launch, normal, output, us
 from cnn_numba.device import blocks
 from cnn_numba.ops.conv.reference import conv2d_forward
 from gpuless import access_map
+from gpuless.access import WRITE
 
 
 def _strided(image, weight):
@@ -53,6 +54,24 @@ def _through_patches(load):
 
 
 _STEP_H, _STEP_W = TILE_H * STRIDE, TILE_W * STRIDE  # from the corner of a block's patch to the next one's
+
+
+def _top(i):
+    return i * _STEP_H - 1
+
+
+def _left(j):
+    return j * _STEP_W - 1
+
+
+def _at_corners(top, left):
+    """Return the strided convolution of a kernel whose patches begin elsewhere."""
+    return _through_patches(lambda image, i, j: _patch(image, top(i), left(j)))
+
+
+def _at_either(top, left):
+    """Return those of kernels whose patches begin elsewhere along both axes, and along one of them."""
+    return [_at_corners(top, left), _at_corners(top, _left), _at_corners(_top, left)]
 
 
 def _patch_without(rows=0, columns=0, unknown=np.nan):
@@ -90,7 +109,36 @@ def _strided_case(rng, height, width):
     return launch(grid, (TILE_W, TILE_H), image, weight, output((out_h, out_w)))
 
 
-conv_strided_kernel = TileExercise(
+def _one_pixel_per_thread(evidence):
+    """Find that no thread loads more than one element of the patch, in any launch."""
+    most = max(map(_loads_of_a_thread, evidence.traced), default=0)
+    if not evidence.failed or most != 1:
+        return None
+    return Wrong(
+        "one pixel per thread",
+        f"Each thread loads at most one pixel, but the patch has {STRIDED_H * STRIDED_W} pixels for "
+        f"{TILE_W * TILE_H} threads. Go on in steps of the number of threads until the patch is full.",
+    )
+
+
+def _loads_of_a_thread(trial):
+    """Return how many elements of shared memory a thread writes at most; 0 of a launch that ended early."""
+    if "divergent barrier" in trial.report.kinds:
+        return 0
+    trace = trial.report.trace
+    is_shared = np.array([info.space == "shared" for info in trace.arrays] + [False])[trace.array]
+    loads = is_shared & (trace.kind == WRITE)
+    _, counts = np.unique([trace.block[loads], trace.thread[loads]], axis=1, return_counts=True)
+    return counts.max(initial=0)
+
+
+class _LoadingExercise(TileExercise):
+    """An exercise about loading: a thread that loads a single pixel is named before the garbage."""
+
+    judges = (_one_pixel_per_thread, *TileExercise.judges)
+
+
+conv_strided_kernel = _LoadingExercise(
     "conv_strided_kernel",
     reference=_strided,
     cases=lambda rng: [
@@ -104,19 +152,29 @@ conv_strided_kernel = TileExercise(
         "corner without the stride": (
             "Your patches are too close together. The next patch begins TILE_W * STRIDE pixels further "
             "right, or TILE_H * STRIDE further down.",
-            _through_patches(lambda image, i, j: _patch(image, i * TILE_H - 1, j * TILE_W - 1)),
+            *_at_either(lambda i: i * TILE_H - 1, lambda j: j * TILE_W - 1),
             [("TILE_H * STRIDE - 1", "TILE_H - 1"), ("TILE_W * STRIDE - 1", "TILE_W - 1")],
+            ("TILE_W * STRIDE - 1", "TILE_W - 1"),
         ),
         "padding before the stride": (
             "You subtract the padding before you multiply by the stride. Subtract it afterwards.",
-            _through_patches(lambda image, i, j: _patch(image, i * _STEP_H - STRIDE, j * _STEP_W - STRIDE)),
+            *_at_either(lambda i: i * _STEP_H - STRIDE, lambda j: j * _STEP_W - STRIDE),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"), ("* STRIDE - 1", "* STRIDE - STRIDE")],
+            ("TILE_H * STRIDE - 1", "TILE_H * STRIDE - STRIDE"),
         ),
         "padding left out": (
-            "Your patch begins at pixel (0, 0) of its tile. With padding 1, it begins one row and one "
+            "Your patch begins at row or column 0 of its tile. With padding 1, it begins one row and one "
             "column earlier.",
-            _through_patches(lambda image, i, j: _patch(image, i * _STEP_H, j * _STEP_W)),
+            *_at_either(lambda i: i * _STEP_H, lambda j: j * _STEP_W),
             [("TILE_H * STRIDE - 1", "TILE_H * STRIDE"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE")],
+            ("TILE_W * STRIDE - 1", "TILE_W * STRIDE"),
+            ("TILE_H * STRIDE - 1", "TILE_H * STRIDE"),
+        ),
+        "padding added": (
+            "You add the padding. The window of the first output begins before the image, at row and column "
+            "-1.",
+            _at_corners(lambda i: i * _STEP_H + 1, lambda j: j * _STEP_W + 1),
+            [("TILE_H * STRIDE - 1", "TILE_H * STRIDE + 1"), ("TILE_W * STRIDE - 1", "TILE_W * STRIDE + 1")],
         ),
         "block axes exchanged": (
             "You exchange row and column of the block: `blockIdx.x` counts to the right, `blockIdx.y` down.",
@@ -138,26 +196,6 @@ conv_strided_kernel = TileExercise(
             (
                 "patch[k // STRIDED_W, k % STRIDED_W] = image[h, w] if inside else float32(0)",
                 "if inside:\n    patch[k // STRIDED_W, k % STRIDED_W] = image[h, w]",
-            ),
-        ),
-        "one pixel per thread": (
-            f"Each thread loads at most one pixel, but the patch has {STRIDED_H * STRIDED_W} pixels for "
-            f"{TILE_W * TILE_H} threads. Go on in steps of the number of threads until the patch is full.",
-            _through_patches(_patch_without(STRIDED_H - TILE_H, STRIDED_W - TILE_W)),
-            _through_patches(
-                lambda image, i, j: np.where(
-                    np.arange(STRIDED_H * STRIDED_W).reshape(STRIDED_H, STRIDED_W) < TILE_W * TILE_H,
-                    _patch(image, i * _STEP_H - 1, j * _STEP_W - 1),
-                    np.nan,
-                )
-            ),
-            (
-                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
-                "k = ty * STRIDED_W + tx\nif k < STRIDED_H * STRIDED_W:",
-            ),
-            (
-                "for k in range(ty * TILE_W + tx, STRIDED_H * STRIDED_W, TILE_H * TILE_W):",
-                "k = ty * TILE_W + tx\nif k < STRIDED_H * STRIDED_W:",
             ),
         ),
         "halo one short": (
@@ -210,6 +248,13 @@ def _conflicting_kernel(image, weight, out):
 def _reads_without_conflicts(attempt):
     """Demand that a warp reads the patch without bank conflicts."""
     access = access_map(examine(attempt, _strided_case(np.random.default_rng(0), 16, 64)).report.trace)
+    widths = {info.shape[-1] for info in access.trace.arrays if info.space == "shared"} - {WIDE}
+    if widths:
+        raise Wrong(
+            "other rows",
+            f"The numbers are right, but the rows of your patch have {min(widths)} elements. They are to "
+            "keep their `WIDE`: only change where in its row an element is.",
+        )
     patch = (traffic for traffic in access.arrays if (traffic.space, traffic.access) == ("shared", "read"))
     degree = max((traffic.degree for traffic in patch), default=None)
     if degree is None:

@@ -51,6 +51,12 @@ def _turned_in_part(image, rows, columns):
     return np.rot90(np.where((row < rows) & (column < columns), image, np.nan))
 
 
+def _turned_as_far_as_tiles_reach(image, step):
+    """Turn what lies in tiles that begin `step` rows after each other; the rows below are not written."""
+    rows = (blocks(image.shape[0], SIDE) - 1) * step + SIDE
+    return np.rot90(np.where(np.arange(image.shape[0])[:, None] < rows, image, np.nan))
+
+
 def _turned_by_threads(image):
     """Turn the pixels that have a thread, at `cuda.grid(2)`; the others are not written."""
     rows = blocks(image.shape[0], SIDE) * ROWS
@@ -60,7 +66,7 @@ def _turned_by_threads(image):
 turn_kernel = TileExercise(
     "turn_kernel",
     reference=lambda image: np.rot90(image),
-    cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (40, 7), (32, 32), (35, 50)]],
+    cases=lambda rng: [_turn_case(rng, *sizes) for sizes in [(2, 3), (9, 33), (75, 7), (32, 32), (35, 50)]],
     other_blocks=False,
     once=True,
     from_the_end=True,
@@ -90,6 +96,12 @@ turn_kernel = TileExercise(
             ),
             ("for r in range(ty, SIDE, ROWS):", "r = ty\nif r < SIDE:", 2),
             ("for r in range(ty, SIDE, ROWS):\n    if top", "r = ty\nif r < SIDE:\n    if top"),
+        ),
+        "tiles overlap": (
+            f"Your tiles overlap, and the last rows are in none. The next tile begins `SIDE` = {SIDE} rows "
+            "further, however many rows of threads a block has.",
+            partial(_turned_as_far_as_tiles_reach, step=ROWS),
+            ("cuda.blockIdx.y * SIDE", "cuda.blockIdx.y * ROWS"),
         ),
         "tile by the grid": (
             f"A block has {ROWS} rows of threads for {SIDE} rows of the image, so {SIDE // ROWS} rows "

@@ -1,186 +1,15 @@
-"""The checks of notebook 14, ``14_convolution_as_matmul``."""
+"""The matrix of windows, made and not made: exercises of notebook 14."""
 
 import numpy as np
 
-from cnn_course.chapters.convolution_as_matmul.open_problem import beat_conv2d_forward
 from cnn_course.chapters.dense_layers.exercises import product
-from cnn_course.chapters.matrix_product.exercises import TILE, with_stale_tail
-from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output, uses
+from cnn_course.chapters.matrix_product.exercises import TILE, with_stale_tail, with_turned_tiles
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output, uses
 from cnn_course.engine.checks.mimics import within
+from cnn_course.engine.checks.writes import at_most
 from cnn_numba import device
-
-__all__ = [
-    "beat_conv2d_forward",
-    "columns_of",
-    "conv_implicit_kernel",
-    "im2col_kernel",
-    "matmul_1x4_kernel",
-    "split_kernel",
-]
-
-# --- Four results, four numbers per load -------------------------------------------------------------------
-
-
-def _flat(multiply):
-    """Return a function of `a`, a flat `b` and its width that returns a flat product, right or not."""
-    return lambda a, b, n: multiply(
-        np.asarray(a, np.float64), np.asarray(b, np.float64).reshape(-1, n)
-    ).ravel()
-
-
-def _regrouped(order):
-    """Multiply, with the four results of each group in another order."""
-    return lambda a, b: (a @ b).reshape(len(a), -1, 4)[:, :, order]
-
-
-def _of_the_first_row(a, b):
-    return a.sum(axis=1, keepdims=True) * b[0]
-
-
-def _of_the_first_group(a, b):
-    return np.tile(a @ b[:, :4], b.shape[1] // 4)
-
-
-def _flat_products(rng):
-    for block, (m, k, n) in [
-        ((2, 4), (3, 2, 4)),
-        ((2, 4), (5, 3, 12)),
-        ((4, 2), (1, 7, 8)),
-        ((1, 4), (6, 5, 20)),
-        ((4, 2), (9, 1, 16)),
-        ((2, 2), (7, 9, 28)),
-    ]:
-        grid = device.blocks(n // 4, block[0]), device.blocks(m, block[1])
-        yield launch(grid, block, normal(rng, (m, k)), normal(rng, k * n), n, output(m * n))
-
-
-def _large_flat_products(rng):
-    m, k, n = 67, 300, 92
-    grid = device.blocks(n // 4, 4), device.blocks(m, 2)
-    yield launch(grid, (4, 2), normal(rng, (m, k)), normal(rng, k * n), n, output(m * n))
-
-
-matmul_1x4_kernel = KernelExercise(
-    "matmul_1x4_kernel",
-    reference=_flat(product),
-    cases=_flat_products,
-    large=_large_flat_products,
-    float32=True,
-    properties=(uses("load4", "store4"),),
-    mistakes={
-        "first row only": (
-            "Every step loads from row 0 of `{b}`. In a flat matrix, row `k` begins at `k * {n}`.",
-            _flat(_of_the_first_row),
-            ("k * n + column", "column"),
-        ),
-        "first group only": (
-            "Every thread of a row loads the same four columns. Add the thread's own `column`.",
-            _flat(_of_the_first_group),
-            ("k * n + column", "k * n"),
-        ),
-        "results repeated": (
-            "The four results of a thread are the same. Each of them needs its own number of `{b}`.",
-            _flat(_regrouped([0, 0, 0, 0])),
-            [("left * b1", "left * b0"), ("left * b2", "left * b0"), ("left * b3", "left * b0")],
-        ),
-        "results reversed": (
-            "The four results of a thread are stored in reverse order.",
-            _flat(_regrouped([3, 2, 1, 0])),
-            ("t0, t1, t2, t3)", "t3, t2, t1, t0)"),
-        ),
-        "last step only": (
-            "Only the last product of each sum is left: add to the four sums, from zero on.",
-            _flat(lambda a, b: a[:, -1:] * b[-1:]),
-            [
-                (
-                    "t0, t1, t2, t3 = t0 + left * b0, t1 + left * b1, t2 + left * b2, t3 + left * b3",
-                    "t0, t1, t2, t3 = left * b0, left * b1, left * b2, left * b3",
-                )
-            ],
-        ),
-    },
-)
-
-
-# --- A part of each sum ------------------------------------------------------------------------------------
-
-
-def _in_parts(bounds):
-    """Return a function that adds up products `bounds(part, depth, length)` of each sum, in float64."""
-
-    def function(a, b, depth):
-        length = a.shape[1]
-        parts = range(-(-length // depth))
-        return np.stack(
-            [product(a[:, ks], b[ks]) for ks in (slice(*bounds(i, depth, length)) for i in parts)]
-        )
-
-    return function
-
-
-_right_parts = _in_parts(lambda part, depth, length: (part * depth, (part + 1) * depth))
-
-
-def _split_products(rng):
-    for block, (m, k, n, depth) in [
-        ((4, 2, 1), (2, 3, 4, 2)),
-        ((4, 2, 1), (3, 1, 5, 3)),
-        ((4, 2, 1), (1, 7, 2, 2)),
-        ((2, 2, 3), (4, 6, 3, 3)),
-        ((4, 1, 2), (5, 9, 6, 4)),  # parts as equal as may be would be of 3
-        ((8, 2, 4), (3, 9, 7, 2)),
-    ]:
-        parts = -(-k // depth)
-        grid = tuple(map(device.blocks, (n, m, parts), block))
-        yield launch(grid, block, normal(rng, (m, k)), normal(rng, (k, n)), depth, output((parts, m, n)))
-
-
-split_kernel = KernelExercise(
-    "split_kernel",
-    reference=_right_parts,
-    cases=_split_products,
-    float32=True,
-    once=True,
-    mistakes={
-        "whole sum in each part": (
-            "Every part sums all products. Part `part` has `{depth}` of them, from `part * {depth}` on.",
-            _in_parts(lambda part, depth, length: (0, length)),
-            ("range(first, last)", "range(a.shape[1])"),
-        ),
-        "first part everywhere": (
-            "All parts sum the first `{depth}` products. Where does part `part` begin?",
-            _in_parts(lambda part, depth, length: (0, depth)),
-            ("first = part * depth", "first = 0"),
-        ),
-        "from the beginning": (
-            "Each part begins with the first product. Begin where the part before ends.",
-            _in_parts(lambda part, depth, length: (0, (part + 1) * depth)),
-            ("range(first, last)", "range(last)"),
-        ),
-        "to the end": (
-            "Each part goes on to the end of the sum. End it where the next part begins.",
-            _in_parts(lambda part, depth, length: (part * depth, length)),
-            ("range(first, last)", "range(first, a.shape[1])"),
-        ),
-        "one short": (
-            "The last product of each part is missing: `range(first, last)` already ends at `last - 1`.",
-            _in_parts(lambda part, depth, length: (part * depth, min((part + 1) * depth, length) - 1)),
-            ("range(first, last)", "range(first, last - 1)"),
-        ),
-        "every so many": (
-            "Your parts take turns: part `i` has products `i`, `i + parts`, and so on. Their sum is right, "
-            "but a tile holds neighbours. Give each part `{depth}` neighbouring products.",
-            _in_parts(lambda part, depth, length: (part, length, -(-length // depth))),
-            ("range(first, last)", "range(part, a.shape[1], parts.shape[0])"),
-        ),
-        "parts in reverse": (
-            "The parts are in reverse order. The first products belong to part 0.",
-            lambda a, b, depth: _right_parts(a, b, depth)[::-1],
-            ("parts[part, row, column]", "parts[parts.shape[0] - 1 - part, row, column]"),
-        ),
-    },
-)
-
+from gpuless.access import READ
 
 # --- Which pixel lands in which column ---------------------------------------------------------------------
 
@@ -192,6 +21,8 @@ _CHANNELS_MIXED = (
 _TAPS_EXCHANGED = "Row and column of the tap are exchanged. The window is written row by row."
 _POSITIONS_EXCHANGED = "Row and column of a position are exchanged. Positions count along the output's rows."
 _IMAGES_WIDTH = "You divide by the image's width. Divide by the output's, `width - {kernel_size} + 1`."
+_ONE_LESS = "You divide by `width - {kernel_size}`. A row of the output has one position more than that."
+_HEIGHT = "You divide by the output's height. Positions count along its rows: divide by its width."
 _FLIPPED = "Your windows are flipped, as in mathematical convolution. Tap (0, 0) is the upper left pixel."
 
 
@@ -211,13 +42,23 @@ def columns_of(image, kernel_size):
     return _as_columns(_windows(image, kernel_size))
 
 
-def _divided_by_the_image(image, kernel_size):
-    """Find row and column of a position as if there were one for each pixel."""
-    height, width = image.shape[1:]
-    positions = (height - kernel_size + 1) * (width - kernel_size + 1)
-    padded = within(image, len(image), height + kernel_size, width + kernel_size)
-    windows = _windows(padded, kernel_size)[:, :height, :width].reshape(len(image), -1, 1, *[kernel_size] * 2)
-    return _as_columns(windows[:, :positions])
+def _divided_by(width_of):
+    """Return a function that finds row and column of a position as if the output had another width."""
+
+    def columns(image, kernel_size):
+        height, width = image.shape[1:]
+        positions = np.arange((height - kernel_size + 1) * (width - kernel_size + 1))
+        row, column = np.divmod(positions, width_of(image, kernel_size))
+        bottom, right = (max(place) + kernel_size for place in (row, column))
+        padded = within(image, len(image), max(height, bottom), max(width, right))
+        return _as_columns(_windows(padded, kernel_size)[:, row, column][:, None])
+
+    return columns
+
+
+_divided_by_the_image = _divided_by(lambda image, kernel_size: image.shape[2])
+_divided_by_one_less = _divided_by(lambda image, kernel_size: image.shape[2] - kernel_size)
+_divided_by_the_height = _divided_by(lambda image, kernel_size: image.shape[1] - kernel_size + 1)
 
 
 def _of_the_first_tap(image, kernel_size):
@@ -245,6 +86,7 @@ im2col_kernel = KernelExercise(
     reference=columns_of,
     cases=_images,
     once=True,
+    properties=(at_most(1, lambda rng: next(_images(rng))),),
     mistakes={
         "channel last": (
             _CHANNELS_MIXED,
@@ -265,6 +107,16 @@ im2col_kernel = KernelExercise(
             _IMAGES_WIDTH,
             _divided_by_the_image,
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
+        ),
+        "divided by one less": (
+            _ONE_LESS,
+            _divided_by_one_less,
+            ("image.shape[2] - kernel_size + 1", "image.shape[2] - kernel_size"),
+        ),
+        "divided by the height": (
+            _HEIGHT,
+            _divided_by_the_height,
+            ("image.shape[2] - kernel_size + 1", "image.shape[1] - kernel_size + 1"),
         ),
         "flipped": (
             _FLIPPED,
@@ -334,13 +186,30 @@ def _layers(rng):
         yield launch(grid, (TILE, TILE), weight, image, kernel_size, output((out_channels, positions)))
 
 
+def _reads_for_the_tiles(attempt):
+    """Demand that a thread reads one number of either array in each step, and all else from the tiles."""
+    case = list(_layers(np.random.default_rng(0)))[-1]
+    trace = examine(attempt, case).report.trace
+    steps = device.blocks(case.args[0].shape[1], TILE)
+    for place, name in enumerate(("weight", "image")):
+        reads = (trace.kind == READ) & (trace.array == place)
+        most = int(np.unique([trace.block[reads], trace.thread[reads]], axis=1, return_counts=True)[1].max())
+        if most > steps:
+            raise Wrong(
+                "not from the tile",
+                f"The numbers are right, but a thread reads `{name}` {most / steps:.3g} times in a step. Let "
+                "it copy one number into the tile, and read the tile in the loop over `k`.",
+            )
+
+
 conv_implicit_kernel = KernelExercise(
     "conv_implicit_kernel",
     reference=_multiplied(product),
     cases=_layers,
     other_blocks=False,
     float32=True,
-    properties=(uses("shared"),),
+    once=True,
+    properties=(uses("shared"), _reads_for_the_tiles),
     mistakes={
         "tail not zeroed": (
             "Past the end of the matrix your tile keeps old numbers. Write a zero there.",
@@ -357,6 +226,13 @@ conv_implicit_kernel = KernelExercise(
             "Every step copies the pixels of the first one. Which row of the matrix is row `y` of this tile?",
             _multiplied(_with_the_first_tile_of_columns),
             [("if start + y <", "if y <"), ("(start + y)", "y", 2)],
+        ),
+        "tile turned": (
+            "You exchange the two indices of the tile, where it is filled or where it is read. Its first "
+            "index counts along the sum.",
+            _multiplied(with_turned_tiles),
+            ("c_tile[k, x]", "c_tile[x, k]"),
+            ("c_tile[y, x]", "c_tile[x, y]", 2),
         ),
         "row of x": (
             "Your thread copies row `start + x` of the matrix, but fills row `y` of the tile.",
@@ -385,6 +261,16 @@ conv_implicit_kernel = KernelExercise(
             _IMAGES_WIDTH,
             _multiplied(product, _divided_by_the_image),
             ("image.shape[2] - kernel_size + 1", "image.shape[2]"),
+        ),
+        "divided by one less": (
+            _ONE_LESS,
+            _multiplied(product, _divided_by_one_less),
+            ("image.shape[2] - kernel_size + 1", "image.shape[2] - kernel_size"),
+        ),
+        "divided by the height": (
+            _HEIGHT,
+            _multiplied(product, _divided_by_the_height),
+            ("image.shape[2] - kernel_size + 1", "image.shape[1] - kernel_size + 1"),
         ),
         "tap left out": (
             "All pixels of a window are its first one: add the tap to the position.",
