@@ -308,8 +308,8 @@ class Conv2dScratch(NamedTuple):
     """(P, C_out * C_in * K_h * K_w) float32: the weight gradient of each part of the positions."""
 
 
-# What fills the 132 multiprocessors of an H200: 4 blocks of 128 or 64 threads for each.
-_ENOUGH_BLOCKS = 528
+# What fills the 132 multiprocessors of an H200: 3 blocks of 128 threads for each, or 4 of 64.
+_ENOUGH_BLOCKS = {WIDE: 396, NARROW: 528}
 
 
 def _tile(weight_shape, precision="float32"):
@@ -326,9 +326,9 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     input_shape = sizes(input_shape, "input_shape", "(N, C_in, H, W)")
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
-    _, (across, down) = _tile(weight_shape)
+    tile, (across, down) = _tile(weight_shape)
     size = weight_shape[0] * weight_shape[1] * weight_shape[2] * weight_shape[3]
-    shape = device.blocks(_ENOUGH_BLOCKS, across * down), size
+    shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), size
     if scratch is None:
         return Conv2dScratch(parts=device.empty(shape))
     if not isinstance(scratch, Conv2dScratch):
