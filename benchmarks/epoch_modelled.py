@@ -1,7 +1,7 @@
 """A training epoch on GPUs that are not here: a modelled step, as one CUDA graph and as launches, by kernel.
 
 Nothing is measured. Steps run on the emulated GPU within `gpuless.profiling`; an epoch is as many steps as it
-takes, and its last, smaller batch counts as a whole one.
+takes, and its last, smaller batch counts as a whole one. So does the evaluation of the test images after it.
 """
 
 from collections import defaultdict
@@ -14,6 +14,7 @@ from benchmarks.recipes import dataset
 from benchmarks.records import new_record, text_table
 from cnn_numba.nn.layers import CrossEntropyLoss
 from cnn_numba.nn.models import MODELS
+from cnn_numba.train.evaluation import Evaluation
 from cnn_numba.train.optim import Adam
 from cnn_numba.train.recipes import PLAIN
 from cnn_numba.train.step import steps_of
@@ -37,7 +38,8 @@ def bench_epoch(gpus: Sequence[str], model: str = "mnist_cnn", batch_sizes: Sequ
     -------
     dict
         For each batch size and GPU the microseconds of a step and the seconds of an epoch in both ways with
-        their ranges, how much of the time the GPU waits for the host, the gaps, and each kernel's part.
+        their ranges, how much of the time the GPU waits for the host, the gaps, and each kernel's part; and
+        the seconds in which the test images are evaluated, a graph for each batch.
     """
     gpus, data = [gpuless.profile.device(gpu) for gpu in gpus], dataset(model)
     print("Modelled, not measured.")
@@ -52,6 +54,12 @@ def bench_epoch(gpus: Sequence[str], model: str = "mnist_cnn", batch_sizes: Sequ
             graph.device.name: _figures(steps, graph, launches)
             for graph, launches in zip(ways["graph"], ways["launches"], strict=True)
         }
+        batches = -(-len(data.test_images) // batch_size)
+        for timeline in _evaluated(gpus, model, data, batch_size):
+            figures = _step(timeline, batches)
+            found[timeline.device.name]["evaluation"] = {
+                name: figures[name] for name in ("kernels", "microseconds", "low", "high")
+            } | {"seconds": figures["epoch_seconds"]}
         for gpu, figures in found.items():
             _print(model, batch_size, gpu, figures)
         results.append({"batch_size": batch_size, "steps": steps, "gpus": found})
@@ -72,6 +80,17 @@ def _timelines(gpus, model, data, batch_size, graph):
         for _ in range(_STEPS):
             steps.take(batch_size)
         steps.wait()
+    return timelines
+
+
+def _evaluated(gpus, model, data, batch_size):
+    """Return the timelines of some batches of test images, one for each GPU."""
+    network, count = MODELS[model](batch_size=batch_size, device="gpu"), _STEPS * batch_size
+    images = data.test_images[:count], data.test_labels[:count]
+    evaluation = Evaluation(network, *images, data.mean, data.std, graph=True)
+    evaluation()
+    with gpuless.profiling(gpus, samples=1) as timelines:
+        evaluation()
     return timelines
 
 
@@ -127,6 +146,13 @@ def _print(model, batch_size, gpu, figures):
         print(f"{model}, batch {batch_size}, {gpu}, {text}: {step['epoch_seconds']:.2f} s an epoch")
         waits = f"waits for the host {step['host_bound']:.0%} of it, gaps {time(step['gaps'])}"
         print(f"  a step of {step['kernels']} kernels {time(step['microseconds'])} ({between}); {waits}")
+    test = figures["evaluation"]
+    both = figures["graph"]["epoch_seconds"] + test["seconds"]
+    print(
+        f"the test images, {test['kernels']} kernels a batch, as graphs: {time(1e6 * test['seconds'])};",
+        end=" ",
+    )
+    print(f"an epoch and these: {both:.2f} s")
     whole = sum(row["microseconds"] for row in figures["kernels"])
     rows = [("kernel", "share", "a step", "calls", "limited by")]
     for row in figures["kernels"]:

@@ -5,12 +5,17 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpuless
 from benchmarks import epoch_modelled, ops_modelled
 from benchmarks.cases import CASES, products
+from benchmarks.rungs.matmul import matmul_vectorised
+from cnn_numba import device
 from cnn_numba.device import SELECTION
+from cnn_numba.ops.conv import gpu as conv_gpu
+from gpuless.profile.launches import reports_within
 from gpuless.profile.schedule import Event
 from gpuless.profile.timeline import Timeline
 
@@ -105,6 +110,35 @@ def test_an_epoch_is_its_steps():
             assert whole / 2 < graph["microseconds"] < 0.9 * whole
         assert graph["epoch_seconds"] == result["steps"] * graph["microseconds"] / 1e6
         assert graph["host_bound"] < 0.1
+
+        test = figures["evaluation"]
+        assert test["low"] < test["microseconds"] < test["high"]
+        assert test["seconds"] == -(-10000 // result["batch_size"]) * test["microseconds"] / 1e6
+        assert graph["epoch_seconds"] + test["seconds"] < {"T4": 0.3, "A100 SXM": 0.12, "H100 SXM": 0.12}[gpu]
+
+
+@pytest.mark.skipif(not SELECTION.emulated, reason="models what the emulated GPU runs")
+@pytest.mark.exhaustive("the notebooks' ladders, which end with smaller products")
+def test_large_products_and_convolutions_come_near_the_bound():
+    generator = np.random.default_rng(0)
+    a, b, images, weight = (
+        device.to_device(generator.standard_normal(shape, np.float32))
+        for shape in ((2048, 2048), (2048, 2048), (64, 32, 56, 56), (32, 32, 3, 3))
+    )
+    work = {
+        "product": (lambda: matmul_vectorised(a, b), 2 * 2048**3, (0.94, 0.9, 0.73)),
+        "convolution": (
+            lambda: conv_gpu.conv2d_forward(images, weight, None, 1, 1),
+            2 * 64 * 32 * 56**2 * 32 * 9,
+            (0.79, 0.87, 0.52),
+        ),
+    }
+    gpus = [gpuless.profile.device(name) for name in GPUS]
+    for what, (run, flops, least) in work.items():
+        (reports,) = reports_within(run, gpus)
+        for report, gpu, share in zip(reports, gpus, least, strict=True):
+            rate = flops / (report.microseconds / 1e6)
+            assert share < rate / ops_modelled.roof_of(gpu)["flops_per_second"] < 1, (what, gpu.name)
 
 
 def test_the_guide_says_what_the_record_says():
