@@ -178,7 +178,8 @@ RESULT_CASES = [
     ("returns_none", trial(None), "returns None", "is a `return` missing"),
     ("another_type", trial([1.0]), "type", "must be a NumPy array, and yours is of type `list`"),
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
-    ("another_type", trial(x, expected=(x, x)), "type", "must be a tuple of 2"),
+    ("another_type", trial([x, x], expected=(x, x)), "type", "a tuple of 2, and yours is of type `list`."),
+    ("another_type", trial((x,), expected=(x, x)), "type", "must be a tuple of 2, and yours has 1."),
     ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
@@ -199,6 +200,54 @@ def test_a_wrong_result(name, failed, mistake, words):
 @pytest.mark.parametrize("name", [each.__name__ for each in RESULTS if each.__name__ != "numbers"])
 def test_plain_wrong_numbers_are_left_to_the_last_judge(name):
     assert told("results", name, evidence(trial(2 * x + (x > 4)))) is None
+
+
+y = np.arange(1.0, 13.0).reshape(4, 3)
+MULTIPLES = [
+    ((trial(x), trial(y, y)), "times 0.5."),
+    ((trial(x), trial(y / 4, y)), "times 0.5 here, and times 0.125 in another case."),
+    ((trial(x), trial(y / 2, y)), "divided by `x.shape[0]`."),
+    ((trial(x), trial(y / 2, y), trial(y[0] / 2, y[0])), "times 0.5 here, and times 0.25 in another case."),
+    ((trial(4 * x), trial(8 * y, y)), "times `x.shape[0]`."),
+    ((trial(2 * x / 3), trial(y[:, :2], y[:, :2])), "divided by `x.shape[1]`."),
+    ((trial(2 * x * 2 / 3), trial(8 * y / 3, y)), "times `x.shape[0] / x.shape[1]`."),
+    ((trial(2 * x / 6), trial(2 * y / 12, y)), "divided by `x.shape[0] * x.shape[1]`."),
+]
+
+
+@pytest.mark.parametrize(("failed", "words"), MULTIPLES)
+def test_the_right_result_times_a_number_in_every_case(failed, words):
+    mistake, text = told("results", "multiplied", evidence(*failed))
+    assert (mistake, text.splitlines()[0]) == ("factor", f"Your result is the right one {words}")
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        (trial(x), trial(y + 1, y)),
+        (trial(np.array([4.0]), np.array([1.0])),),
+        (trial((5e6 * x, np.array([0.12])), expected=(5e6 * x, np.array([0.125]))),),
+        (trial(x), trial([1.0, [2.0]], y)),
+    ],
+    ids=["one case only", "a single number", "a rounded part", "no array"],
+)
+def test_what_is_no_multiple(failed):
+    assert told("results", "multiplied", evidence(*failed)) is None
+
+
+def test_truth_values_have_no_sign():
+    assert told("results", "disguised", evidence(trial(x > 1, expected=x > 2))) is None
+
+
+def test_wrong_entries_that_may_lie_on_the_border_by_accident():
+    scattered, around = np.zeros((3, 5)), np.ones((6, 7))
+    scattered[0, 0] = scattered[2, 3] = 1
+    around[1:-1, 1:-1] = 0
+    told_of = [
+        told("results", "numbers", evidence(trial(wrong, np.zeros(wrong.shape))))[1]
+        for wrong in (scattered, around)
+    ]
+    assert ["on the border" in text for text in told_of] == [False, True]
 
 
 def test_what_the_wrong_ones_have_in_common():
