@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 
 from cnn_course.engine.checks import float64, kernel_judges, source
 from cnn_course.engine.checks.evidence import Case, Evidence, Outcome, StandIn, Trial, Wrong, first_finding
@@ -293,6 +293,34 @@ def of_three_rounds(x, out):
             out[k] = x[k]
 
 
+@cuda.jit
+def along_another_axis(x, out):
+    row = cuda.grid(1)
+    if row < out.shape[0]:
+        for column in range(out.shape[0]):
+            out[row, column] = x[row, column]
+
+
+@cuda.jit
+def that_keeps_the_last(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = float32(0)
+        for k in range(x.size):
+            total = x[k] * float32(k == i)
+        out[i] = total
+
+
+@cuda.jit
+def that_starts_again(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        for k in range(x.size):
+            total = float32(0)
+            total += x[k] * float32(k == i)
+        out[i] = total
+
+
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
     """Return the trial of a launch that writes these (block, thread, element) of `out`."""
     columns = np.array(writes, int).reshape(-1, 3).T
@@ -373,9 +401,17 @@ def test_a_launch_that_ended_early_shows_no_pattern():
             "compare `row` with `out.shape[0]`,",
         ),
         ("fixed_loop", of_three_rounds, (5,), "Your loop has 3 rounds, whatever the size of `out`."),
+        ("loop_over_another_axis", along_another_axis, (2, 3), "Write `range(out.shape[1])` instead."),
+        ("overwritten_sum", that_keeps_the_last, (4,), "Write `total += x[k] * float32(k == i)` instead."),
+        (
+            "sum_set_back",
+            that_starts_again,
+            (4,),
+            "`for k in range(x.size):`. Write `total = float32(0)` before",
+        ),
     ],
 )
-def test_sizes_in_the_source(name, kernel, shape, words):
+def test_sizes_and_sums_in_the_source(name, kernel, shape, words):
     given = launched([], shape, block=(4, 4, 1))
     assert words in told("kernels", name, of_kernel(given, attempt=kernel))[1]
     assert told("kernels", name, of_kernel(given)) is None

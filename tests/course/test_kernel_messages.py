@@ -27,6 +27,7 @@ def loops(*sizes):
 
 
 CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_layers"
+BACK, MACHINE = "backward_kernels", "the_machine"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 HELPS = [  # where the advice is a line to change, and solves the exercise
     # Loops that count to a number.
@@ -101,6 +102,56 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         [(f"range(weight.shape[{k}])", f"range(weight.shape[{k}] + 1)") for k in (0, 1)],
         "Your loops go one too far, past the edge of `weight`.",
     ),
+    # Loops that count along another axis than the one that they index.
+    *(
+        (
+            notebook,
+            exercise,
+            (f"range({old})", f"range({new})"),
+            "Your loop counts along another axis than the one that it indexes.\n*"
+            f"`range({new})`. Write `range({advised})` instead.",
+        )
+        for notebook, exercise, old, new, advised in [
+            (BACK, "dense_backward_weight_kernel", "x.shape[0]", "x.shape[1]", "grad_output.shape[0]"),
+            (
+                BACK,
+                "dense_backward_weight_kernel",
+                "x.shape[0]",
+                "grad_output.shape[1]",
+                "grad_output.shape[0]",
+            ),
+            (
+                BACK,
+                "dense_backward_input_kernel",
+                "weight.shape[0]",
+                "grad_output.shape[0]",
+                "grad_output.shape[1]",
+            ),
+            (MACHINE, "conv_nhwc_kernel", "weight.shape[2]", "x.shape[1]", "x.shape[3]"),
+        ]
+    ),
+    (
+        BACK,
+        "conv2d_backward_weight_kernel",
+        [(f"range(grad_output.shape[{axis}])", f"range(x.shape[{axis}])") for axis in (2, 3)],
+        "Your loops count along another axis than the one that they index.\n"
+        "Line 9 of your kernel: `range(x.shape[2])`. Write `range(grad_output.shape[2])` instead.\n"
+        "Line 11 of your kernel: `range(x.shape[3])`. Write `range(grad_output.shape[3])` instead.",
+    ),
+    # Sums that are overwritten.
+    *(
+        (
+            notebook,
+            exercise,
+            ("total +=", "total ="),
+            "`total =` overwrites the sum in each round of the loop",
+        )
+        for notebook, exercise in [
+            (BACK, "conv2d_backward_weight_kernel"),
+            (BACK, "conv2d_backward_input_kernel"),
+            (MACHINE, "conv_nhwc_kernel"),
+        ]
+    ),
 ]
 
 
@@ -142,6 +193,14 @@ SAYS = [
         "conv2d_kernel",
         ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h < x.shape[3] and 0 <= w < x.shape[2]"),
         "Your guard exchanges two axes. Your index is `x[n, ic, h, w]`: compare `h` with `x.shape[2]`, and",
+    ),
+    (
+        BACK,
+        "conv2d_backward_input_kernel",
+        ("for kw in range(weight.shape[3]):", "for kw in range(weight.shape[3]):\n    total = float32(0)"),
+        "The loop sets `total` back to zero in each round, so only the last one counts: move that line out "
+        "of the loop.\nLine 13 of your kernel: `total = float32(0)`\nLine 8 of your kernel: "
+        "`for kh in range(weight.shape[2]):`. Write `total = float32(0)` before it.\n",
     ),
     # Exceptions.
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),

@@ -92,8 +92,12 @@ WRONG = {
                 ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ],
             ("weight[kh, kw, ic, oc]", "weight[oc, ic, kh, kw]"),
-            ("range(weight.shape[2])", "range(weight.shape[3])"),
         ],
+        "loop over another axis": [
+            ("range(weight.shape[2])", "range(weight.shape[3])"),
+            ("range(weight.shape[0])", "range(weight.shape[3])"),
+        ],
+        "overwritten sum": [("total +=", "total =")],
         "writes past the edge": [
             ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ("if i >= out.size:\n    return", ""),
