@@ -207,6 +207,12 @@ SAYS = [
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y[i]"), "computes with single elements: write `x[i]`."),
     (DENSE, "matmul_kernel", ("a[row, k] * b[k, column]", "a * b"), "with single elements, such as x[i]."),
     (
+        BACK,
+        "max_pool_backward_kernel",
+        ("argmax[plane, oh, ow]", "argmax[i]"),
+        "`argmax` has 3 axes, and you give 1 index.\n",
+    ),
+    (
         FIRST,
         "axpy_kernel",
         ("cuda.grid(1)", "cuda.grid(2)"),

@@ -30,6 +30,7 @@ def said_by_source(evidence, trial):
     return (
         _no_array_for_an_atomic(evidence, nodes, arrays, error)
         or _missing_indices(nodes, arrays, error)
+        or _missing_indices(_given_names(nodes, tree), arrays, error)
         or _whole_arrays(nodes, arrays, error)
     )
 
@@ -67,6 +68,19 @@ def _missing_indices(nodes, arrays, error):
         if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
             return too_few_indices(node.value.id, axes, given)
     return ""
+
+
+def _given_names(nodes, tree):
+    """Return what gives the names that are used on a line their values, piece by piece."""
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    given = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and used & changes.bound(node):
+            target, value = node.targets[0], node.value
+            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            pairs = zip(target.elts, value.elts, strict=False) if several else [(target, value)]
+            given += [part for name, part in pairs if used & changes.names(name, ast.Store)]
+    return given
 
 
 def _whole_arrays(nodes, arrays, error):

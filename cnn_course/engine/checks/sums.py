@@ -34,7 +34,10 @@ def sum_set_back(evidence):
         name, line = assignment.targets[0].id, assignment.lineno
         for loop in loops if _is_zero(assignment.value) else ():
             if repairs.helps(changes.move, line, loop.lineno):
-                message = f"The loop sets `{name}` back to zero in each round, so only the last one counts: move that line out of the loop."
+                message = (
+                    f"The loop sets `{name}` back to zero in each round, so only the last one counts: move "
+                    "that line out of the loop."
+                )
                 advice = advised(
                     Repair(loop.lineno, repairs.text(loop.lineno), repairs.text(line), "before it")
                 )
