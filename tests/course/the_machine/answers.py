@@ -61,6 +61,14 @@ WRONG = {
         "reads past the edge": [("bias[c]", "bias[w]")],
     },
     "conv_nhwc_kernel": {
+        "image by image": [
+            (
+                "n, oh, ow, oc = place(i, out.shape)",
+                "n, rest = i % out.shape[0], i // out.shape[0]\n"
+                "oc, rest = rest % out.shape[3], rest // out.shape[3]\n"
+                "ow, oh = rest % out.shape[2], rest // out.shape[2]",
+            )
+        ],
         "column by column": [
             (
                 "n, oh, ow, oc = place(i, out.shape)",
@@ -120,6 +128,14 @@ WRONG = {
             ]
         ],
         "needless blocks": [("device.blocks(width, block[0])", "width")],
+        "block first": [[("return (device", "return block, (device"), ("block[1])), block", "block[1]))")]],
+        "not covered": [
+            [
+                ("32, 4", "4, 32"),
+                ("(width, block[0])", "(height, block[0])"),
+                ("(height, block[1])", "(width, block[1])"),
+            ]
+        ],
         "too many threads": [("32, 4", "64, 32")],
         "empty launch": [("block[1])), block", "block[1])), (0, 128)")],
         "not a launch": [
@@ -154,6 +170,12 @@ WRONG = {
         ],
         "waits for the block": [("cuda.syncwarp()", "cuda.syncthreads()")],
         "not called": [("cuda.syncwarp()", "cuda.syncwarp")],
+        "lanes that return": [
+            (
+                "    cuda.syncwarp()\n    if t % 32 < step:\n        line[t] += line[t + step]",
+                "    if t % 32 >= step:\n        return\n    cuda.syncwarp()\n    line[t] += line[t + step]",
+            )
+        ],
         "write-write race": [("if t % 32 == 0:", "if t % 32 < 2:")],
         "writes past the edge": [("out[i // 32]", "out[i]")],
         "float64": [("out[i // 32] = line[t]", "out[i // 32] = 0.1 * line[t] * 10")],

@@ -86,6 +86,12 @@ adam_kernel = KernelExercise(
             ("m[i], v[i] = new_m, new_v", ""),
             ("m[i], v[i] = new_m, new_v", "m[i] = new_m"),
         ),
+        "parameters not stored": (
+            "The means are right, but the parameters stay where they are: store what you compute, by "
+            "`{p}[i] -= ...`.",
+            _adam_moved(lambda old, new, *_: (old[0], *new[1:])),
+            ("parameters[i] -=", "step ="),
+        ),
         "old means": (
             "You move the parameters by the means of the step before. Bring in the gradient first.",
             _adam_moved(

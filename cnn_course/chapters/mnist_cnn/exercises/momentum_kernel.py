@@ -34,6 +34,12 @@ momentum_kernel = KernelExercise(
             lambda p, g, v, lr, momentum: (p - lr * (momentum * v + g), v),
             ("velocity[i] = v", ""),
         ),
+        "parameters not stored": (
+            "The velocity is right, but the parameters stay where they are: store what you compute, by "
+            "`{parameters}[i] -= ...`.",
+            lambda p, g, v, lr, momentum: (p, momentum * v + g),
+            ("parameters[i] -=", "step ="),
+        ),
         "old velocity": (
             "You move the parameters by the velocity of the step before. Update the velocity first.",
             lambda p, g, v, lr, momentum: (p - lr * v, momentum * v + g),

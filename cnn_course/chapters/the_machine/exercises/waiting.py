@@ -8,7 +8,7 @@ from numba import cuda, float32
 
 from cnn_course.chapters.the_machine.gpus import GPUS
 from cnn_course.engine.checks.exercise import Exercise, Wrong
-from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal, uses
+from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal, uses
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
 # --- Bytes in flight ---------------------------------------------------------------------------------------
@@ -30,6 +30,7 @@ def _machines(rng):
     return [
         *real,
         (400, 320.0, 1.0, 40, 4),  # 25 warps, and nothing over
+        (700, 500.0, 1.25, 2, 2),  # few multiprocessors: without any of the numbers it is more than 1
         *(
             (int(latency), float(bandwidth), float(clock), int(sms), size)
             for latency, bandwidth, clock, sms, size in zip(
@@ -99,6 +100,19 @@ warps_needed = Exercise(
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1 / clock, sms, size),
             ("latency / clock", "latency * clock"),
         ),
+        "powers of ten": (
+            "The units fit as they are: GHz are cycles in a nanosecond, and GB/s bytes in one. No power of "
+            "ten is needed.",
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1e9 * clock, sms, size),
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, 1e9 * bandwidth, clock, sms, size),
+            ("latency / clock", "latency / (clock * 1e9)"),
+            ("* bandwidth", "* bandwidth * 1e9"),
+        ),
+        "bandwidth left out": (
+            "`{bandwidth}` is missing. The more bytes memory delivers, the more must be under way.",
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, 1, clock, sms, size),
+            (" * bandwidth", ""),
+        ),
         "latency left out": (
             "`{latency}` is missing. The longer a load takes, the more loads must be under way.",
             lambda latency, bandwidth, clock, sms, size: _warps(1, bandwidth, clock, sms, size),
@@ -138,6 +152,17 @@ def _sums(x, out, first=0, last=32, stride=1, scale=1.0):
     return np.append(sums, out[len(sums) :]).astype(np.float32)
 
 
+def _keeps_its_lanes(attempt):
+    """Demand that no lane returns before its warp has met for the last time."""
+    case = launch(1, THREADS, normal(np.random.default_rng(0), THREADS), inout(np.zeros(2, np.float32)))
+    if any("names lanes that have finished" in note for note in examine(attempt, case).report.notes):
+        raise Wrong(
+            "lanes that return",
+            "The numbers are right. But some threads `return` before `cuda.syncwarp()`, and nothing orders "
+            "what they have written: let all 32 threads of a warp reach it, also those that add nothing.",
+        )
+
+
 def _waits_for_its_warp(attempt):
     """Demand `syncwarp`; the wider barrier is right as well, and not what the exercise is about."""
     if {"syncthreads", "syncwarp"} & names_in(code_of(attempt)) == {"syncthreads"}:
@@ -156,7 +181,7 @@ warp_sums_kernel = KernelExercise(
     broken=_in_lockstep_kernel,
     other_blocks=False,
     float32=True,
-    properties=(_waits_for_its_warp,),
+    properties=(_waits_for_its_warp, _keeps_its_lanes),
     mistakes={
         "first half only": (
             "You add up only 16 of the 32 elements of each warp. The first step is 16.",
