@@ -147,7 +147,7 @@ WRONG = {
         ],
         "narrow blocks": [("32, 4", "4, 32"), ("32, 4", "1, 256")],
         "too few blocks": [("32, 4", "32, 32")],
-        "part of a warp": [("32, 4", "20, 5")],
+        "part of a warp": [("32, 4", "20, 5"), ("32, 4", "1, 1")],
         "threads outside": [("32, 4", "1024, 1")],
     },
     "warps_needed": {
@@ -188,6 +188,25 @@ RIGHT = {
             return (-(-width // 16), -(-height // 16)), (16, 16)
         """,
         "one warp a block, of two rows": [("32, 4", "np.array([16, 2])")],
+    },
+    "warp_sums_kernel": {
+        "a guard that keeps nobody out": [
+            ("line = cuda.shared", "if cuda.grid(1) >= x.size:\n    return\nline = cuda.shared")
+        ],
+        "a barrier after each step": """
+            line = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            line[t] = x[i]
+            cuda.syncwarp()
+            step = 16
+            while step > 0:
+                if t % 32 < step:
+                    line[t] += line[t + step]
+                cuda.syncwarp(0xFFFFFFFF)
+                step //= 2
+            if t % 32 == 0:
+                out[i // 32] = line[t]
+        """,
     },
     "under_the_roof": {
         "speeds in operations a second": """

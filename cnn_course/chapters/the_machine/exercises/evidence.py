@@ -82,6 +82,8 @@ def _threads(count):
 def _reason(grid, block, height, width):
     """Return what makes a launch slow, by name and in words; two empty texts if nothing is seen."""
     threads, blocks = block[0] * block[1], grid[0] * grid[1]
+    if threads < _WARP:
+        return "part of a warp", f"Your blocks have {_threads(threads)}, which leaves lanes of a warp empty."
     if block[0] < _SECTOR and width > block[0]:
         return (
             "narrow blocks",
