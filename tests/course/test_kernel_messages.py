@@ -209,6 +209,12 @@ SAYS = [
     (
         BACK,
         "max_pool_backward_kernel",
+        ("pixel, grad_output[plane, oh, ow]", "grad_output[plane, oh, ow], pixel"),
+        "The index comes before the value: write `cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ",
+    ),
+    (
+        BACK,
+        "max_pool_backward_kernel",
         ("argmax[plane, oh, ow]", "argmax[i]"),
         "`argmax` has 3 axes, and you give 1 index.\n",
     ),

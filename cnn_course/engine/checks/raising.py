@@ -29,6 +29,7 @@ def said_by_source(evidence, trial):
     nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) == line]
     return (
         _no_array_for_an_atomic(evidence, nodes, arrays, error)
+        or _value_before_index(evidence, nodes, error)
         or _missing_indices(nodes, arrays, error)
         or _missing_indices(_given_names(nodes, tree), arrays, error)
         or _whole_arrays(nodes, arrays, error)
@@ -114,6 +115,16 @@ def _no_array_for_an_atomic(evidence, nodes, arrays, error):
     helping = next(filter(None, (_tried(evidence, *each) for each in orders)), "")
     advice = f": write `{helping}`" * bool(helping)
     return f"The first argument of `{cause.name}` is the array itself{advice}."
+
+
+def _value_before_index(evidence, nodes, error):
+    """Say that the index of an atomic operation comes before the value."""
+    for call in nodes if isinstance(error, IndexError) else ():
+        if changes.called(call).startswith("cuda.atomic.") and len(call.args) == 3:
+            array, value, index = call.args
+            if helping := _tried(evidence, call, [array, index, value]):
+                return f"The index comes before the value: write `{helping}`."
+    return ""
 
 
 def _orders(call, arrays):

@@ -189,6 +189,17 @@ RIGHT = {
         """,
         "one warp a block, of two rows": [("32, 4", "np.array([16, 2])")],
     },
+    "warps_needed": {
+        "in seconds and bytes": """
+            return math.ceil((latency * 1e-9 / clock) * (bandwidth * 1e9) / (sms * 32 * bytes_per_thread))
+        """,
+        "counted up": """
+            warps = 0
+            while warps * 32 * bytes_per_thread < latency / clock * bandwidth / sms:
+                warps += 1
+            return warps
+        """,
+    },
     "warp_sums_kernel": {
         "a guard that keeps nobody out": [
             ("line = cuda.shared", "if cuda.grid(1) >= x.size:\n    return\nline = cuda.shared")

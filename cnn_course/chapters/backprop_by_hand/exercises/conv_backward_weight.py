@@ -62,6 +62,11 @@ def _last_product(grad_output, *rest):
     return _backward_weight(last, *rest)
 
 
+def _wrapped(grad_output, x, kernel_size, stride, padding):
+    before, after = [(0, 0), (0, 0), (padding, 0), (padding, 0)], [(0, 0), (0, 0), (0, padding), (0, padding)]
+    return _taps(grad_output, np.pad(np.pad(x, before, "wrap"), after), kernel_size, stride, 0)
+
+
 def _in_loops(sign, row, column):
     """Return an answer that goes through all products, one by one."""
     return f"""
@@ -86,7 +91,7 @@ conv_backward_weight = Exercise(
     "conv_backward_weight",
     reference=_backward_weight,
     cases=_convolutions,
-    properties=(avoids("conv2d_backward_weight", "conv2d_weight"),),
+    properties=(avoids("conv2d_backward_weight", "conv2d_weight", "torch"),),
     mistakes={
         "stride ignored": (
             "Right for stride 1 only. Output `oh` looks at pixel `{stride} * oh + kh`.",
@@ -105,6 +110,20 @@ conv_backward_weight = Exercise(
             "Right without padding only. The forward pass padded with zeros: use `np.pad` here too.",
             lambda g, x, kernel_size, stride, padding: _taps(g, x, kernel_size, stride, 0),
             ("(padding, padding), (padding, padding)", "(0, 0), (0, 0)"),
+        ),
+        "from the other end": (
+            "Right without padding only. Pixels above the image and left of it have negative indices, which "
+            "count from the end: leave them out, or use `np.pad`.",
+            _wrapped,
+            """
+            grad_weight = np.zeros((grad_output.shape[1], x.shape[1], *kernel_size))
+            for n, o, oh, ow in np.ndindex(*grad_output.shape):
+                for i, kh, kw in np.ndindex(*grad_weight.shape[1:]):
+                    h, w = stride * oh + kh - padding, stride * ow + kw - padding
+                    if h < x.shape[2] and w < x.shape[3]:
+                        grad_weight[o, i, kh, kw] += grad_output[n, o, oh, ow] * x[n, i, h, w]
+            return grad_weight
+            """,
         ),
         "flipped": (
             "Your gradient is turned by 180 degrees: weight `(kh, kw)` meets the pixel that lies `kh` rows "

@@ -51,7 +51,9 @@ cross_entropy_gradient = Exercise(
     "cross_entropy_gradient",
     reference=_right,
     cases=_scores,
-    properties=(avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy"),),
+    properties=(
+        avoids("cross_entropy_backward", "cross_entropy_forward_backward", "cross_entropy", "torch"),
+    ),
     mistakes={
         "sum over the batch": (
             "This is the gradient of the summed losses. The loss is their mean: divide by the batch size.",

@@ -36,7 +36,7 @@ linear_backward = Exercise(
     "linear_backward",
     reference=_linear_backward,
     cases=_dense_layers,
-    properties=(avoids("linear_backward_input", "linear_backward_weight", "linear_backward_bias"),),
+    properties=(avoids("linear_backward_input", "linear_backward_weight", "linear_backward_bias", "torch"),),
     mistakes={
         "mean over the batch": (
             "You divide by the number of samples. The loss has done that already, so the division is in "
