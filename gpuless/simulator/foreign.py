@@ -21,6 +21,8 @@ class Cause(NamedTuple):
     not usable       the global `name` is of a kind that a kernel cannot use
     not defined      there is no `name`
     not applied      Numba has no operation or function `name` for these types
+    product          ``@`` of two arrays, whose axes that it adds up over have other sizes: `types`, as texts
+    einsum           ``np.einsum`` of arrays in which a letter has several sizes: `types` are their shapes
     ===============  ==================================================================================
     """
 
@@ -34,6 +36,8 @@ class Cause(NamedTuple):
 _ARRAYS = ("KernelArray", "TracedArray")
 _CUDA = re.compile(r"module 'numba\.cuda\S*' has no attribute '(\w+)'")
 _NO_ATTRIBUTE = re.compile(rf"'(?:{'|'.join(_ARRAYS)})' object has no attribute '(\w+)'")
+_PRODUCT = re.compile(r"^matmul: .* core dimension .*\(size (\d+) is different from (\d+)\)")
+_REMAPPED = re.compile(r"(\([\d,]*\))->\(")
 _ARGUMENTS = re.compile(r"((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missing|takes|got) ")
 
 
@@ -53,6 +57,10 @@ def _cause_in(text):
         return Cause("not in cuda", found[1])
     if found := _ARGUMENTS.match(text):
         return Cause("arguments", found[1])
+    if found := _PRODUCT.search(text):
+        return Cause("product", "@", (found[2], found[1]))
+    if "with remapped shapes" in text:
+        return Cause("einsum", "einsum", tuple(_REMAPPED.findall(text)))
     if "with a sequence" in text.partition("\n")[0]:
         return Cause("sequence")
     is_whole = "truth value of an array" in text or any(name in text for name in _ARRAYS)

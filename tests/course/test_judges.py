@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import cuda
+from numba import cuda, float32
 
 from cnn_course.engine.checks import float64, kernel_judges, source
 from cnn_course.engine.checks.evidence import Case, Evidence, Outcome, StandIn, Trial, Wrong, first_finding
@@ -178,7 +178,8 @@ RESULT_CASES = [
     ("returns_none", trial(None), "returns None", "is a `return` missing"),
     ("another_type", trial([1.0]), "type", "must be a NumPy array, and yours is of type `list`"),
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
-    ("another_type", trial(x, expected=(x, x)), "type", "must be a tuple of 2"),
+    ("another_type", trial([x, x], expected=(x, x)), "type", "a tuple of 2, and yours is of type `list`."),
+    ("another_type", trial((x,), expected=(x, x)), "type", "must be a tuple of 2, and yours has 1."),
     ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
@@ -205,6 +206,54 @@ def test_a_wrong_result(name, failed, mistake, words):
 @pytest.mark.parametrize("name", [each.__name__ for each in RESULTS if each.__name__ != "numbers"])
 def test_plain_wrong_numbers_are_left_to_the_last_judge(name):
     assert told("results", name, evidence(trial(2 * x + (x > 4)))) is None
+
+
+y = np.arange(1.0, 13.0).reshape(4, 3)
+MULTIPLES = [
+    ((trial(x), trial(y, y)), "times 0.5."),
+    ((trial(x), trial(y / 4, y)), "times 0.5 here, and times 0.125 in another case."),
+    ((trial(x), trial(y / 2, y)), "divided by `x.shape[0]`."),
+    ((trial(x), trial(y / 2, y), trial(y[0] / 2, y[0])), "times 0.5 here, and times 0.25 in another case."),
+    ((trial(4 * x), trial(8 * y, y)), "times `x.shape[0]`."),
+    ((trial(2 * x / 3), trial(y[:, :2], y[:, :2])), "divided by `x.shape[1]`."),
+    ((trial(2 * x * 2 / 3), trial(8 * y / 3, y)), "times `x.shape[0] / x.shape[1]`."),
+    ((trial(2 * x / 6), trial(2 * y / 12, y)), "divided by `x.shape[0] * x.shape[1]`."),
+]
+
+
+@pytest.mark.parametrize(("failed", "words"), MULTIPLES)
+def test_the_right_result_times_a_number_in_every_case(failed, words):
+    mistake, text = told("results", "multiplied", evidence(*failed))
+    assert (mistake, text.splitlines()[0]) == ("factor", f"Your result is the right one {words}")
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        (trial(x), trial(y + 1, y)),
+        (trial(np.array([4.0]), np.array([1.0])),),
+        (trial((5e6 * x, np.array([0.12])), expected=(5e6 * x, np.array([0.125]))),),
+        (trial(x), trial([1.0, [2.0]], y)),
+    ],
+    ids=["one case only", "a single number", "a rounded part", "no array"],
+)
+def test_what_is_no_multiple(failed):
+    assert told("results", "multiplied", evidence(*failed)) is None
+
+
+def test_truth_values_have_no_sign():
+    assert told("results", "disguised", evidence(trial(x > 1, expected=x > 2))) is None
+
+
+def test_wrong_entries_that_may_lie_on_the_border_by_accident():
+    scattered, around = np.zeros((3, 5)), np.ones((6, 7))
+    scattered[0, 0] = scattered[2, 3] = 1
+    around[1:-1, 1:-1] = 0
+    told_of = [
+        told("results", "numbers", evidence(trial(wrong, np.zeros(wrong.shape))))[1]
+        for wrong in (scattered, around)
+    ]
+    assert ["on the border" in text for text in told_of] == [False, True]
 
 
 def test_what_the_wrong_ones_have_in_common():
@@ -248,6 +297,34 @@ def of_three_rounds(x, out):
     if cuda.grid(1) == 0:
         for k in range(3):
             out[k] = x[k]
+
+
+@cuda.jit
+def along_another_axis(x, out):
+    row = cuda.grid(1)
+    if row < out.shape[0]:
+        for column in range(out.shape[0]):
+            out[row, column] = x[row, column]
+
+
+@cuda.jit
+def that_keeps_the_last(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        total = float32(0)
+        for k in range(x.size):
+            total = x[k] * float32(k == i)
+        out[i] = total
+
+
+@cuda.jit
+def that_starts_again(x, out):
+    i = cuda.grid(1)
+    if i < out.size:
+        for k in range(x.size):
+            total = float32(0)
+            total += x[k] * float32(k == i)
+        out[i] = total
 
 
 def launched(writes, shape, grid=(1, 1, 1), block=(8, 1, 1), values=None, **more):
@@ -330,9 +407,17 @@ def test_a_launch_that_ended_early_shows_no_pattern():
             "compare `row` with `out.shape[0]`,",
         ),
         ("fixed_loop", of_three_rounds, (5,), "Your loop has 3 rounds, whatever the size of `out`."),
+        ("loop_over_another_axis", along_another_axis, (2, 3), "Write `range(out.shape[1])` instead."),
+        ("overwritten_sum", that_keeps_the_last, (4,), "Write `total += x[k] * float32(k == i)` instead."),
+        (
+            "sum_set_back",
+            that_starts_again,
+            (4,),
+            "`for k in range(x.size):`. Write `total = float32(0)` before",
+        ),
     ],
 )
-def test_sizes_in_the_source(name, kernel, shape, words):
+def test_sizes_and_sums_in_the_source(name, kernel, shape, words):
     given = launched([], shape, block=(4, 4, 1))
     assert words in told("kernels", name, of_kernel(given, attempt=kernel))[1]
     assert told("kernels", name, of_kernel(given)) is None

@@ -29,6 +29,7 @@ def loops(*sizes):
 CONV, FIRST, DENSE = "convolution_on_the_gpu", "first_cuda_kernels", "dense_layers"
 TILING, PRODUCT, WIDE_LOADS = "shared_memory_and_tiling", "matrix_product", "convolution_as_matmul"
 ZEROS = ", ".join(["float32(0)"] * 4)
+BACK, MACHINE = "backward_kernels", "the_machine"
 SUM = "total += weight[oc, ic, kh, kw] * x[ic, oh + kh, ow + kw]"
 HELPS = [  # where the advice is a line to change, and solves the exercise
     # Loops that count to a number.
@@ -111,6 +112,56 @@ HELPS = [  # where the advice is a line to change, and solves the exercise
         ("weights.size // 2", "int(weights.size / 2)"),
         "`int(weights.size / 2)`. Write `weights.size // 2`.",
     ),
+    # Loops that count along another axis than the one that they index.
+    *(
+        (
+            notebook,
+            exercise,
+            (f"range({old})", f"range({new})"),
+            "Your loop counts along another axis than the one that it indexes.\n*"
+            f"`range({new})`. Write `range({advised})` instead.",
+        )
+        for notebook, exercise, old, new, advised in [
+            (BACK, "dense_backward_weight_kernel", "x.shape[0]", "x.shape[1]", "grad_output.shape[0]"),
+            (
+                BACK,
+                "dense_backward_weight_kernel",
+                "x.shape[0]",
+                "grad_output.shape[1]",
+                "grad_output.shape[0]",
+            ),
+            (
+                BACK,
+                "dense_backward_input_kernel",
+                "weight.shape[0]",
+                "grad_output.shape[0]",
+                "grad_output.shape[1]",
+            ),
+            (MACHINE, "conv_nhwc_kernel", "weight.shape[2]", "x.shape[1]", "x.shape[3]"),
+        ]
+    ),
+    (
+        BACK,
+        "conv2d_backward_weight_kernel",
+        [(f"range(grad_output.shape[{axis}])", f"range(x.shape[{axis}])") for axis in (2, 3)],
+        "Your loops count along another axis than the one that they index.\n"
+        "Line 9 of your kernel: `range(x.shape[2])`. Write `range(grad_output.shape[2])` instead.\n"
+        "Line 11 of your kernel: `range(x.shape[3])`. Write `range(grad_output.shape[3])` instead.",
+    ),
+    # Sums that are overwritten.
+    *(
+        (
+            notebook,
+            exercise,
+            ("total +=", "total ="),
+            "`total =` overwrites the sum in each round of the loop",
+        )
+        for notebook, exercise in [
+            (BACK, "conv2d_backward_weight_kernel"),
+            (BACK, "conv2d_backward_input_kernel"),
+            (MACHINE, "conv_nhwc_kernel"),
+        ]
+    ),
 ]
 
 
@@ -153,10 +204,30 @@ SAYS = [
         ("0 <= h < x.shape[2] and 0 <= w < x.shape[3]", "0 <= h < x.shape[3] and 0 <= w < x.shape[2]"),
         "Your guard exchanges two axes. Your index is `x[n, ic, h, w]`: compare `h` with `x.shape[2]`, and",
     ),
+    (
+        BACK,
+        "conv2d_backward_input_kernel",
+        ("for kw in range(weight.shape[3]):", "for kw in range(weight.shape[3]):\n    total = float32(0)"),
+        "The loop sets `total` back to zero in each round, so only the last one counts: move that line out "
+        "of the loop.\nLine 13 of your kernel: `total = float32(0)`\nLine 8 of your kernel: "
+        "`for kh in range(weight.shape[2]):`. Write `total = float32(0)` before it.\n",
+    ),
     # Exceptions.
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y"), "with single elements: write `x[i]` and `y[i]`."),
     (FIRST, "axpy_kernel", ("x[i] + y[i]", "x + y[i]"), "computes with single elements: write `x[i]`."),
     (DENSE, "matmul_kernel", ("a[row, k] * b[k, column]", "a * b"), "with single elements, such as x[i]."),
+    (
+        BACK,
+        "max_pool_backward_kernel",
+        ("pixel, grad_output[plane, oh, ow]", "grad_output[plane, oh, ow], pixel"),
+        "The index comes before the value: write `cuda.atomic.add(grad_input, pixel, grad_output[plane, oh, ",
+    ),
+    (
+        BACK,
+        "max_pool_backward_kernel",
+        ("argmax[plane, oh, ow]", "argmax[i]"),
+        "`argmax` has 3 axes, and you give 1 index.\n",
+    ),
     (
         FIRST,
         "axpy_kernel",

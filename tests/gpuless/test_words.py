@@ -223,6 +223,16 @@ def test_a_stopped_launch_is_noted_in_one_line():
         ("Atomic.add() missing 1 required positional argument", Cause("arguments", "Atomic.add")),
         ("setting an array element with a sequence.", Cause("sequence")),
         ("must be real number, not TracedArray", Cause("whole array")),
+        (
+            "matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            "(n?,k),(k,m?)->(n?,m?) (size 4 is different from 3)",
+            Cause("product", "@", ("3", "4")),
+        ),
+        (
+            "operands could not be broadcast together with remapped shapes [original->remapped]: "
+            "(2,3)->(2,newaxis,3) (4,5)->(5,4) ",
+            Cause("einsum", "einsum", ("(2,3)", "(4,5)")),
+        ),
         ("division by zero", None),
     ],
 )

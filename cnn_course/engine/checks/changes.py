@@ -20,6 +20,14 @@ def replace(tree, line, text):
     block[block.index(statement_of(tree, line))] = ast.parse(text).body[0]
 
 
+def move(tree, line, before):
+    """Put the statement on a line before the one on another line."""
+    block = block_of(tree, line)
+    statement = statement_of(tree, line)
+    block.remove(statement)
+    block_of(tree, before).insert(block_of(tree, before).index(statement_of(tree, before)), statement)
+
+
 def wait(tree, lines, barrier):
     """Put a barrier before the statements on some lines."""
     for line in sorted(lines, reverse=True):

@@ -60,6 +60,8 @@ def of_cause(cause: Cause | None) -> str:
     --------
     >>> of_cause(Cause("no common type", "k", ("float32", "array")))
     '`k` would be a float32 in one place and an array in another.'
+    >>> of_cause(Cause("einsum", "einsum", ("(2,3)", "(4,5)")))
+    'A letter of `np.einsum` has two sizes: the arrays have the shapes (2,3) and (4,5).'
     """
     make = _WORDS.get(cause.kind) if cause else None
     return make(cause) if make else ""
@@ -130,6 +132,13 @@ _WORDS = {
     ),
     "not defined": lambda cause: f"`{cause.name}` is not defined.",
     "not applied": _not_applied,
+    "product": lambda cause: (
+        "`@` adds up over the last index of its left side and the first of its right side. Here their sizes "
+        f"are {cause.types[0]} and {cause.types[1]}, and must be the same."
+    ),
+    "einsum": lambda cause: (
+        f"A letter of `np.einsum` has two sizes: the arrays have the shapes {' and '.join(cause.types)}."
+    ),
 }
 _ARTICLES = {"array": "an", "integer": "an", "None": ""}
 _PLAIN = ("array", "integer", "truth value", "string", "None", "tuple", "list", "function", "module")

@@ -96,6 +96,6 @@ def properties(evidence):
 
 
 #: First what makes every number doubtful; then the exercise's own mistakes, what the source shows, and what
-#: can be said of any wrong result; an attempt with right numbers is asked for other types, and for what must
-#: hold besides.
-JUDGES = (uninitialised, changed_input, known_mistake, suspicious_source, wrong_result, wrapping, properties)
+#: can be said of any wrong result; an attempt with right numbers is asked for what must hold besides, and for
+#: other types.
+JUDGES = (uninitialised, changed_input, known_mistake, suspicious_source, wrong_result, properties, wrapping)

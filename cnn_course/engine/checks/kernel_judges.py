@@ -11,8 +11,14 @@ from cnn_course.engine.checks.judges import find_changed_input, known_mistake, p
 from cnn_course.engine.checks.launches import result_names, run
 from cnn_course.engine.checks.raising import said_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
-from cnn_course.engine.checks.sizes import caret_for_power, exchanged_guard, fixed_loop
+from cnn_course.engine.checks.sizes import (
+    caret_for_power,
+    exchanged_guard,
+    fixed_loop,
+    loop_over_another_axis,
+)
 from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
+from cnn_course.engine.checks.sums import overwritten_sum, sum_set_back
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.writes import done_twice, one_for_all, unwritten, written_pattern
 from cnn_numba import device
@@ -131,7 +137,7 @@ def _wrong_in(evidence, launches, mistake, message):
 
 #: The exercise's own mistakes come first: they may name what the sanitizer would call a mere index error.
 #: Then what explains all the rest: a slip in the source, an exception, a changed input, sizes of other axes
-#: or written as numbers, a pattern of indices.
+#: or written as numbers, a sum that is lost, a pattern of indices.
 #: Then the sanitizer's findings, and the numbers. Where all is right so far, the rest is asked: whose work is
 #: done more than once, other launches, float64, and what must hold besides.
 KERNEL_JUDGES = (
@@ -141,6 +147,9 @@ KERNEL_JUDGES = (
     changed_input,
     exchanged_guard,
     fixed_loop,
+    loop_over_another_axis,
+    overwritten_sum,
+    sum_set_back,
     written_pattern,
     sanitizers_finding,
     unwritten,

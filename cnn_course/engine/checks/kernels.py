@@ -72,6 +72,9 @@ missing barrier           and: write-write race, lost update, race between block
 changes input             an input is not what it was
 guard exchanges axes      it compares indices with the sizes of other axes than theirs
 fixed loop                a loop has a number of rounds where it needs the size of an axis
+loop over another axis    a loop counts along another axis than the one it indexes
+overwritten sum           ``=`` in a loop where ``+=`` is right
+sum set back              a sum starts from zero within a loop that it should go through
 atomic assigned           an element gets what an atomic operation on its array returns, besides
 does not end              a launch goes on without end
 & for and                 ``a < b & c < d`` in a condition

@@ -29,7 +29,9 @@ def said_by_source(evidence, trial):
     nodes = [node for node in ast.walk(tree) if getattr(node, "lineno", 0) == line]
     return (
         _no_array_for_an_atomic(evidence, nodes, arrays, error)
+        or _value_before_index(evidence, nodes, error)
         or _missing_indices(nodes, arrays, error)
+        or _missing_indices(_given_names(nodes, tree), arrays, error)
         or _whole_arrays(nodes, arrays, error)
     )
 
@@ -69,6 +71,19 @@ def _missing_indices(nodes, arrays, error):
     return ""
 
 
+def _given_names(nodes, tree):
+    """Return what gives the names that are used on a line their values, piece by piece."""
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    given = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and used & changes.bound(node):
+            target, value = node.targets[0], node.value
+            several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            pairs = zip(target.elts, value.elts, strict=False) if several else [(target, value)]
+            given += [part for name, part in pairs if used & changes.names(name, ast.Store)]
+    return given
+
+
 def _whole_arrays(nodes, arrays, error):
     """Say which arrays want the index that the element has to which the result goes."""
     targets = [node.targets[0] for node in nodes if isinstance(node, ast.Assign)]
@@ -100,6 +115,16 @@ def _no_array_for_an_atomic(evidence, nodes, arrays, error):
     helping = next(filter(None, (_tried(evidence, *each) for each in orders)), "")
     advice = f": write `{helping}`" * bool(helping)
     return f"The first argument of `{cause.name}` is the array itself{advice}."
+
+
+def _value_before_index(evidence, nodes, error):
+    """Say that the index of an atomic operation comes before the value."""
+    for call in nodes if isinstance(error, IndexError) else ():
+        if changes.called(call).startswith("cuda.atomic.") and len(call.args) == 3:
+            array, value, index = call.args
+            if helping := _tried(evidence, call, [array, index, value]):
+                return f"The index comes before the value: write `{helping}`."
+    return ""
 
 
 def _orders(call, arrays):

@@ -3,6 +3,7 @@
 `RESULTS` has them in order. Each takes the `Evidence` of an attempt that has failed in at least one trial.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -62,7 +63,8 @@ def another_type(evidence):
     got, expected = trial.got.value, trial.expected.value
     where = evidence.where(trial)
     if isinstance(expected, tuple) and (not isinstance(got, tuple) or len(got) != len(expected)):
-        return Wrong("type", f"The result must be a tuple of {len(expected)}.", where)
+        found = f"has {len(got)}" if isinstance(got, tuple) else f"is of type `{type(got).__name__}`"
+        return Wrong("type", f"The result must be a tuple of {len(expected)}, and yours {found}.", where)
     parts = parts_of(trial)
     for place, part in enumerate(parts):
         if problem := type_problem(*part, evidence.exercise.dtype):
@@ -116,10 +118,11 @@ _DISGUISES = (
 
 def disguised(evidence):
     """Recognise the right result transposed, negated, or reversed."""
-    if _has_errors(evidence):
-        return None
     exercise = evidence.exercise
     values = [part for trial in evidence.failed for part in parts_of(trial)]
+    # A truth value has no sign.
+    if _has_errors(evidence) or any(np.asarray(expected).dtype.kind == "b" for _, expected in values):
+        return None
     for mistake, message, transform in _DISGUISES:
         if all(same(got, transform(expected), exercise.dtype, exercise.rtol) for got, expected in values):
             return Wrong(mistake, message, evidence.where(evidence.failed[0]))
@@ -127,20 +130,60 @@ def disguised(evidence):
 
 
 def multiplied(evidence):
-    """Recognise the right result times a number."""
-    parts = parts_of(evidence.failed[0])
-    if _has_errors(evidence) or any(np.shape(got) != np.shape(expected) for got, expected in parts):
+    """Recognise the right result times a number, which may be a size, and so another one in each case."""
+    if _has_errors(evidence):
         return None
+    factors = [_factor(trial, evidence.exercise.rtol) for trial in evidence.failed]
+    # Every number is some multiple of another one.
+    if not all(factors) or max(map(_numbers_in, evidence.failed)) < 2:
+        return None
+    first, *others = factors
+    times, other = f"times {first:.6g}", next((each for each in others if not np.isclose(each, first)), None)
+    if other is not None:
+        another = f"{times} here, and times {other:.6g} in another case"
+        times = _size_that_is(factors, evidence) or another
+    where = evidence.where(evidence.failed[0])
+    return Wrong("factor", f"Your result is the right one {times}.", where)
+
+
+def _numbers_in(trial):
+    return sum(np.size(expected) for _, expected in parts_of(trial))
+
+
+def _factor(trial, rtol):
+    """Return the number by which a right result is multiplied in a trial; 0 if that does not explain it."""
+    parts = parts_of(trial)
+    if not parts or any(
+        type_problem(*part, None) or np.shape(part[0]) != np.shape(part[1]) or not np.isfinite(part[0]).all()
+        for part in parts
+    ):
+        return 0
     got, expected = (np.concatenate([np.ravel(part) for part in side]) for side in zip(*parts, strict=True))
-    if expected.dtype.kind != "f" or not np.isfinite(got).all():
-        return None
-    if expected.size < 2 or not expected.any():
-        return None
+    if expected.dtype.kind != "f" or not expected.any():
+        return 0
     factor = float(got @ expected / (expected @ expected))
-    if factor and close(got, factor * expected, evidence.exercise.rtol).all():
-        where = evidence.where(evidence.failed[0])
-        return Wrong("factor", f"Your result is the right one times {factor:.6g}.", where)
-    return None
+    explains = all(
+        close(np.asarray(got), factor * np.asarray(expected), rtol).all() for got, expected in parts
+    )
+    return factor if explains and abs(factor - 1) > rtol else 0
+
+
+def _size_that_is(factors, evidence):
+    """Return by which size of the inputs, or two of them, the failed results are multiplied or divided."""
+    sizes = {}
+    for trial in evidence.failed:
+        for name, value in evidence.named(trial.case).items():
+            for axis, size in enumerate(np.shape(value)):
+                text = f"{name}.shape[{axis}]" if np.ndim(value) > 1 else f"{name}.size"
+                sizes.setdefault(text, []).append(size)
+    sizes = {text: np.array(each) for text, each in sizes.items() if len(each) == len(factors) and all(each)}
+    words = {}
+    for one, size in sizes.items():
+        words |= {f"times `{one}`": size, f"divided by `{one}`": 1 / size}
+    for (one, size), (other, second) in itertools.permutations(sizes.items(), 2):
+        words[f"times `{one} / {other}`"] = size / second
+        words[f"divided by `{one} * {other}`"] = 1 / (size * second)
+    return next((text for text, expected in words.items() if np.allclose(factors, expected, rtol=1e-4)), "")
 
 
 def rounded(evidence):
@@ -272,9 +315,16 @@ def _places(failed, rtol):
             len(elsewhere) == len(wrong)
             and sum(mask.size for mask in elsewhere)
             and not any(mask.any() for mask in elsewhere)
+            and (place != "on the border" or _is_no_accident(wrong))
         ):
             return (f"The wrong entries all lie {place}.",)
     return ()
+
+
+def _is_no_accident(wrong):
+    """Return whether as many entries, thrown at random, would rarely all lie on the border of their array."""
+    border = (1 - np.prod(np.subtract(mask.shape, 2).clip(0)) / mask.size for mask in wrong)
+    return math.prod(part ** mask.sum() for part, mask in zip(border, wrong, strict=True)) < 0.05
 
 
 def _pattern(evidence):

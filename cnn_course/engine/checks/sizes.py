@@ -9,6 +9,8 @@ import itertools
 import textwrap
 from typing import NamedTuple
 
+import numpy as np
+
 from cnn_course.engine.checks import changes
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.repairs import Repairs, solves
@@ -18,7 +20,7 @@ from gpuless.simulator import argument_names
 
 def exchanged_guard(evidence):
     """Find a guard that compares the indices with the sizes of other axes than theirs."""
-    repairs = _repairs(evidence)
+    repairs = repairs_of(evidence)
     for line, size_of in _guards(repairs.tree) if repairs else ():
         used = _used_at(repairs.tree, [index for _, index, _ in size_of])
         if not used:
@@ -31,7 +33,7 @@ def exchanged_guard(evidence):
             pairs = [(index, size.text) for (_, index, _), size in zip(ordered, sizes, strict=True)]
             text = f"Line {line} of your kernel: `{repairs.text(line)}`"
             message = _exchanged(sizes, pairs, used[0], moved)
-            return Wrong("guard exchanges axes", message, text, evidence.where(_first_wrong(evidence)))
+            return Wrong("guard exchanges axes", message, text, evidence.where(first_wrong(evidence)))
     return None
 
 
@@ -50,26 +52,34 @@ def _exchanged(sizes, pairs, element, moved):
 
 def fixed_loop(evidence):
     """Find loops with as many rounds as a number says, over an axis whose size differs."""
-    repairs = _repairs(evidence)
-    if not repairs:
+    repairs = repairs_of(evidence)
+    loops = [each for each in _loops(repairs, evidence) if _rounds(each.call)] if repairs else []
+    found = (
+        repairs.replaced([(each.call, (each.call.args[-1], each.size.text)) for each in loops])
+        if loops
+        else []
+    )
+    if not found:
         return None
-    case = evidence.trials[0].case
-    names = argument_names(evidence.attempt.py_func, len(case.arguments))
-    parts, arrays = [], {}
-    for loop in ast.walk(repairs.tree):
-        if not (isinstance(loop, ast.For) and changes.is_range(loop.iter) and _rounds(loop.iter)):
-            continue
-        subscript, axis = _axis_of(loop, names)
-        if subscript is not None:
-            array, several = subscript.value.id, len(changes.parts_of(subscript)) > 1
-            size = f"{array}.shape[{axis}]" if several else f"{array}.size"
-            parts.append((loop.iter, (loop.iter.args[-1], size)))
-            arrays[loop.lineno] = array, _rounds(loop.iter)
+    arrays = {each.call.lineno: (each.size.array, _rounds(each.call)) for each in loops}
+    message = _as_many_rounds([arrays[repair.line] for repair in found])
+    return Wrong("fixed loop", message, *map(advised, found), evidence.where(first_wrong(evidence)))
+
+
+def loop_over_another_axis(evidence):
+    """Find loops that count along other axes than those that they index."""
+    repairs, parts = repairs_of(evidence), []
+    for call, size in _loops(repairs, evidence) if repairs else ():
+        counted = _size(call.args[-1], _named_sizes(repairs.tree))
+        if counted and len(call.args) == 1 and _differ(counted, size, evidence):
+            parts.append((call, (call.args[0], size.text)))
     found = repairs.replaced(parts) if parts else []
     if not found:
         return None
-    message = _as_many_rounds([arrays[repair.line] for repair in found])
-    return Wrong("fixed loop", message, *map(advised, found), evidence.where(_first_wrong(evidence)))
+    which = ("Your loop counts", "it indexes") if len(found) == 1 else ("Your loops count", "they index")
+    message = f"{which[0]} along another axis than the one that {which[1]}."
+    where = evidence.where(first_wrong(evidence))
+    return Wrong("loop over another axis", message, *map(advised, found), where)
 
 
 def _as_many_rounds(loops):
@@ -82,7 +92,7 @@ def _as_many_rounds(loops):
 
 def caret_for_power(evidence):
     """Find ``n^2`` where ``n**2`` is meant."""
-    repairs = _repairs(evidence)
+    repairs = repairs_of(evidence)
     if not repairs:
         return None
     carets = (node for node in ast.walk(repairs.tree) if isinstance(getattr(node, "op", None), ast.BitXor))
@@ -99,14 +109,14 @@ def caret_for_power(evidence):
         "^ for **",
         "In Python `^` is no power, it compares bits: write `**`.",
         *(f"Line {line} of your kernel: `{repairs.text(line)}`" for line in dict.fromkeys(lines)),
-        evidence.where(_first_wrong(evidence)),
+        evidence.where(first_wrong(evidence)),
     )
 
 
 # --- what all share ---------------------------------------------------------------------------------------
 
 
-def _repairs(evidence):
+def repairs_of(evidence):
     """Return what tries to repair the attempt; None if it is right as it is, or has no source."""
     wrong = evidence.failed or any(trial.report.findings for trial in evidence.traced)
     if evidence.is_stand_in or not wrong:
@@ -115,7 +125,7 @@ def _repairs(evidence):
     return repairs if isinstance(repairs.tree, ast.FunctionDef) else None
 
 
-def _first_wrong(evidence):
+def first_wrong(evidence):
     """Return the first trial that is not right, or in which something was found."""
     return next(trial for trial in evidence.trials if not trial.right or trial.report.findings)
 
@@ -185,6 +195,39 @@ def _used_at(tree, indices):
 
 
 # --- loops -------------------------------------------------------------------------------------------------
+
+
+class _Loop(NamedTuple):
+    """A loop over a range, and the size of the axis that it counts along in an index."""
+
+    call: ast.Call
+    size: _Size
+
+
+def _loops(repairs, evidence):
+    """Return the loops over a range that count in the index of an array."""
+    names = argument_names(evidence.attempt.py_func, len(evidence.trials[0].case.arguments))
+    found = []
+    for loop in ast.walk(repairs.tree):
+        if not (isinstance(loop, ast.For) and changes.is_range(loop.iter)):
+            continue
+        subscript, axis = _axis_of(loop, names)
+        if subscript is not None:
+            array, several = subscript.value.id, len(changes.parts_of(subscript)) > 1
+            size = f"{array}.shape[{axis}]" if several else f"{array}.size"
+            found.append(_Loop(loop.iter, _Size(size, array, axis)))
+    return found
+
+
+def _differ(one, other, evidence):
+    """Return whether two sizes are different numbers in one of the launches."""
+    for trial in evidence.trials:
+        names = argument_names(evidence.attempt.py_func, len(trial.case.arguments))
+        shapes = dict(zip(names, map(np.shape, trial.case.arrays()), strict=True))
+        sizes = [shapes.get(size.array, ())[size.axis :][:1] for size in (one, other)]
+        if sizes[0] and sizes[1] and sizes[0] != sizes[1]:
+            return True
+    return False
 
 
 def _rounds(call):

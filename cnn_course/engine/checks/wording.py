@@ -14,7 +14,7 @@ from gpuless.sanitizer import words
 WORDS = {
     "divergent barrier": "Every thread of a block has to reach `cuda.syncthreads()`, and here some do not: "
     "take it out of the branch or the loop that only some enter, and let no thread `return` before it.",
-    "divergent warp": "An operation of a warp has a mask of other lanes than those that reach it.",
+    "divergent warp": "The lanes that an operation of a warp names in its mask are not those that reach it.",
     "absent lane": "A thread takes the value of a lane that does not take part.",
     "division by zero": "An integer is divided by zero.",
     "writes past the edge": "The kernel writes past the edge of {array}. Does a guard let too many threads "

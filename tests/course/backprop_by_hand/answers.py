@@ -4,6 +4,13 @@ WRONG = {
     "linear_backward": {
         "type": [("grad_output.T @ x, grad_output.sum(axis=0)", "grad_output.T @ x")],
         "returns None": [("return grad_output", "grad_output")],
+        "shortcut": [
+            """
+            leaves = [torch.tensor(each, requires_grad=True) for each in (x, weight, np.zeros(len(weight)))]
+            torch.nn.functional.linear(*leaves).backward(torch.tensor(grad_output))
+            return tuple(leaf.grad.numpy() for leaf in leaves)
+            """
+        ],
         "shape": [("grad_output.sum(axis=0)", "grad_output.sum(axis=0, keepdims=True)")],
         "changes input": [
             (
@@ -16,6 +23,7 @@ WRONG = {
         "not initialised": [[("np.zeros", "np.empty"), ("[:, :, kh, kw] =", "[:, :, kh, kw] +=")]]
     },
     "cross_entropy_gradient": {
+        "shortcut": ["return loss.cross_entropy_forward_backward(logits, labels)[1]"],
         "negated": [("gradient / len(labels)", "-gradient / len(labels)")],
         "changes input": [
             (

@@ -95,6 +95,16 @@ WRONG = {
             )
         ],
         "numbers": [("cuda.atomic.add", "cuda.atomic.max")],
+        "one thread": [
+            """
+            plane = cuda.grid(1)
+            if plane < grad_output.shape[0]:
+                for oh in range(grad_output.shape[1]):
+                    for ow in range(grad_output.shape[2]):
+                        where, width = argmax[plane, oh, ow], grad_input.shape[2]
+                        grad_input[plane, where // width, where % width] += grad_output[plane, oh, ow]
+            """
+        ],
         "reads past the edge": [
             ("if i < grad_output.size:", "if True:"),
             ("grad_output.size", "grad_input.size"),
@@ -137,6 +147,19 @@ RIGHT = {
                 "math.exp(logits[row, k] - largest - math.log(total))",
             )
         ]
+    },
+    "max_pool_backward_kernel": {
+        "a thread for each pixel, in steps of the grid": """
+            height, width = grad_input.shape[1:]
+            for i in range(cuda.grid(1), grad_input.size, cuda.gridsize(1)):
+                plane, pixel = i // (height * width), i % (height * width)
+                total = float32(0)
+                for oh in range(argmax.shape[1]):
+                    for ow in range(argmax.shape[2]):
+                        if argmax[plane, oh, ow] == pixel:
+                            total += grad_output[plane, oh, ow]
+                grad_input[plane, pixel // width, pixel % width] = total
+        """
     },
     "relu_backward_kernel": {
         "a stored 0.0": """

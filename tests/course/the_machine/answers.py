@@ -61,6 +61,14 @@ WRONG = {
         "reads past the edge": [("bias[c]", "bias[w]")],
     },
     "conv_nhwc_kernel": {
+        "image by image": [
+            (
+                "n, oh, ow, oc = place(i, out.shape)",
+                "n, rest = i % out.shape[0], i // out.shape[0]\n"
+                "oc, rest = rest % out.shape[3], rest // out.shape[3]\n"
+                "ow, oh = rest % out.shape[2], rest // out.shape[2]",
+            )
+        ],
         "column by column": [
             (
                 "n, oh, ow, oc = place(i, out.shape)",
@@ -92,8 +100,12 @@ WRONG = {
                 ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ],
             ("weight[kh, kw, ic, oc]", "weight[oc, ic, kh, kw]"),
-            ("range(weight.shape[2])", "range(weight.shape[3])"),
         ],
+        "loop over another axis": [
+            ("range(weight.shape[2])", "range(weight.shape[3])"),
+            ("range(weight.shape[0])", "range(weight.shape[3])"),
+        ],
+        "overwritten sum": [("total +=", "total =")],
         "writes past the edge": [
             ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ("if i >= out.size:\n    return", ""),
@@ -116,6 +128,14 @@ WRONG = {
             ]
         ],
         "needless blocks": [("device.blocks(width, block[0])", "width")],
+        "block first": [[("return (device", "return block, (device"), ("block[1])), block", "block[1]))")]],
+        "not covered": [
+            [
+                ("32, 4", "4, 32"),
+                ("(width, block[0])", "(height, block[0])"),
+                ("(height, block[1])", "(width, block[1])"),
+            ]
+        ],
         "too many threads": [("32, 4", "64, 32")],
         "empty launch": [("block[1])), block", "block[1])), (0, 128)")],
         "not a launch": [
@@ -127,7 +147,7 @@ WRONG = {
         ],
         "narrow blocks": [("32, 4", "4, 32"), ("32, 4", "1, 256")],
         "too few blocks": [("32, 4", "32, 32")],
-        "part of a warp": [("32, 4", "20, 5")],
+        "part of a warp": [("32, 4", "20, 5"), ("32, 4", "1, 1")],
         "threads outside": [("32, 4", "1024, 1")],
     },
     "warps_needed": {
@@ -150,6 +170,12 @@ WRONG = {
         ],
         "waits for the block": [("cuda.syncwarp()", "cuda.syncthreads()")],
         "not called": [("cuda.syncwarp()", "cuda.syncwarp")],
+        "lanes that return": [
+            (
+                "    cuda.syncwarp()\n    if t % 32 < step:\n        line[t] += line[t + step]",
+                "    if t % 32 >= step:\n        return\n    cuda.syncwarp()\n    line[t] += line[t + step]",
+            )
+        ],
         "write-write race": [("if t % 32 == 0:", "if t % 32 < 2:")],
         "writes past the edge": [("out[i // 32]", "out[i]")],
         "float64": [("out[i // 32] = line[t]", "out[i // 32] = 0.1 * line[t] * 10")],
@@ -162,6 +188,36 @@ RIGHT = {
             return (-(-width // 16), -(-height // 16)), (16, 16)
         """,
         "one warp a block, of two rows": [("32, 4", "np.array([16, 2])")],
+    },
+    "warps_needed": {
+        "in seconds and bytes": """
+            return math.ceil((latency * 1e-9 / clock) * (bandwidth * 1e9) / (sms * 32 * bytes_per_thread))
+        """,
+        "counted up": """
+            warps = 0
+            while warps * 32 * bytes_per_thread < latency / clock * bandwidth / sms:
+                warps += 1
+            return warps
+        """,
+    },
+    "warp_sums_kernel": {
+        "a guard that keeps nobody out": [
+            ("line = cuda.shared", "if cuda.grid(1) >= x.size:\n    return\nline = cuda.shared")
+        ],
+        "a barrier after each step": """
+            line = cuda.shared.array(THREADS, float32)
+            t, i = cuda.threadIdx.x, cuda.grid(1)
+            line[t] = x[i]
+            cuda.syncwarp()
+            step = 16
+            while step > 0:
+                if t % 32 < step:
+                    line[t] += line[t + step]
+                cuda.syncwarp(0xFFFFFFFF)
+                step //= 2
+            if t % 32 == 0:
+                out[i // 32] = line[t]
+        """,
     },
     "under_the_roof": {
         "speeds in operations a second": """

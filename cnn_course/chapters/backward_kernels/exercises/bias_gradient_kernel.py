@@ -29,6 +29,18 @@ def _shares(grad_output):
     return padded.reshape(len(flat), -1, CHANNEL_THREADS).sum(axis=1)
 
 
+def _of_the_grid(begins, steps):
+    """Return a mistake's function: a thread begins at its place in the grid, steps by all of it, or both."""
+
+    def function(grad_output):
+        flat = grad_output.transpose(1, 0, 2).reshape(grad_output.shape[1], -1).astype(float)
+        place = np.arange(flat.shape[1]) - begins * CHANNEL_THREADS * np.arange(len(flat))[:, np.newaxis]
+        step = CHANNEL_THREADS * (len(flat) if steps else 1)
+        return np.where((place >= 0) & (place % step < CHANNEL_THREADS), flat, 0).sum(axis=1)
+
+    return function
+
+
 def _shares_the_channel(attempt):
     """Demand that the threads of a block share a channel's gradients."""
     case = launch(1, CHANNEL_THREADS, normal(np.random.default_rng(0), (4, 1, 96)), output(1))
@@ -86,6 +98,14 @@ bias_gradient_kernel = KernelExercise(
                 "if i < grad_output.shape[0] * positions:\n"
                 "    total += grad_output[i // positions, c, i % positions]",
             ),
+        ),
+        "shared with the grid": (
+            "`cuda.grid(1)` and `cuda.gridsize(1)` count the threads of all blocks, but each channel has a "
+            "block of its own: begin at `cuda.threadIdx.x`, and go on in steps of `cuda.blockDim.x`.",
+            *(_of_the_grid(*which) for which in ((True, True), (True, False), (False, True))),
+            [("range(cuda.threadIdx.x,", "range(cuda.grid(1),"), ("cuda.blockDim.x)", "cuda.gridsize(1))")],
+            ("range(cuda.threadIdx.x,", "range(cuda.grid(1),"),
+            ("cuda.blockDim.x)", "cuda.gridsize(1))"),
         ),
         "first thread only": (
             "Only thread 0 counts. `block_sum` *returns* the block's sum, and every thread has to call it.",

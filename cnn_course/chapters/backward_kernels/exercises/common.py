@@ -51,6 +51,18 @@ def convolutions(rng):
         yield normal(rng, x), weight, normal(rng, out), tuple(map(np.int32, (*stride, *padding)))
 
 
-STRIDES = "The strides are exchanged: `{stride_h}` is that of rows, `{stride_w}` that of columns."
-PADDINGS = "The paddings are exchanged: `{padding_h}` is that of rows, `{padding_w}` that of columns."
-STEPS = "Rows and columns are exchanged: `{stride_h}` and `{padding_h}` are those of the rows."
+STRIDES = (
+    "You use one stride where the other belongs: `{stride_h}` is that of rows, `{stride_w}` that of columns."
+)
+PADDINGS = (
+    "You use one padding where the other belongs: `{padding_h}` is that of rows, `{padding_w}` that of "
+    "columns."
+)
+STEPS = (
+    "You use the steps of one axis on the other: `{stride_h}` and `{padding_h}` are those of the rows, "
+    "`{stride_w}` and `{padding_w}` those of the columns."
+)
+# Which of the steps is used in the place of each, where those of one axis are used on both, or exchanged.
+OTHER_STRIDES = (1, 0, 2, 3), (0, 0, 2, 3), (1, 1, 2, 3)
+OTHER_PADDINGS = (0, 1, 3, 2), (0, 1, 2, 2), (0, 1, 3, 3)
+OTHER_STEPS = (1, 0, 3, 2), (0, 0, 2, 2), (1, 1, 3, 3)

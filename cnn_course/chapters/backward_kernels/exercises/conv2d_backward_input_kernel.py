@@ -6,6 +6,9 @@ import numpy as np
 
 from cnn_course.chapters.backward_kernels.exercises.common import (
     ADDED_TO_GARBAGE,
+    OTHER_PADDINGS,
+    OTHER_STEPS,
+    OTHER_STRIDES,
     PADDINGS,
     STEPS,
     STRIDES,
@@ -134,12 +137,13 @@ conv2d_backward_input_kernel = KernelExercise(
         ),
         "padding left out": (
             "Right without padding only. With padding, the row is `h + {padding_h} - kh`.",
-            _from_elsewhere(*2 * [_gathering(padded=0)]),
+            *_in_either_axis(_gathering(padded=0)),
             [("h + padding_h", "h"), ("w + padding_w", "w")],
+            ("w + padding_w", "w"),
         ),
         "padding subtracted": (
             "You subtract the padding, as in the forward pass. Here add it: `h + {padding_h} - kh`.",
-            _from_elsewhere(*2 * [_gathering(padded=-1)]),
+            *_in_either_axis(_gathering(padded=-1)),
             [("h + padding_h", "h - padding_h"), ("w + padding_w", "w - padding_w")],
         ),
         # Of several slips this one comes first, whatever becomes of the padding and the stride.
@@ -166,17 +170,18 @@ conv2d_backward_input_kernel = KernelExercise(
         ),
         "strides exchanged": (
             STRIDES,
-            _from_elsewhere(order=(1, 0, 2, 3)),
+            *(_from_elsewhere(order=order) for order in OTHER_STRIDES),
             ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_h, padding_w"),
         ),
         "paddings exchanged": (
             PADDINGS,
-            _from_elsewhere(order=(0, 1, 3, 2)),
+            *(_from_elsewhere(order=order) for order in OTHER_PADDINGS),
             [("h + padding_h", "h + padding_w"), ("w + padding_w", "w + padding_h")],
+            ("w + padding_w", "w + padding_h"),
         ),
         "h and w exchanged": (
             STEPS,
-            _from_elsewhere(order=(1, 0, 3, 2)),
+            *(_from_elsewhere(order=order) for order in OTHER_STEPS),
             ("stride_h, stride_w, padding_h, padding_w", "stride_w, stride_h, padding_w, padding_h"),
         ),
         "first filter only": (

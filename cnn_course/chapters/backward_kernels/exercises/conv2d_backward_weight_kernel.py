@@ -4,6 +4,9 @@ import numpy as np
 
 from cnn_course.chapters.backward_kernels.exercises.common import (
     ADDED_TO_GARBAGE,
+    OTHER_PADDINGS,
+    OTHER_STEPS,
+    OTHER_STRIDES,
     PADDINGS,
     STEPS,
     STRIDES,
@@ -31,15 +34,24 @@ def _right_place(o, k, stride, padding):
     return o * stride + k - padding
 
 
-def _met_elsewhere(at=_right_place, order=(0, 1, 2, 3)):
+def _met_elsewhere(rows=_right_place, columns=_right_place, order=(0, 1, 2, 3)):
     """Return a mistake's function: the weights meet the pixels at other `places`; outside of the image 0."""
 
     def function(grad_output, x, *rest):
         *steps, grad_weight = rest
-        where = places(at, grad_output.shape[2:], grad_weight.shape[2:], steps, order)
+        both = [
+            places(at, grad_output.shape[2:], grad_weight.shape[2:], steps, order) for at in (rows, columns)
+        ]
+        where = both[0][0], both[1][1]
         return np.einsum("nopq,nipkqj->oikj", grad_output, looked_up(x, where))
 
     return function
+
+
+def _in_either_axis(*places):
+    """Return the functions of a mistake that is made along both axes, the rows alone, the columns alone."""
+    for at in places:
+        yield from (_met_elsewhere(at, at), _met_elsewhere(at), _met_elsewhere(columns=at))
 
 
 conv2d_backward_weight_kernel = KernelExercise(
@@ -51,33 +63,43 @@ conv2d_backward_weight_kernel = KernelExercise(
     mistakes={
         "stride ignored": (
             "Right for stride 1 alone. Output `oh` looks at row `oh * {stride_h} + kh - {padding_h}`.",
-            _met_elsewhere(lambda o, k, stride, padding: o + k - padding),
+            *_in_either_axis(
+                lambda o, k, stride, padding: o + k - padding,
+                lambda o, k, stride, padding: o + k * stride - padding,
+                lambda o, k, stride, padding: (o + k) * stride - padding,
+            ),
             [("oh * stride_h", "oh"), ("ow * stride_w", "ow")],
+            ("ow * stride_w", "ow"),
+            [("oh * stride_h + kh", "oh + kh * stride_h"), ("ow * stride_w + kw", "ow + kw * stride_w")],
+            [("oh * stride_h + kh", "(oh + kh) * stride_h"), ("ow * stride_w + kw", "(ow + kw) * stride_w")],
         ),
         "padding left out": (
             "Right without padding only. With it, the first window begins `{padding_h}` rows above the "
             "image.",
-            _met_elsewhere(lambda o, k, stride, padding: o * stride + k),
+            *_in_either_axis(lambda o, k, stride, padding: o * stride + k),
+            ("kw - padding_w", "kw"),
             [("kh - padding_h", "kh"), ("kw - padding_w", "kw")],
         ),
         "padding added": (
             "You add the padding. Subtract it: the first window begins outside of the image.",
-            _met_elsewhere(lambda o, k, stride, padding: o * stride + k + padding),
+            *_in_either_axis(lambda o, k, stride, padding: o * stride + k + padding),
             [("- padding_h", "+ padding_h"), ("- padding_w", "+ padding_w")],
         ),
         "strides exchanged": (
             STRIDES,
-            _met_elsewhere(order=(1, 0, 2, 3)),
+            *(_met_elsewhere(order=order) for order in OTHER_STRIDES),
+            ("ow * stride_w", "ow * stride_h"),
             [("oh * stride_h", "oh * stride_w"), ("ow * stride_w", "ow * stride_h")],
         ),
         "paddings exchanged": (
             PADDINGS,
-            _met_elsewhere(order=(0, 1, 3, 2)),
+            *(_met_elsewhere(order=order) for order in OTHER_PADDINGS),
+            ("kw - padding_w", "kw - padding_h"),
             [("kh - padding_h", "kh - padding_w"), ("kw - padding_w", "kw - padding_h")],
         ),
         "h and w exchanged": (
             STEPS,
-            _met_elsewhere(order=(1, 0, 3, 2)),
+            *(_met_elsewhere(order=order) for order in OTHER_STEPS),
             [
                 ("oh * stride_h + kh - padding_h", "oh * stride_w + kh - padding_w"),
                 ("ow * stride_w + kw - padding_w", "ow * stride_h + kw - padding_h"),

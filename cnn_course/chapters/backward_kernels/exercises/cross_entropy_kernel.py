@@ -54,6 +54,16 @@ def _log_of_the_probability(logits, labels, losses, gradient):
     return -np.log(probabilities[np.arange(len(labels)), labels]), gradient
 
 
+def _undivided(logits, labels, losses, _):
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return losses, (exponentials - one_hot(logits, labels)) / len(labels)
+
+
+def _unshifted(logits, labels, losses, _):
+    total = np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)
+    return losses, (np.exp(logits) / total - one_hot(logits, labels)) / len(labels)
+
+
 def _of_the_first_block(logits, labels):
     results = cross_entropy_forward_backward(logits, labels)
     return tuple(np.append(each[:THREADS], np.full_like(each[THREADS:], np.nan), axis=0) for each in results)
@@ -101,6 +111,35 @@ cross_entropy_kernel = KernelExercise(
             "Your gradient is the softmax of every class. Subtract 1 for the right class.",
             _changed(lambda x, y, losses, gradient: (losses, gradient + one_hot(x, y) / len(y))),
             ("(probability - target)", "probability"),
+        ),
+        "label not divided": (
+            "You divide the probabilities by the number of rows, and then subtract a whole 1. Subtract "
+            "first, then divide both.",
+            _changed(lambda x, y, losses, gradient: (losses, gradient + one_hot(x, y) * (1 / len(y) - 1))),
+            (
+                "(probability - target) / float32(logits.shape[0])",
+                "probability / float32(len(labels)) - target",
+            ),
+        ),
+        "not divided by the sum": (
+            "Your probabilities do not add up to 1: divide each exponential by the row's `total`.",
+            _changed(_undivided),
+            ("/ total", ""),
+        ),
+        "right class only": (
+            "Only the right class gets a gradient. All scores are in the sum: the others get "
+            "their probability.",
+            _changed(lambda x, y, losses, gradient: (losses, gradient * one_hot(x, y))),
+            ("(probability - target)", "((probability - target) * target)"),
+        ),
+        "maximum missing in the gradient": (
+            "The losses are right. In the gradient, too, subtract `largest` before you take the exponential: "
+            "`total` is made of such exponentials.",
+            _changed(_unshifted),
+            (
+                "probability = math.exp(logits[row, k] - largest) / total",
+                "probability = math.exp(logits[row, k]) / total",
+            ),
         ),
         "taken from every class": (
             "You subtract 1 from every class. Subtract it from the right class alone.",

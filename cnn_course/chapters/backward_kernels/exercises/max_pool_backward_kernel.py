@@ -3,8 +3,10 @@
 import numpy as np
 
 from cnn_course.chapters.backward_kernels.exercises.common import THREADS, blocks
-from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal
+from cnn_course.engine.checks.exercise import Wrong
+from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal
 from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
+from gpuless.access import READ
 
 
 def _pooled(rng):
@@ -56,10 +58,22 @@ def _of_the_first_block(grad_output, argmax, grad_input):
     return blocks(grad_output.size) * once
 
 
+def _shares_a_plane(attempt):
+    """Demand that several threads send the gradients of a plane."""
+    trace = examine(attempt, next(_pooled(np.random.default_rng(0)))).report.trace
+    if len(np.unique(trace.thread[trace.kind != READ])) == 1:
+        raise Wrong(
+            "one thread",
+            "The numbers are right, but one thread sends all gradients of a plane, one after the other. Let "
+            "each output have a thread of its own: thread `i` takes output `i` of all.",
+        )
+
+
 max_pool_backward_kernel = KernelExercise(
     "max_pool_backward_kernel",
     reference=_pool_gradient,
     cases=_pooled,
+    properties=(_shares_a_plane,),
     mistakes={
         "overwrites": (
             "A pixel that wins several windows keeps one of their gradients. Add all: `cuda.atomic.add`.",

@@ -65,23 +65,33 @@ def _covered(attempt, height, width):
             raise Wrong("axes exchanged", text, seen)
         if grid == (width // block[0], height // block[1]):
             raise Wrong("rounded down", "Some outputs have no thread. Round the number of blocks up.", seen)
+        reaches = f"Your threads reach {across} columns and {down} rows, and not all outputs have one."
+        raise Wrong("not covered", reaches, seen)
     elif grid[0] > needed(width, block[0]) or grid[1] > needed(height, block[1]):
+        if block == (needed(width, grid[0]), needed(height, grid[1])):
+            raise Wrong("block first", "Grid and block are exchanged: return the grid first.", seen)
         raise Wrong("needless blocks", "There are whole blocks of threads outside the image.", seen)
     row, column = np.indices((height, width))
     return (row < down) & (column < across)
 
 
+def _threads(count):
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def _reason(grid, block, height, width):
     """Return what makes a launch slow, by name and in words; two empty texts if nothing is seen."""
     threads, blocks = block[0] * block[1], grid[0] * grid[1]
+    if threads < _WARP:
+        return "part of a warp", f"Your blocks have {_threads(threads)}, which leaves lanes of a warp empty."
     if block[0] < _SECTOR and width > block[0]:
         return (
             "narrow blocks",
-            f"Your blocks are {block[0]} threads wide, so a warp reads {_WARP // min(block[0], _WARP)} short "
-            "pieces of rows, and uses only a part of each sector.",
+            f"Your blocks are {_threads(block[0])} wide, so a warp reads {_WARP // min(block[0], _WARP)} "
+            "short pieces of rows, and uses only a part of each sector.",
         )
     if threads % _WARP:
-        return "part of a warp", f"Your blocks have {threads} threads, which leaves lanes of a warp empty."
+        return "part of a warp", f"Your blocks have {_threads(threads)}, which leaves lanes of a warp empty."
     if height * width < 0.5 * threads * blocks:
         return "threads outside", "Most of your threads are outside the image and have nothing to do."
     if blocks < T4.sms:
@@ -220,6 +230,29 @@ under_the_roof = Exercise(
                 flops / microseconds / 1e3 / peak,
             ),
             ("1000 / roof", "1000 / peak"),
+        ),
+        "part upside down": (
+            "Your last number is how many times faster the roof is. Return its inverse, a part of 1.",
+            lambda *given: (*placed(*given)[:2], 1 / placed(*given)[2]),
+            ("flops / microseconds / 1000 / roof", "roof / (flops / microseconds / 1000)"),
+        ),
+        "percent": (
+            "Your last number is in percent. Return the part itself, between 0 and 1.",
+            lambda *given: (*placed(*given)[:2], 100 * placed(*given)[2]),
+            ("flops / microseconds / 1000 / roof", "100 * flops / microseconds / 1000 / roof"),
+        ),
+        "part of the bandwidth": (
+            "You compare the bytes with the bandwidth. Compare the operations with the roof.",
+            lambda flops, moved, microseconds, peak, bandwidth: (
+                *placed(flops, moved, 1, peak, bandwidth)[:2],
+                moved / microseconds / 1e3 / bandwidth,
+            ),
+            ("flops / microseconds / 1000 / roof", "bytes_moved / microseconds / 1000 / bandwidth"),
+        ),
+        "other order": (
+            "Return the three in this order: operations per byte, the roof, the part of it.",
+            lambda *given: (placed(*given)[1], placed(*given)[0], placed(*given)[2]),
+            ("return intensity, roof", "return roof, intensity"),
         ),
     },
 )

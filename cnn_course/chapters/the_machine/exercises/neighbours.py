@@ -114,10 +114,11 @@ bias_relu_kernel = KernelExercise(
     large=lambda rng: [launch(1100, 64, normal(rng, (7, 8, 25, 50)), normal(rng, 8), output((7, 8, 25, 50)))],
     float32=True,
     once=True,
-    # Planes of whole sectors cost the same in any order: it shows where a plane ends within a sector.
+    # Planes of whole sectors cost the same in any order: it shows where a plane ends within a sector. Of few
+    # images, a warp may fill a sector of each: five do not divide it.
     properties=tuple(
         _stays_coalesced(_epilogue(shape), ("image by image", "channel by channel", "row by row"))
-        for shape in ((4, 3, 8, 8), (4, 8, 3, 3))
+        for shape in ((5, 3, 8, 8), (4, 8, 3, 3))
     ),
     mistakes={
         "bias left out": (
@@ -186,7 +187,7 @@ conv_nhwc_kernel = KernelExercise(
     once=True,
     properties=tuple(
         _stays_coalesced(
-            lambda rng, count=count: _last(rng, (2, 5, 6, 2), (2, 1, count)),
+            lambda rng, count=count: _last(rng, (5, 5, 6, 2), (2, 1, count)),
             ("image by image", "row by row", "column by column"),
         )
         for count in (8, 2)  # as above

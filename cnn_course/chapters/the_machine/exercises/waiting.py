@@ -8,7 +8,7 @@ from numba import cuda, float32
 
 from cnn_course.chapters.the_machine.gpus import GPUS
 from cnn_course.engine.checks.exercise import Exercise, Wrong
-from cnn_course.engine.checks.kernels import KernelExercise, inout, launch, normal, uses
+from cnn_course.engine.checks.kernels import KernelExercise, examine, inout, launch, normal, uses
 from cnn_course.engine.checks.uninitialised import code_of, names_in
 
 # --- Bytes in flight ---------------------------------------------------------------------------------------
@@ -21,6 +21,22 @@ def _warps(latency, bandwidth, clock, sms, bytes_per_thread, lanes=LANES, rounde
     return rounded(latency / clock * bandwidth / sms / (lanes * bytes_per_thread))
 
 
+# A whole number of warps, and nothing over.
+_WHOLE = [(400, 320.0, 1.0, 40, 4), *((64 * n, 320.0, 1.0, 40, 4) for n in (1, 3, 5, 7, 9, 11))]
+
+
+def _counted(attempt, *machine):
+    """Call the attempt, and forgive what rounding adds to a whole number of warps.
+
+    In another order of the operations that is lifted above the next one, though not in every case;
+    ``int(q) + 1`` is.
+    """
+    warps, right = attempt(*machine), _warps(*machine)
+    if machine in _WHOLE and warps == right + 1 and any(attempt(*one) == _warps(*one) for one in _WHOLE):
+        return right
+    return warps
+
+
 def _machines(rng):
     real = [
         (gpu.latency["global memory"], gpu.bandwidth / 1e9, gpu.clock / 1e9, gpu.sms, size)
@@ -29,7 +45,8 @@ def _machines(rng):
     ]
     return [
         *real,
-        (400, 320.0, 1.0, 40, 4),  # 25 warps, and nothing over
+        _WHOLE[0],
+        (700, 500.0, 1.25, 2, 2),  # few multiprocessors: without any of the numbers it is more than 1
         *(
             (int(latency), float(bandwidth), float(clock), int(sms), size)
             for latency, bandwidth, clock, sms, size in zip(
@@ -50,6 +67,7 @@ warps_needed = Exercise(
     "warps_needed",
     reference=_warps,
     cases=_machines,
+    run=_counted,
     mistakes={
         "rounded down": (
             "You round down, so the memory is sometimes idle. Round up.",
@@ -99,6 +117,19 @@ warps_needed = Exercise(
             lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1 / clock, sms, size),
             ("latency / clock", "latency * clock"),
         ),
+        "powers of ten": (
+            "The units fit as they are: GHz are cycles in a nanosecond, and GB/s bytes in one. No power of "
+            "ten is needed.",
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, bandwidth, 1e9 * clock, sms, size),
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, 1e9 * bandwidth, clock, sms, size),
+            ("latency / clock", "latency / (clock * 1e9)"),
+            ("* bandwidth", "* bandwidth * 1e9"),
+        ),
+        "bandwidth left out": (
+            "`{bandwidth}` is missing. The more bytes memory delivers, the more must be under way.",
+            lambda latency, bandwidth, clock, sms, size: _warps(latency, 1, clock, sms, size),
+            (" * bandwidth", ""),
+        ),
         "latency left out": (
             "`{latency}` is missing. The longer a load takes, the more loads must be under way.",
             lambda latency, bandwidth, clock, sms, size: _warps(1, bandwidth, clock, sms, size),
@@ -138,6 +169,17 @@ def _sums(x, out, first=0, last=32, stride=1, scale=1.0):
     return np.append(sums, out[len(sums) :]).astype(np.float32)
 
 
+def _keeps_its_lanes(attempt):
+    """Demand that no lane returns before its warp has met for the last time."""
+    case = launch(1, THREADS, normal(np.random.default_rng(0), THREADS), inout(np.zeros(2, np.float32)))
+    if any("names lanes that have finished" in note for note in examine(attempt, case).report.notes):
+        raise Wrong(
+            "lanes that return",
+            "The numbers are right. But some threads `return` before `cuda.syncwarp()`, and nothing orders "
+            "what they have written: let all 32 threads of a warp reach it, also those that add nothing.",
+        )
+
+
 def _waits_for_its_warp(attempt):
     """Demand `syncwarp`; the wider barrier is right as well, and not what the exercise is about."""
     if {"syncthreads", "syncwarp"} & names_in(code_of(attempt)) == {"syncthreads"}:
@@ -156,7 +198,7 @@ warp_sums_kernel = KernelExercise(
     broken=_in_lockstep_kernel,
     other_blocks=False,
     float32=True,
-    properties=(_waits_for_its_warp,),
+    properties=(_waits_for_its_warp, _keeps_its_lanes),
     mistakes={
         "first half only": (
             "You add up only 16 of the 32 elements of each warp. The first step is 16.",

@@ -1,0 +1,7 @@
+"""The checks of notebook 09, ``09_mnist_cnn``: a file for each exercise."""
+
+from cnn_course.chapters.mnist_cnn.exercises.adam_kernel import adam_kernel
+from cnn_course.chapters.mnist_cnn.exercises.adam_step import adam_step
+from cnn_course.chapters.mnist_cnn.exercises.momentum_kernel import momentum_kernel
+
+__all__ = ["adam_kernel", "adam_step", "momentum_kernel"]

@@ -1,0 +1,81 @@
+"""Judges of the sums in a kernel's source: what overwrites one, and what sets it back too often.
+
+Each says something only if the kernel is right once that is changed (`repairs`).
+"""
+
+import ast
+
+from cnn_course.engine.checks import changes
+from cnn_course.engine.checks.evidence import Wrong
+from cnn_course.engine.checks.repairs import Repair
+from cnn_course.engine.checks.sizes import first_wrong, repairs_of
+from cnn_course.engine.checks.wording import advised
+
+
+def overwritten_sum(evidence):
+    """Find a sum that each round of a loop overwrites."""
+    repairs = repairs_of(evidence)
+    for assignment, loops in _assignments(repairs.tree) if repairs else ():
+        name, line = assignment.targets[0].id, assignment.lineno
+        if _is_zero(assignment.value) or not _starts_before(loops[-1], name, repairs.tree):
+            continue
+        new = f"{name} += {ast.unparse(assignment.value)}"
+        if name not in changes.names(assignment.value) and repairs.helps(changes.replace, line, new):
+            message = f"`{name} =` overwrites the sum in each round of the loop: add to it, with `+=`."
+            advice = advised(Repair(line, repairs.text(line), new))
+            return Wrong("overwritten sum", message, advice, evidence.where(first_wrong(evidence)))
+    return None
+
+
+def sum_set_back(evidence):
+    """Find a sum that a loop sets back to zero, though it belongs to all of its rounds."""
+    repairs = repairs_of(evidence)
+    for assignment, loops in _assignments(repairs.tree) if repairs else ():
+        name, line = assignment.targets[0].id, assignment.lineno
+        for loop in loops if _is_zero(assignment.value) else ():
+            if repairs.helps(changes.move, line, loop.lineno):
+                message = (
+                    f"The loop sets `{name}` back to zero in each round, so only the last one counts: move "
+                    "that line out of the loop."
+                )
+                advice = advised(
+                    Repair(loop.lineno, repairs.text(loop.lineno), repairs.text(line), "before it")
+                )
+                seen = f"Line {line} of your kernel: `{repairs.text(line)}`"
+                where = evidence.where(first_wrong(evidence))
+                return Wrong("sum set back", message, seen, advice, where)
+    return None
+
+
+def _assignments(tree):
+    """Return what gives a name a value within a loop, each with the loops around it, from the inside out."""
+    found = []
+
+    def visit(node, loops):
+        for child in ast.iter_child_nodes(node):
+            if loops and isinstance(child, ast.Assign) and isinstance(child.targets[0], ast.Name):
+                found.append((child, loops))
+            visit(child, [child, *loops] if isinstance(child, (ast.For, ast.While)) else loops)
+
+    visit(tree, [])
+    return found
+
+
+def _starts_before(loop, name, tree):
+    """Return whether a name starts as zero above a loop."""
+    return any(
+        isinstance(node, ast.Assign) and name in changes.bound(node) and node.lineno < loop.lineno
+        for node in ast.walk(tree)
+        if _is_zero(getattr(node, "value", None))
+    )
+
+
+def _is_zero(node):
+    """Return whether an expression is 0, as a number of any type.
+
+    >>> [_is_zero(ast.parse(text, mode="eval").body) for text in ("0", "0.0", "float32(0)", "np.float32(1)")]
+    [True, True, True, False]
+    """
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        node = node.args[0]
+    return isinstance(node, ast.Constant) and node.value == 0 and node.value is not False
