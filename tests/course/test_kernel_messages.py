@@ -276,7 +276,12 @@ SAYS = [
         ("row, column = cuda.blockIdx.y * WIDE", "row, column = cuda.blockIdx.y * TILE"),
         "In `put`, called in lines 19, 20, 21 and 22 of your kernel: ",
     ),
-    ("reductions", "row_max_kernel", ("0xFFFFFFFF", "0xFFFF"), "has a mask of other lanes than those that"),
+    (
+        "reductions",
+        "row_max_kernel",
+        ("0xFFFFFFFF", "0xFFFF"),
+        "names in its mask are not those that reach it",
+    ),
     # Numbers.
     ("start_here", "brighten_kernel", (TWICE, TWICE[4:-6]), "- 256 = 44, and light greys turn dark."),
     ("start_here", "brighten_kernel", (TWICE, TWICE.replace("255", "254")), "are 254, and the limit is 255."),
