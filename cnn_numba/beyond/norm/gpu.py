@@ -57,8 +57,8 @@ def batch_norm2d_forward_block_kernel(
 ):
     """Normalise one channel per block, from statistics to output; launched over the channels."""
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
-    centre, squares = moments(x, c, uint32(0), count)
-    centre += x[uint32(0), c, uint32(0)]
+    centre, squares = moments(x, c, 0, count)
+    centre += x[0, c, 0]
     if thread == 0:
         _keep_statistics(c, centre, squares, count, running_mean, running_var, momentum, eps, mean, inv_std)
     scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
@@ -117,7 +117,7 @@ def batch_norm2d_combine_kernel(
         total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
     total = warp_sum(total)
     if lane == 0:
-        centre += x[uint32(0), c, uint32(0)]
+        centre += x[0, c, 0]
         _keep_statistics(c, centre, total, count, running_mean, running_var, momentum, eps, mean, inv_std)
 
 
@@ -213,7 +213,7 @@ def batch_norm2d_backward_block_kernel(
     `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
     """
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
-    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, uint32(0), count)
+    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, 0, count)
     if thread == 0:
         grad_weight[c] = weight_sum
         grad_bias[c] = bias_sum

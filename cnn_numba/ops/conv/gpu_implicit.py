@@ -137,7 +137,7 @@ def _table_filler(offset):
             at = uint32(4) * entry
             table[at] = offset(gather, c, a, b)
             table[at + uint32(1)] = gather.sign * a if k < _depth(gather) else NOWHERE
-            table[at + uint32(2)] = gather.sign * b
+            table[at + 2] = gather.sign * b
             of_channel = gather.weight_first + c * gather.weight_c
             table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
             entry = uint32(entry + cuda.blockDim.x)
@@ -172,8 +172,8 @@ def weights_operand(tile, offset):
             fill_table(table, start, uint32(end + ahead - start), gather)
             cuda.syncthreads()
         k, _ = place()
-        at = uint32(4) * uint32(first + k)
-        wanted, weight_at = table[at + uint32(1)] != int32(NOWHERE), uint32(table[at + uint32(3)])
+        at = 4 * uint32(first + k)
+        wanted, weight_at = table[at + 1] != int32(NOWHERE), uint32(table[at + uint32(3)])
         for i in range(loads):
             values[i] = float32(0)
             if wanted:

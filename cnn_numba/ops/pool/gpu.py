@@ -140,7 +140,7 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
         return  # the whole warp at once: the ones that stay are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
     for i in range(lane, pixels, WARP):
-        grad_input[plane, i] = float32(0)
+        grad_input[plane, i] = 0
     for start in range(0, outputs, WARP):
         o = uint32(start + lane)
         pixel = pixels  # none

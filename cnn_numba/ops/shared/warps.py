@@ -85,9 +85,9 @@ def sum_of_parts(parts, block):
         first = uint32(first + LOADS * sharers)
     sums[sharer * columns + lane] = total
     cuda.syncthreads()
-    is_mine = (sharer == uint32(0)) & (i < size)
+    is_mine = (sharer == 0) & (i < size)
     if is_mine:
-        for other in range(uint32(1), uint32(_SHARERS)):
+        for other in range(1, _SHARERS):
             total += sums[other * columns + lane] if other < sharers else float32(0)
     return i, total, is_mine
 
@@ -100,14 +100,14 @@ def block_sum(value):
     """
     partial_sums = cuda.shared.array(WARP, float32)
     thread = uint32(cuda.threadIdx.x)
-    lane, warp = thread & uint32(31), thread >> uint32(5)
+    lane, warp = thread & uint32(31), thread >> 5
     value = warp_sum(value)
     if lane == 0:
         partial_sums[warp] = value
     cuda.syncthreads()
     # Every warp adds up the warps' sums: no thread has to pass the result on.
     total = float32(0)
-    if lane < uint32(cuda.blockDim.x) >> uint32(5):
+    if lane < uint32(cuda.blockDim.x) >> 5:
         total = partial_sums[lane]
     total = warp_sum(total)
     # The next call writes here again, and must not before all have read.
