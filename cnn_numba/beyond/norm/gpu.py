@@ -25,7 +25,7 @@ from cnn_numba.beyond.norm.gpu_sums import (
 )
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_sum, whole_warps
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
 
 __all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
@@ -100,8 +100,7 @@ def batch_norm2d_combine_kernel(
     Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): the squared distances from
     the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
     """
-    thread = uint32(cuda.grid(1))
-    c, lane = uint32(thread // LANE_COUNT), uint32(thread % LANE_COUNT)
+    c, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if c >= uint32(x.shape[1]):
         return
     part_size, parts, count = uint32(part_size), uint32(centres.shape[1]), channel_size(x)

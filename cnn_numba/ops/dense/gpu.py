@@ -22,7 +22,7 @@ from cnn_numba.ops.dense.gpu_vectorised import (
     tile_product,
 )
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import ALL_LANES
+from cnn_numba.ops.shared.warps import ALL_LANES, warp_and_lane
 
 
 def linear_scratch(batch_size, in_features, out_features):
@@ -108,8 +108,7 @@ _MOST_ROWS = 256  # of a batch: more are too many for so few lanes
 @cuda.jit(device=True)
 def _sum_columns(grad_output, first, batch, outputs, grad_bias):
     """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` a warp."""
-    thread = uint32(cuda.threadIdx.x)
-    warp, lane = thread // 32, thread % 32
+    warp, lane = warp_and_lane()
     column = uint32(first + warp * _COLUMNS + lane % _COLUMNS)
     sums = cuda.local.array(_SUMS, float32)
     for i in range(_SUMS):

@@ -21,7 +21,7 @@ from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import at_least, lower_bound
-from cnn_numba.ops.shared.warps import WARP, warp_sum
+from cnn_numba.ops.shared.warps import WARP, warp_and_lane, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums
 LOADS = 4  # numbers that a thread has on their way at a time
@@ -146,7 +146,7 @@ def linear_cross_entropy_rows(
 def _sum_samples(grad_logits, x, k, i):
     """Return the gradient of weight i of class k (after the last weight, of the bias) to its warp 0."""
     sums = cuda.shared.array((GROUPS, WARP), float32)
-    lane, group = uint32(cuda.threadIdx.x) % WARP, uint32(cuda.threadIdx.x) // WARP
+    group, lane = warp_and_lane()
     # The factors of the bias are 1: its column is read as column 0, and not used.
     is_weight = i < uint32(x.shape[1])
     total = _dot(grad_logits[:, k], x[:, i if is_weight else 0], not is_weight, group, uint32(GROUPS))

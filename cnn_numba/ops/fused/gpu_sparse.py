@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, warp_and_lane
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, unsigned_divmod, warp_and_lane
 
 SIDE, TAPS = 3, 9  # of the kernel
 PATCH = SIDE + 1  # pixels of a window, along each side
@@ -161,9 +161,9 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     fetched = cuda.local.array(TAPS, float32)
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     warp, lane = warp_and_lane()
-    part, tile = warp // uint32(planes.tiles), warp % uint32(planes.tiles)
-    block, weights = uint32(cuda.blockIdx.x), uint32(threads // LANE_COUNT * _OF_WARP)
-    n, band = block // uint32(planes.bands), block % uint32(planes.bands)
+    part, tile = unsigned_divmod(warp, planes.tiles)
+    weights = uint32(threads // LANE_COUNT * _OF_WARP)
+    n, band = unsigned_divmod(cuda.blockIdx.x, planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
     top = uint32(2 * band * uint32(planes.band))
@@ -230,7 +230,7 @@ def _store(image, n, band, first_channel, planes, grad_input):
     copy = uint32(WARP * size)
     lines = uint32(planes.rows) if is_last else uint32(2 * planes.band)
     while i < lines * width:
-        line, w = i // width, uint32(i % width)
+        line, w = unsigned_divmod(i, width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
             place = uint32(line * planes.pitch + w + planes.padding_w)

@@ -18,7 +18,7 @@ from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, warp_and_lane, warp_sum
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes fetch at once
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
@@ -206,7 +206,8 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
         sums[i] = 0
     bias, item = float32(0), uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
+        n, band = unsigned_divmod(item, shares.bands)
+        first_row = uint32(band * shares.band)
         _stage_pixels(x, n, first_channel, uint32(2 * first_row), shares, image)
         count = min(uint32(shares.band * across), uint32(windows - first_row * across))
         each = uint32(count + SPLITS - 1) // SPLITS
@@ -276,7 +277,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     """
     image = cuda.shared.array(0, float32)
     sums = cuda.local.array(LANE_SUMS, float32)
-    warp, lane = uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
+    warp, lane = unsigned_divmod(cuda.threadIdx.x, WARP)
     channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
     channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
     across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
@@ -284,7 +285,8 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
         sums[i] = 0
     item = uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
+        n, band = unsigned_divmod(item, shares.bands)
+        first_row = uint32(band * shares.band)
         first = (n * channels + channel) * uint32(shares.height * shares.width)
         _stage_plane(x, first, uint32(2 * first_row), shares, image)
         cuda.syncthreads()

@@ -18,6 +18,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import unsigned_divmod
 
 THREADS = 256
 
@@ -86,10 +87,8 @@ def _normalised(images, index, pixel, scale, shift, plane):
 @device.signature("void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])")
 def gather_batch_kernel(images, indices, scale, shift, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(out.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        pixel = uint32(i - sample * uint32(out.shape[1]))
         out[sample, pixel] = _normalised(images, indices[sample], pixel, scale, shift, plane)
 
 
@@ -140,10 +139,8 @@ def gather_batch_at_kernel(
 ):
     """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
     advance_other(other, advances)
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(x.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
@@ -292,10 +289,8 @@ def _augmented(images, index, pixel, scale, shift, crop, seed, epoch):
 @device.signature(f"void(uint8[:, ::1], int64[::1], {_HOW}, uint32, uint32, float32[:, ::1])")
 def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epoch, out):
     """One thread writes one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(out.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        pixel = uint32(i - sample * uint32(out.shape[1]))
         index = indices[sample]
         out[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, seed, epoch)
 
@@ -323,10 +318,8 @@ def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
     """One thread writes one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(x.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
         if pixel == 0:
