@@ -52,7 +52,7 @@ def _rows_of(head_dim):
 
     @cuda.jit(device=True)
     def place():
-        row = uint32(cuda.blockIdx.x) * uint32(ROWS) + uint32(cuda.threadIdx.x) // uint32(lanes)
+        row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
         return uint32(cuda.blockIdx.y), uint32(row)
 
     @cuda.jit(device=True)
@@ -88,7 +88,7 @@ def _features_of(lanes):
 
     @cuda.jit(device=True)
     def first_feature():
-        return uint32(uint32(cuda.threadIdx.x) % uint32(lanes) * 4)
+        return uint32(cuda.threadIdx.x) % uint32(lanes) * 4
 
     @cuda.jit(device=True)
     def feature(i):
@@ -188,14 +188,14 @@ def _forward(head_dim, rows):
         load_row(q, head, query, q_part)
         for i in range(features):
             q_part[i] *= scale
-            average[i] = float32(0)
+            average[i] = 0
         largest, total = MINUS_INFINITY, float32(0)
         keys = uint32(k.shape[1])
-        for start in range(uint32(0), _keys_to_see(keys, causal), uint32(TILE)):
+        for start in range(0, _keys_to_see(keys, causal), TILE):
             copy_tile(k, head, start, k_tile)
             copy_tile(v, head, start, v_tile)
             cuda.syncthreads()  # the tiles are complete
-            for first in range(uint32(0), uint32(TILE), uint32(CHUNK)):
+            for first in range(0, TILE, CHUNK):
                 chunk_largest = score_chunk(q_part, k_tile, first, start, query, keys, causal, scores)
                 new_largest = max(largest, chunk_largest)
                 total = rescale(average, total, math.exp(largest - new_largest))
@@ -203,7 +203,7 @@ def _forward(head_dim, rows):
                 for c in range(CHUNK):
                     weight = math.exp(scores[c] - largest)
                     total += weight
-                    add(weight, v_tile, uint32(first + c), average)
+                    add(weight, v_tile, first + c, average)
             cuda.syncthreads()  # no thread reads them any more
         store_row(average, float32(1) / total, out, head, query)
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
@@ -237,7 +237,7 @@ def _backward_q(head_dim, rows):
         for i in range(features):
             average += gradient[i] * sums[i]
             q_part[i] *= scale
-            sums[i] = float32(0)
+            sums[i] = 0
         average = row_sum(average)
         logarithm = float32(0)
         if inside:
@@ -245,11 +245,11 @@ def _backward_q(head_dim, rows):
             if uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
                 averages[head, query] = average
         keys = uint32(k.shape[1])
-        for start in range(uint32(0), _keys_to_see(keys, causal), uint32(TILE)):
+        for start in range(0, _keys_to_see(keys, causal), TILE):
             copy_tile(k, head, start, k_tile)
             copy_tile(v, head, start, v_tile)
             cuda.syncthreads()
-            for j in range(uint32(0), uint32(TILE)):
+            for j in range(TILE):
                 seen = inside and _is_seen(query, uint32(start + j), keys, causal)
                 weight = _weight_of(dot(q_part, k_tile, j), logarithm, seen)
                 grad_score = weight * (dot(gradient, v_tile, j) - average)

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.embedding import checks
-from cnn_numba.device.compiler import cuda, float32, int64, uint32
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.gather.checks import batch_size_of
 from cnn_numba.ops.shapes import DEVICE
 
@@ -97,15 +97,15 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
     if i < x.size:
         sample = i // length
         # 64 bits: a cursor that was never set must not wrap around into the text.
-        position = int64(cursor[0]) * batch_size + int64(sample)
-        index = int64(-1)
+        position = cursor[0] * batch_size + sample
+        index = -1
         if position >= 0 and position < order.size:
             index = order[position]
         if index < 0 or index >= windows:
             x[i] = -1
             y[i] = -1
         else:
-            start = index * stride + int64(uint32(i - sample * length))
+            start = index * stride + uint32(i - sample * length)
             x[i] = text[start]
             y[i] = text[start + 1]
 

@@ -25,7 +25,7 @@ from cnn_numba.beyond.norm.gpu_sums import (
 )
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, warp_sum, whole_warps
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
 
 __all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
@@ -57,8 +57,8 @@ def batch_norm2d_forward_block_kernel(
 ):
     """Normalise one channel per block, from statistics to output; launched over the channels."""
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
-    centre, squares = moments(x, c, uint32(0), count)
-    centre += x[uint32(0), c, uint32(0)]
+    centre, squares = moments(x, c, 0, count)
+    centre += x[0, c, 0]
     if thread == 0:
         _keep_statistics(c, centre, squares, count, running_mean, running_var, momentum, eps, mean, inv_std)
     scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
@@ -100,8 +100,7 @@ def batch_norm2d_combine_kernel(
     Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): the squared distances from
     the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
     """
-    thread = uint32(cuda.grid(1))
-    c, lane = uint32(thread // LANE_COUNT), uint32(thread % LANE_COUNT)
+    c, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if c >= uint32(x.shape[1]):
         return
     part_size, parts, count = uint32(part_size), uint32(centres.shape[1]), channel_size(x)
@@ -117,7 +116,7 @@ def batch_norm2d_combine_kernel(
         total, lost = add(total, lost, squares[c, part] + size * (distance * distance))
     total = warp_sum(total)
     if lane == 0:
-        centre += x[uint32(0), c, uint32(0)]
+        centre += x[0, c, 0]
         _keep_statistics(c, centre, total, count, running_mean, running_var, momentum, eps, mean, inv_std)
 
 
@@ -213,7 +212,7 @@ def batch_norm2d_backward_block_kernel(
     `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
     """
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
-    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, uint32(0), count)
+    weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, 0, count)
     if thread == 0:
         grad_weight[c] = weight_sum
         grad_bias[c] = bias_sum

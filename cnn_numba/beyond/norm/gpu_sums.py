@@ -10,7 +10,7 @@ import math
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
-from cnn_numba.ops.shared.warps import LANE_COUNT, block_sum, warp_sum
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum
 
 
 @cuda.jit(device=True)
@@ -87,8 +87,7 @@ def two_scratch(array, rows, columns):
 @device.signature("void(float32[:, ::1], float32[:, ::1], float32[::1], float32[::1])")
 def add_parts_kernel(weight_parts, bias_parts, grad_weight, grad_bias):
     """Add up the parts of one row of each array, one row per warp; launched over 32 threads per row."""
-    thread = uint32(cuda.grid(1))
-    row, lane = uint32(thread // LANE_COUNT), thread % LANE_COUNT
+    row, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if row >= uint32(weight_parts.shape[0]):
         return
     weight_sum, weight_lost, bias_sum, bias_lost = float32(0), float32(0), float32(0), float32(0)

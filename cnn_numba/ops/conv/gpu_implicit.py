@@ -31,6 +31,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
+from cnn_numba.ops.shared.warps import unsigned_divmod
 
 NOWHERE = 1 << 30  # a row outside of every image
 _TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
@@ -94,9 +95,9 @@ def _depth(gather):
 @cuda.jit(device=True)
 def row_by_row(gather, column):
     """Return image, row and column of the target's element in that column of the product."""
-    positions, count_w = uint32(gather.count_h * gather.count_w), uint32(gather.count_w)
-    n, position = column // positions, uint32(column % positions)
-    return uint32(n), uint32(position // count_w), uint32(position % count_w)
+    n, position = unsigned_divmod(column, gather.count_h * gather.count_w)
+    i, j = unsigned_divmod(position, gather.count_w)
+    return n, i, j
 
 
 class Reader(NamedTuple):
@@ -139,18 +140,17 @@ def _table_filler(tile, offset):
 
         To divide by `taps` for every number that is loaded would take longer than to multiply it.
         """
-        taps, taps_w = uint32(gather.taps_h * gather.taps_w), uint32(gather.taps_w)
         entry = uint32(cuda.threadIdx.x)
         while entry < min(entries, end):
             k = uint32(start + entry)
-            c, tap = int32(k // taps), uint32(k % taps)
-            a, b = int32(tap // taps_w), int32(tap % taps_w)
-            at = uint32(4) * entry
+            c, tap = unsigned_divmod(k, gather.taps_h * gather.taps_w)
+            a, b = unsigned_divmod(tap, gather.taps_w)
+            at = 4 * entry
             table[at] = offset(gather, c, a, b)
-            table[at + uint32(1)] = gather.sign * a if k < _depth(gather) else NOWHERE
-            table[at + uint32(2)] = gather.sign * b
+            table[at + 1] = gather.sign * a if k < _depth(gather) else NOWHERE
+            table[at + 2] = gather.sign * b
             of_channel = gather.weight_first + c * gather.weight_c
-            table[at + uint32(3)] = of_channel + a * gather.weight_a + b * gather.weight_b
+            table[at + 3] = of_channel + a * gather.weight_a + b * gather.weight_b
             entry = uint32(entry + cuda.blockDim.x)
 
     return fill_table
@@ -183,8 +183,8 @@ def weights_operand(tile, offset):
             fill_table(table, start, uint32(end + ahead - start), gather)
             cuda.syncthreads()
         k, _ = place()
-        at = uint32(4) * uint32(first + k)
-        wanted, weight_at = table[at + uint32(1)] != int32(NOWHERE), uint32(table[at + uint32(3)])
+        at = 4 * uint32(first + k)
+        wanted, weight_at = table[at + 1] != NOWHERE, table[at + 3]
         for i in range(loads):
             values[i] = float32(0)
             if wanted:
@@ -209,8 +209,7 @@ def pixels_operand(tile, position, reader):
 
     @cuda.jit(device=True)
     def place():
-        thread = uint32(cuda.threadIdx.x)
-        return thread // uint32(lines), thread % uint32(lines)
+        return unsigned_divmod(cuda.threadIdx.x, lines)
 
     @cuda.jit(device=True)
     def corners(gather, first_column, corner, top, left):

@@ -124,7 +124,7 @@ def conv2d_forward_tiled_kernel(x, weight, bias, has_bias, relu, window: Window2
     corner = uint32(weights_size + ty * stride_h * patch_w + tx * stride_w)
 
     for c in range(CHANNELS):
-        sums[c] = float32(0)
+        sums[c] = 0
     for ic in range(uint32(x.shape[1])):
         _load_weights(weight, first_channel, ic, weights_size, shared)
         _load_patch(x, n, ic, top, left, patch_w, patch_size, weights_size, shared)

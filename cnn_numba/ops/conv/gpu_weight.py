@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
+from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts, unsigned_divmod
 
 
 def reciprocal(divisor):
@@ -50,7 +50,7 @@ ONE = 1 << 30  # the row of a pixel that is always 1, outside of every image
 @cuda.jit(device=True)
 def divide(number, factor, shift):
     """Return number // divisor, for numbers below 2**31 and what `reciprocal` says of the divisor."""
-    return uint32((uint64(number) * uint64(factor)) >> uint64(shift))
+    return uint32((uint64(number) * uint64(factor)) >> shift)
 
 
 class Correlation(NamedTuple):
@@ -138,7 +138,7 @@ def gradients_operand(tile, outputs):
         _, line = place()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(shape.rows - 1))
-            row_at[i] = uint32(row * shape.plane)
+            row_at[i] = row * shape.plane
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -148,7 +148,7 @@ def gradients_operand(tile, outputs):
         n, p = place_of(k, shape)
         at = uint32(n * uint32(shape.rows) * uint32(shape.plane) + p)
         for i in range(loads):
-            values[i] = float32(0)
+            values[i] = 0
             if k < end:
                 values[i] = read(grad_output, uint32(row_at[i] + at), k)
 
@@ -173,10 +173,10 @@ def columns_operand(tile, outputs, has_ones):
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
             column = min(uint32(first_column + line + i * jump), last)
-            ic, tap = uint32(column // taps), uint32(column % taps)
+            ic, tap = unsigned_divmod(column, taps)
             h = int32(tap // kernel_w - shape.padding_h)
             w = int32(tap % kernel_w - shape.padding_w)
-            column_at[i] = int32(ic * plane + h * int32(shape.width) + w)
+            column_at[i] = ic * plane + h * int32(shape.width) + w
             column_h[i], column_w[i] = int32(ONE) if has_ones and column == last else h, w
 
     @cuda.jit(device=True)
@@ -187,10 +187,10 @@ def columns_operand(tile, outputs, has_ones):
         n, p = place_of(k, shape)
         oh, ow = pixel(k, p, shape)
         top, left = int32(oh * shape.stride_h), int32(ow * shape.stride_w)
-        image = int32(n * uint32(shape.channels * shape.height * shape.width))
+        image = int32(n * (shape.channels * shape.height * shape.width))
         corner = int32(image + top * shape.width + left)
         for i in range(loads):
-            values[i] = float32(1) if has_ones and column_h[i] == int32(ONE) else float32(0)
+            values[i] = float32(1) if has_ones and column_h[i] == ONE else float32(0)
             # Unsigned, -1 is a large number: one comparison asks for both ends.
             in_h = uint32(top + column_h[i]) < uint32(shape.height)
             in_w = uint32(left + column_w[i]) < uint32(shape.width)

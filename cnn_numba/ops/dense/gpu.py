@@ -22,7 +22,7 @@ from cnn_numba.ops.dense.gpu_vectorised import (
     tile_product,
 )
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.warps import ALL_LANES
+from cnn_numba.ops.shared.warps import ALL_LANES, warp_and_lane
 
 
 def linear_scratch(batch_size, in_features, out_features):
@@ -108,13 +108,12 @@ _MOST_ROWS = 256  # of a batch: more are too many for so few lanes
 @cuda.jit(device=True)
 def _sum_columns(grad_output, first, batch, outputs, grad_bias):
     """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` a warp."""
-    thread = uint32(cuda.threadIdx.x)
-    warp, lane = thread // uint32(32), thread % uint32(32)
-    column = uint32(first + warp * _COLUMNS + lane % uint32(_COLUMNS))
+    warp, lane = warp_and_lane()
+    column = uint32(first + warp * _COLUMNS + lane % _COLUMNS)
     sums = cuda.local.array(_SUMS, float32)
     for i in range(_SUMS):
-        sums[i] = float32(0)
-    for begin in range(lane // uint32(_COLUMNS), batch, uint32(SUM_ROWS)):
+        sums[i] = 0
+    for begin in range(lane // _COLUMNS, batch, SUM_ROWS):
         for i in range(_SUMS):
             row = uint32(begin + i * _LANES)
             if row < batch and column < outputs:
@@ -122,8 +121,8 @@ def _sum_columns(grad_output, first, batch, outputs, grad_bias):
     total = float32(0)
     for i in range(_SUMS):
         for other in range(_LANES):
-            total += cuda.shfl_sync(ALL_LANES, sums[i], lane % uint32(_COLUMNS) + uint32(other * _COLUMNS))
-    if lane < uint32(_COLUMNS) and column < outputs:
+            total += cuda.shfl_sync(ALL_LANES, sums[i], lane % _COLUMNS + other * _COLUMNS)
+    if lane < _COLUMNS and column < outputs:
         grad_bias[column] = total
 
 
@@ -139,9 +138,9 @@ def _make_kernel(name, vectors):
         Along y are the tiles of ``grad_output.T @ x``, then those of ``grad_output @ weight``. The last block
         along x, after the tiles, sums up the bias of the first.
         """
-        tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - uint32(1)) // block_rows
+        tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - 1) // block_rows
         is_weight = tile < weight_tiles
-        if uint32(cuda.blockIdx.x) == uint32(cuda.gridDim.x) - uint32(1):
+        if uint32(cuda.blockIdx.x) == uint32(cuda.gridDim.x) - 1:
             if is_weight:
                 _sum_columns(grad_output, uint32(tile * block_rows), batch, outputs, grad_bias)
             return

@@ -66,7 +66,7 @@ def _operand(lines, tile, vectors):
         """Return the (line, k) in the tile of this thread's first element."""
         thread = uint32(cuda.threadIdx.x)
         if along_k:
-            return uint32(thread // fours_along_k), uint32(thread % fours_along_k * 4)
+            return uint32(thread // fours_along_k), thread % fours_along_k * 4
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
@@ -96,12 +96,11 @@ def _operand(lines, tile, vectors):
                     values[at], values[at + 1], values[at + 2], values[at + 3] = load4(matrix, index)
                 else:
                     for i in range(4):
-                        values[at + i] = float32(0)
+                        values[at + i] = 0
             else:
                 left = uint32(end - k) if along_k else uint32(lines - line)
                 for i in range(4):
-                    known = inside and uint32(i) < left
-                    values[at + i] = matrix[index + uint32(i)] if known else float32(0)
+                    values[at + i] = matrix[index + i] if inside and i < left else float32(0)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
@@ -113,7 +112,7 @@ def _operand(lines, tile, vectors):
             at = uint32(first + v * uint32(more_k * pitch + more_lines))
             if along_k:
                 for i in range(4):
-                    tile[at + uint32(i) * pitch] = values[4 * v + i]
+                    tile[at + i * pitch] = values[4 * v + i]
             else:
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
@@ -140,12 +139,12 @@ def tile_product(tile, vectors):
             store4(out, index, v0, v1, v2, v3)
         else:
             out[index] = v0
-            if count > uint32(1):
-                out[index + uint32(1)] = v1
-            if count > uint32(2):
-                out[index + uint32(2)] = v2
-            if count > uint32(3):
-                out[index + uint32(3)] = v3
+            if count > 1:
+                out[index + 1] = v1
+            if count > 2:
+                out[index + 2] = v2
+            if count > 3:
+                out[index + 3] = v3
 
     @cuda.jit(device=True)
     def store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
@@ -158,9 +157,9 @@ def tile_product(tile, vectors):
             if n < columns:
                 count = uint32(columns - n)
                 b0 = bias[n] if has_bias else float32(0)
-                b1 = bias[n + uint32(1)] if has_bias and count > uint32(1) else float32(0)
-                b2 = bias[n + uint32(2)] if has_bias and count > uint32(2) else float32(0)
-                b3 = bias[n + uint32(3)] if has_bias and count > uint32(3) else float32(0)
+                b1 = bias[n + 1] if has_bias and count > 1 else float32(0)
+                b2 = bias[n + 2] if has_bias and count > 2 else float32(0)
+                b3 = bias[n + 3] if has_bias and count > 3 else float32(0)
                 for i in range(thread_rows):
                     m = uint32(first_row + row + result_row(i))
                     if m < rows:

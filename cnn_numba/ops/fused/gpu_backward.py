@@ -65,7 +65,7 @@ def _read(source, at, row, column, gather):
     gradients, codes = source
     window = row // uint32(2) * (uint32(gather.source_w) // uint32(2)) + column // uint32(2)
     at = uint32(at + window)
-    which = row % uint32(2) * uint32(2) + column % uint32(2)
+    which = row % uint32(2) * 2 + column % uint32(2)
     return gradients[at] if codes[at] == which else float32(0)
 
 
@@ -118,7 +118,7 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
 
 @cuda.jit(device=True)
 def _place_of_window(k, shape):
-    window = k // uint32(WINDOW)
+    window = k // WINDOW
     n = divide(window, shape.plane_factor, shape.plane_shift)
     return n, uint32(window - n * uint32(shape.plane))
 
@@ -126,14 +126,14 @@ def _place_of_window(k, shape):
 @cuda.jit(device=True)
 def _pixel_of_window(k, p, shape):
     row = divide(p, shape.row_factor, shape.row_shift)
-    column, which = uint32(p - row * shape.row), k % uint32(WINDOW)
-    return uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
+    column, which = uint32(p - row * shape.row), k % WINDOW
+    return uint32(2 * row + which // 2), uint32(2 * column + which % 2)
 
 
 @cuda.jit(device=True)
 def _read_of_window(source, at, k):
     gradients, codes = source
-    return gradients[at] if codes[at] == k % uint32(WINDOW) else float32(0)
+    return gradients[at] if codes[at] == k % WINDOW else float32(0)
 
 
 WINDOW_BY_WINDOW = Outputs(_place_of_window, _pixel_of_window, _read_of_window)

@@ -25,7 +25,7 @@ from cnn_numba.ops.conv.gpu_implicit import (
 )
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile, thread_results
-from cnn_numba.ops.shared.warps import load4
+from cnn_numba.ops.shared.warps import load4, unsigned_divmod
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
@@ -36,10 +36,10 @@ ABSENT = 0xFFFFFFFF  # where a window lies that there is not
 def window_by_window(gather, column):
     """Return image, row and column of the convolution's output in that column of the product."""
     windows, across = uint32(gather.count_h * gather.count_w) // WINDOW, uint32(gather.count_w) // uint32(2)
-    window, which = column // uint32(WINDOW), column % uint32(WINDOW)
-    n, place = window // windows, uint32(window % windows)
-    row, column = place // across, uint32(place % across)
-    return uint32(n), uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
+    window, which = unsigned_divmod(column, WINDOW)
+    n, place = unsigned_divmod(window, windows)
+    row, column = unsigned_divmod(place, across)
+    return n, uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
 
 
 @cuda.jit(device=True)
@@ -49,7 +49,7 @@ def pooled(first, second, third, fourth, relu):
     best, code = larger(best, code, third, uint32(2))
     best, code = larger(best, code, fourth, uint32(3))
     if relu & (best <= float32(0)):
-        best, code = float32(0), uint32(DEAD)
+        best, code = float32(0), DEAD
     return best, code
 
 
@@ -84,7 +84,7 @@ def pooled_kernel(tile):
                         sums[k + 3] + addend,
                         relu,
                     )
-                    if out_at[group] != uint32(ABSENT):
+                    if out_at[group] != ABSENT:
                         at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
 
@@ -131,7 +131,7 @@ _PATCHES, _WEIGHTS = CHANNELS * WINDOWS * _WINDOW_PITCH, DEPTH * _TAP_PITCH
 @cuda.jit(device=True)
 def _load_pixels(patches, at, pixels):
     for h in range(PATCH):
-        place = at + uint64(PATCH * h)
+        place = at + PATCH * h
         pixels[4 * h], pixels[4 * h + 1], pixels[4 * h + 2], pixels[4 * h + 3] = load4(patches, place)
 
 
@@ -153,7 +153,7 @@ def _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums):
     while weight_at < end:
         _load_pixels(patches, patch_at, pixels)
         for tap in range(TAPS):
-            first, second, third, fourth = load4(weights, weight_at + uint64(tap * _TAP_PITCH))
+            first, second, third, fourth = load4(weights, weight_at + tap * _TAP_PITCH)
             _add_tap(sums, pixels, PATCH * (tap // 3) + tap % 3, first, second, third, fourth)
         patch_at += uint64(WINDOWS * _WINDOW_PITCH)
         weight_at += uint64(TAPS * _TAP_PITCH)
@@ -193,41 +193,41 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
 
     # Each thread loads a pixel of a window, the same one in every channel, and weights of an output channel.
     n, top, left = window_by_window(gather, uint32((first_window + thread // uint32(PIXELS)) * WINDOW))
-    h = uint32(top + gather.start_h + thread % uint32(PIXELS) // uint32(PATCH))
-    w = uint32(left + gather.start_w + thread % uint32(PATCH))
+    h = uint32(top + gather.start_h + thread % PIXELS // PATCH)
+    w = uint32(left + gather.start_w + thread % PATCH)
     is_inside = (n < uint32(gather.images)) & (h < height) & (w < width)
     source, size = uint64(uint32((n * channels * height + h) * width + w)), uint64(uint32(height * width))
-    row, k = uint32(first_row + thread // uint32(_LOADERS)), thread % uint32(_LOADERS)
+    row, k = uint32(first_row + thread // uint32(_LOADERS)), thread % _LOADERS
     depth = uint32(channels * TAPS) if row < uint32(gather.rows) else uint32(0)
     weight_from = uint64(uint32(row * gather.weight_m + k))
-    patch_to = uint64(thread // uint32(PIXELS) * _WINDOW_PITCH + thread % uint32(PIXELS))
-    weight_to = uint64(k * _TAP_PITCH + thread // uint32(_LOADERS))
+    patch_to = thread // PIXELS * _WINDOW_PITCH + thread % PIXELS
+    weight_to = k * _TAP_PITCH + thread // _LOADERS
 
-    window, group = thread % uint32(WINDOWS), thread // uint32(WINDOWS)
-    patch_at, weight_at = uint64(uint32(window * _WINDOW_PITCH)), uint64(uint32(group * THREAD_OUTS))
+    group, window = unsigned_divmod(thread, WINDOWS)
+    patch_at, weight_at = window * _WINDOW_PITCH, uint64(group * THREAD_OUTS)
     for i in range(WINDOW_SUMS):
-        sums[i] = float32(0)
+        sums[i] = 0
     first, k = uint32(0), uint32(k)
     while first < uint32(channels + CHANNELS):
         # The next channels' numbers are on their way while those of the current ones are multiplied.
         for c in range(CHANNELS):
-            fetched[c] = float32(0)
+            fetched[c] = 0
             if is_inside & (uint32(first + c) < channels):
                 fetched[c] = x[source]
             source += size
         for i in range(_LOADS):
-            fetched_weights[i] = float32(0)
-            if k + uint32(_LOADERS * i) < depth:
+            fetched_weights[i] = 0
+            if k + _LOADERS * i < depth:
                 fetched_weights[i] = weight[weight_from + uint64(_LOADERS * i)]
         k, weight_from = uint32(k + DEPTH), weight_from + uint64(DEPTH)
-        if first > uint32(0):
+        if first > 0:
             _multiply_windows(patches, patch_at, weights, weight_at, pixels, sums)
         # To the same place, not before everyone has used what is there.
         cuda.syncthreads()
         for c in range(CHANNELS):
-            patches[patch_to + uint64(c * WINDOWS * _WINDOW_PITCH)] = fetched[c]
+            patches[patch_to + c * WINDOWS * _WINDOW_PITCH] = fetched[c]
         for i in range(_LOADS):
-            weights[weight_to + uint64(i * _LOADERS * _TAP_PITCH)] = fetched_weights[i]
+            weights[weight_to + i * _LOADERS * _TAP_PITCH] = fetched_weights[i]
         cuda.syncthreads()
         first = uint32(first + CHANNELS)
     first_out = uint32(first_row + group * THREAD_OUTS)

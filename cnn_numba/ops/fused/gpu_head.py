@@ -21,7 +21,7 @@ from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import at_least, lower_bound
-from cnn_numba.ops.shared.warps import WARP, warp_sum
+from cnn_numba.ops.shared.warps import WARP, warp_and_lane, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums
 LOADS = 4  # numbers that a thread has on their way at a time
@@ -71,7 +71,7 @@ def _find_scores(x, weight, bias, row, logits):
     """Multiply the row by the weight, one class per warp."""
     lane, k = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     while k < uint32(weight.shape[0]):
-        score = warp_sum(_dot(x[row], weight[k], False, lane, uint32(WARP)))
+        score = warp_sum(_dot(x[row], weight[k], False, lane, WARP))
         if lane == 0:
             logits[row, k] = score + bias[k]
         k = uint32(k + cuda.blockDim.y)
@@ -82,7 +82,7 @@ def _send_back(grad_logits, x, weight, row, relu, grad_input):
     """Multiply the gradient of the row's scores by the weight, an input per thread."""
     i = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
     while i < uint32(x.shape[1]):
-        gradient = _dot(grad_logits[row], weight[:, i], False, uint32(0), uint32(1))
+        gradient = _dot(grad_logits[row], weight[:, i], False, uint32(0), 1)
         grad_input[row, i] = relu_gradient(gradient, x[row, i]) if relu else gradient
         i = uint32(i + cuda.blockDim.y * WARP)
 
@@ -146,15 +146,15 @@ def linear_cross_entropy_rows(
 def _sum_samples(grad_logits, x, k, i):
     """Return the gradient of weight i of class k (after the last weight, of the bias) to its warp 0."""
     sums = cuda.shared.array((GROUPS, WARP), float32)
-    lane, group = uint32(cuda.threadIdx.x) % uint32(WARP), uint32(cuda.threadIdx.x) // uint32(WARP)
+    group, lane = warp_and_lane()
     # The factors of the bias are 1: its column is read as column 0, and not used.
     is_weight = i < uint32(x.shape[1])
-    total = _dot(grad_logits[:, k], x[:, i if is_weight else uint32(0)], not is_weight, group, uint32(GROUPS))
+    total = _dot(grad_logits[:, k], x[:, i if is_weight else 0], not is_weight, group, uint32(GROUPS))
     sums[group, lane] = total
     cuda.syncthreads()
-    if group == uint32(0):
+    if group == 0:
         # In a fixed order, so that the same input gives the same bits.
-        for other in range(uint32(1), uint32(GROUPS)):
+        for other in range(1, GROUPS):
             total += sums[other, lane]
     return total
 
@@ -177,7 +177,7 @@ def linear_cross_entropy_sums_kernel(grad_logits, x, logits, labels, losses, gra
         return
     i = uint32(cuda.blockIdx.x * WARP + thread % uint32(WARP))
     total = _sum_samples(grad_logits, x, k, i)
-    if thread < uint32(WARP):
+    if thread < WARP:
         if i < inputs:
             grad_weight[k, i] = total
         elif i == inputs:

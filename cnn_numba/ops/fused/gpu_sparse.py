@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32, uint64
 from cnn_numba.ops.fused.gpu_forward import DEAD
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, warp_and_lane
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, store4, unsigned_divmod, warp_and_lane
 
 SIDE, TAPS = 3, 9  # of the kernel
 PATCH = SIDE + 1  # pixels of a window, along each side
@@ -66,19 +66,19 @@ _MOST_WARPS, _SLICED_WARPS = 16, 10  # of a block; with slices, so that two shar
 def _fetch_weights(weight, oc, first_channel, lane, planes, values):
     """Load the kernels of an output channel, a warp's share; what there is not is zeros."""
     channels = uint32(planes.channels)
-    first = uint64(uint32((oc * channels + first_channel) * TAPS + lane))
+    first = uint32((oc * channels + first_channel) * TAPS + lane)
     count = uint32((channels - first_channel) * TAPS) if oc < uint32(planes.out_channels) else uint32(0)
     for i in range(TAPS):
-        values[i] = float32(0)
+        values[i] = 0
         if lane + uint32(WARP * i) < count:
-            values[i] = weight[first + uint64(WARP * i)]
+            values[i] = weight[first + WARP * i]
 
 
 @cuda.jit(device=True)
 def _stash_weights(values, at, weights):
     """Put them down as they were: 9 apart, the kernels of 32 channels begin in different banks."""
     for i in range(TAPS):
-        weights[at + uint32(WARP * i)] = values[i]
+        weights[at + WARP * i] = values[i]
 
 
 def by_code(add):
@@ -115,7 +115,7 @@ def _add_tile(shared, weights, mine, kernel, sums):
     for tap in range(TAPS):
         kernel[tap] = shared[weights + uint64(tap)]
     first, second, third, fourth = load4(shared, mine)
-    code, second_code, third_code, fourth_code = load4(shared, mine + uint64(_CODES))
+    code, second_code, third_code, fourth_code = load4(shared, mine + _CODES)
     _add_window(sums, 0, code, first, kernel)
     _add_window(sums, 2, second_code, second, kernel)
     _add_window(sums, 4, third_code, third, kernel)
@@ -131,7 +131,7 @@ def _add_up(sums, part, row, tile, top, planes, image):
     """
     copies, rounds = uint32(planes.copies), uint32(2) * min(uint32(planes.across), uint32(2))
     turns = rounds * (uint32(planes.slices + planes.copies - 1) // copies)
-    mine = uint32(part // copies * rounds + tile % uint32(2) * uint32(2) + row % uint32(2))
+    mine = uint32(part // copies * rounds + tile % 2 * 2 + row % 2)
     mine = mine if row < uint32(planes.pooled_h) else turns
     (_, lane), first_line = warp_and_lane(), uint32(2 * row - top)
     first = uint32((part % copies * LANE_COUNT + lane) * planes.plane + 2 * TOGETHER * tile)
@@ -139,10 +139,10 @@ def _add_up(sums, part, row, tile, top, planes, image):
         if turn == mine:
             for h in range(PATCH):
                 line = uint32(first_line + h)
-                at = uint64(uint32(first + line * planes.pitch))
+                at = uint32(first + line * planes.pitch)
                 if line < uint32(planes.rows):
                     for w in range(WIDTH):
-                        image[at + uint64(w)] += sums[WIDTH * h + w]
+                        image[at + w] += sums[WIDTH * h + w]
         cuda.syncthreads()
 
 
@@ -161,9 +161,9 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     fetched = cuda.local.array(TAPS, float32)
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     warp, lane = warp_and_lane()
-    part, tile = warp // uint32(planes.tiles), warp % uint32(planes.tiles)
-    block, weights = uint32(cuda.blockIdx.x), uint32(threads // LANE_COUNT * uint32(_OF_WARP))
-    n, band = block // uint32(planes.bands), block % uint32(planes.bands)
+    part, tile = unsigned_divmod(warp, planes.tiles)
+    weights = uint32(threads // LANE_COUNT * _OF_WARP)
+    n, band = unsigned_divmod(cuda.blockIdx.x, planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
     # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
     top = uint32(2 * band * uint32(planes.band))
@@ -173,15 +173,15 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     # Each lane fetches the gradient and the code of one of its warp's windows, for one channel of a step.
     slices, out_channels = uint32(planes.slices), uint32(planes.out_channels)
     block_step = uint32(slices * planes.step)
-    out = uint32(lane // uint32(TOGETHER) * slices + part)
-    column = uint32(tile * TOGETHER + lane % uint32(TOGETHER))
+    out = uint32(lane // TOGETHER * slices + part)
+    column = uint32(tile * TOGETHER + lane % TOGETHER)
     is_there = (row < uint32(planes.pooled_h)) & (column < uint32(planes.pooled_w)) & (out < block_step)
     at = uint32(((n * out_channels + out) * planes.pooled_h + row) * planes.pooled_w + column)
     ahead = uint32(block_step * uint32(planes.pooled_h * planes.pooled_w))
-    to = uint32(warp * _OF_WARP + lane // uint32(TOGETHER) * uint32(_PITCH) + lane % uint32(TOGETHER))
+    to = uint32(warp * _OF_WARP + lane // TOGETHER * _PITCH + lane % TOGETHER)
 
     for i in range(SUMS):
-        sums[i] = float32(0)
+        sums[i] = 0
     first_out = uint32(0)
     while first_out < uint32(out_channels + block_step):
         # The next step's numbers are on their way while those of the current one are multiplied.
@@ -191,20 +191,20 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         at = uint32(at + ahead)
         if warp < block_step:
             _fetch_weights(weight, uint32(first_out + warp), first_channel, lane, planes, fetched)
-        if first_out > uint32(0):
-            mine = uint64(uint32(warp * _OF_WARP))
-            of_lane = uint64(uint32(weights + part * _KERNELS + lane * TAPS))
+        if first_out > 0:
+            mine = uint32(warp * _OF_WARP)
+            of_lane = uint32(weights + part * _KERNELS + lane * TAPS)
             current, end = uint32(first_out - block_step + part), min(first_out, out_channels)
             while current < end:
                 _add_tile(shared, of_lane, mine, kernel, sums)
-                mine += uint64(_PITCH)
-                of_lane += uint64(uint32(slices * _KERNELS))
+                mine += _PITCH
+                of_lane += uint32(slices * _KERNELS)
                 current = uint32(current + slices)
         # To the same place, not before everyone has used what is there.
         cuda.syncthreads()
         if warp < block_step:
             _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
-        if lane < uint32(TOGETHER * _MOST_STEP):
+        if lane < TOGETHER * _MOST_STEP:
             shared[to], shared[uint32(to + _CODES)] = gradient, float32(code)
         cuda.syncthreads()
         first_out = uint32(first_out + block_step)
@@ -227,21 +227,21 @@ def _store(image, n, band, first_channel, planes, grad_input):
     (warp, lane), warps = warp_and_lane(), uint32(cuda.blockDim.x) // LANE_COUNT
     count, i = min(LANE_COUNT, uint32(channels - first_channel)), lane
     top, is_last = uint32(2 * band * planes.band), uint32(band + 1) == uint32(planes.bands)
-    copy = uint64(uint32(WARP * size))
+    copy = uint32(WARP * size)
     lines = uint32(planes.rows) if is_last else uint32(2 * planes.band)
     while i < lines * width:
-        line, w = i // width, uint32(i % width)
+        line, w = unsigned_divmod(i, width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
             place = uint32(line * planes.pitch + w + planes.padding_w)
             to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint64(uint32(c * size + place))
+                total, part, at = float32(0), uint32(0), uint32(c * size + place)
                 while part < uint32(planes.copies):
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)
-                grad_input[to + uint64(uint32(c * height * width))] = total
+                grad_input[to + uint32(c * height * width)] = total
                 c = uint32(c + warps)
         i = uint32(i + WARP)
 

@@ -14,11 +14,11 @@ As in `conv.gpu_weight`, each block sums up a part of the images, and a second k
 from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv.gpu_weight import divide, reciprocal
 from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
-from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, warp_and_lane, warp_sum
+from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
 
 OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes fetch at once
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
@@ -68,7 +68,7 @@ def _source_of(at, top, shares):
     h = uint32(top + row - shares.padding_h)
     w = uint32(at - row * shares.pitch - shares.padding_w)
     is_inside = (at < uint32(shares.plane)) & (h < uint32(shares.height)) & (w < uint32(shares.width))
-    return is_inside, uint32(h * shares.width + w)
+    return is_inside, h * shares.width + w
 
 
 @cuda.jit(device=True)
@@ -77,23 +77,23 @@ def _stage_pixels(x, n, first_channel, top, shares, image):
     values = cuda.local.array(_LOADS, float32)
     warp, lane = warp_and_lane()
     size, plane = uint32(shares.height * shares.width), uint32(shares.plane)
-    first = uint32((n * shares.channels + first_channel + warp) * size)
+    first = (n * shares.channels + first_channel + warp) * size
     count = uint32(shares.channels - first_channel)
-    i, apart = lane, uint64(uint32(WARPS * size))
+    i, apart = lane, uint32(WARPS * size)
     while i < plane:
         for k in range(_POSITIONS):
             is_inside, pixel = _source_of(uint32(i + k * WARP), top, shares)
-            source = uint64(uint32(first + pixel))
+            source = uint32(first + pixel)
             for c in range(_CHANNELS):
-                values[k * _CHANNELS + c] = float32(0)
-                if is_inside & (warp + uint32(c * WARPS) < count):
+                values[k * _CHANNELS + c] = 0
+                if is_inside & (warp + c * WARPS < count):
                     values[k * _CHANNELS + c] = x[source + c * apart]
         for k in range(_POSITIONS):
             at = uint32(i + k * WARP)
             if at < plane:
-                to = uint64(uint32(warp * plane + at))
+                to = uint32(warp * plane + at)
                 for c in range(_CHANNELS):
-                    image[to + c * uint64(WARPS * plane)] = values[k * _CHANNELS + c]
+                    image[to + c * (WARPS * plane)] = values[k * _CHANNELS + c]
         i = uint32(i + _POSITIONS * WARP)
 
 
@@ -117,14 +117,14 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
     pixels = cuda.local.array(PIXELS, float32)
     (warp, lane), total = warp_and_lane(), float32(0)
     warp = uint32(warp * LANE_COUNT)  # its first thread
-    across, pitch, of_lane = uint32(shares.pooled_w), uint32(shares.pitch), uint32(lane * shares.plane)
+    across, pitch, of_lane = shares.pooled_w, uint32(shares.pitch), lane * shares.plane
     while first < end:
-        window = uint32(first + lane % uint32(TOGETHER))
+        window = uint32(first + lane % TOGETHER)
         gradient, code = float32(0), float32(DEAD)
         if is_there & (window < end):
-            gradient, code = grad_output[uint32(at + window)], float32(codes[uint32(at + window)])
-        total += gradient if code != float32(DEAD) else float32(0)
-        to = uint32(warp + lane % uint32(TOGETHER) * uint32(OUTS) + lane // uint32(TOGETHER))
+            gradient, code = grad_output[uint32(at + window)], codes[uint32(at + window)]
+        total += gradient if code != DEAD else float32(0)
+        to = warp + lane % TOGETHER * OUTS + lane // TOGETHER
         # The warp shares them; not before all its lanes have used those that are there.
         cuda.syncwarp()
         gradients[to], window_codes[to] = gradient, code
@@ -133,11 +133,11 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
         while first < last:
             row = divide(first, shares.across_factor, shares.across_shift)
             column = uint32(first - row * across)
-            corner = uint64(uint32(of_lane + 2 * (row * pitch + column)))
+            corner = uint32(of_lane + 2 * (row * pitch + column))
             for h in range(PATCH):
                 for w in range(PATCH):
-                    pixels[PATCH * h + w] = image[corner + uint64(w)]
-                corner += uint64(pitch)
+                    pixels[PATCH * h + w] = image[corner + w]
+                corner += pitch
             a, b, c, d = load4(gradients, mine)
             code_a, code_b, code_c, code_d = load4(window_codes, mine)
             _add_window(sums, 0, code_a, a, pixels)
@@ -151,18 +151,18 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
 @cuda.jit(device=True)
 def _write(sums, group, split, lane, first_channel, first_out, shares, table, parts):
     """Add up what the warps of a group have, and write it row by row of the weights."""
-    at = uint64(uint32(group * OUTS * _ROW + lane * TAPS))
+    at = group * OUTS * _ROW + lane * TAPS
     for turn in range(uint32(SPLITS)):
         if split == turn:
             for out in range(OUTS):
                 for tap in range(TAPS):
-                    before = table[at + uint64(out * _ROW + tap)] if turn > uint32(0) else float32(0)
-                    table[at + uint64(out * _ROW + tap)] = before + sums[TAPS * out + tap]
+                    before = table[at + (out * _ROW + tap)] if turn > 0 else float32(0)
+                    table[at + (out * _ROW + tap)] = before + sums[TAPS * out + tap]
         cuda.syncthreads()
     weights, first = uint32(shares.channels * TAPS), uint32(first_channel * TAPS)
     count = min(uint32(_ROW), uint32(weights - first))
     out, _ = warp_and_lane()
-    while (out < uint32(BLOCK_OUTS)) & (uint32(first_out + out) < uint32(shares.out_channels)):
+    while (out < BLOCK_OUTS) & (uint32(first_out + out) < uint32(shares.out_channels)):
         row = uint32((cuda.blockIdx.z * shares.out_channels + first_out + out) * (weights + 1) + first)
         j = lane
         while j < count:
@@ -175,7 +175,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
 def _write_bias(totals, first_out, shares, parts):
     """Add up what lanes and warps have of each output channel, and write it after its weights."""
     thread, out_channels = uint32(cuda.threadIdx.x), uint32(shares.out_channels)
-    if (thread < uint32(BLOCK_OUTS)) & (uint32(first_out + thread) < out_channels):
+    if (thread < BLOCK_OUTS) & (uint32(first_out + thread) < out_channels):
         total = float32(0)
         for split in range(SPLITS):
             for j in range(TOGETHER):
@@ -198,20 +198,21 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
     sums = cuda.local.array(SUMS, float32)
     thread = uint32(cuda.threadIdx.x)
     warp, lane = warp_and_lane()
-    group, split = warp % uint32(GROUPS), warp // uint32(GROUPS)
+    group, split = warp % GROUPS, warp // uint32(GROUPS)
     first_channel, first_out = uint32(cuda.blockIdx.x * WARP), uint32(cuda.blockIdx.y * BLOCK_OUTS)
-    out = uint32(first_out + group * OUTS + lane // uint32(TOGETHER))
+    out = uint32(first_out + group * OUTS + lane // TOGETHER)
     across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
     for i in range(SUMS):
-        sums[i] = float32(0)
+        sums[i] = 0
     bias, item = float32(0), uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
+        n, band = unsigned_divmod(item, shares.bands)
+        first_row = uint32(band * shares.band)
         _stage_pixels(x, n, first_channel, uint32(2 * first_row), shares, image)
         count = min(uint32(shares.band * across), uint32(windows - first_row * across))
-        each = uint32(count + SPLITS - 1) // uint32(SPLITS)
+        each = uint32(count + SPLITS - 1) // SPLITS
         first, end = uint32(split * each), min(uint32((split + 1) * each), count)
-        at = uint32((n * shares.out_channels + out) * windows + first_row * across)
+        at = (n * shares.out_channels + out) * windows + first_row * across
         cuda.syncthreads()
         bias += _add_windows(
             first, end, at, out < uint32(shares.out_channels), shares, image, grad_output, codes,
@@ -250,19 +251,19 @@ def _add_lanes(at, count, shares, image, grad_output, codes, sums):
     while first < count:
         for k in range(_WINDOWS):
             window = uint32(first + k * WARP)
-            fetched[k], fetched_codes[k] = float32(0), uint32(DEAD)
+            fetched[k], fetched_codes[k] = 0, DEAD
             if window < count:
                 fetched[k], fetched_codes[k] = grad_output[uint32(at + window)], codes[uint32(at + window)]
         for k in range(_WINDOWS):
             window, gradient, code = uint32(first + k * WARP), fetched[k], fetched_codes[k]
-            if code != uint32(DEAD):
+            if code != DEAD:
                 row = divide(window, shares.across_factor, shares.across_shift)
-                place = uint32((2 * row + code // uint32(2)) * pitch)
-                corner = uint64(uint32(place + 2 * (window - row * across) + code % uint32(2)))
+                place = (2 * row + code // 2) * pitch
+                corner = uint32(place + 2 * (window - row * across) + code % 2)
                 for kh in range(SIDE):
                     for kw in range(SIDE):
-                        sums[SIDE * kh + kw] += gradient * image[corner + uint64(kw)]
-                    corner += uint64(pitch)
+                        sums[SIDE * kh + kw] += gradient * image[corner + kw]
+                    corner += pitch
                 sums[TAPS] += gradient
         first = uint32(first + _WINDOWS * WARP)
 
@@ -276,20 +277,21 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     """
     image = cuda.shared.array(0, float32)
     sums = cuda.local.array(LANE_SUMS, float32)
-    warp, lane = uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
+    warp, lane = unsigned_divmod(cuda.threadIdx.x, WARP)
     channel, out = uint32(cuda.blockIdx.x), uint32(cuda.blockIdx.y * WARPS + warp)
     channels, out_channels = uint32(shares.channels), uint32(shares.out_channels)
     across, windows = uint32(shares.pooled_w), uint32(shares.pooled_h * shares.pooled_w)
     for i in range(LANE_SUMS):
-        sums[i] = float32(0)
+        sums[i] = 0
     item = uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
-        first = uint32((n * channels + channel) * uint32(shares.height * shares.width))
+        n, band = unsigned_divmod(item, shares.bands)
+        first_row = uint32(band * shares.band)
+        first = (n * channels + channel) * uint32(shares.height * shares.width)
         _stage_plane(x, first, uint32(2 * first_row), shares, image)
         cuda.syncthreads()
         if out < out_channels:
-            at = uint32((n * out_channels + out) * windows + first_row * across)
+            at = (n * out_channels + out) * windows + first_row * across
             count = min(uint32(shares.band * across), uint32(windows - first_row * across))
             _add_lanes(at, count, shares, image, grad_output, codes, sums)
         cuda.syncthreads()
@@ -297,11 +299,11 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
     mine = float32(0)
     for i in range(LANE_SUMS):
         total = warp_sum(sums[i])
-        mine = total if lane == uint32(i) else mine
-    weights, is_bias = uint32(channels * TAPS), (lane == uint32(TAPS)) & (channel == uint32(0))
+        mine = total if lane == i else mine
+    weights, is_bias = uint32(channels * TAPS), (lane == TAPS) & (channel == 0)
     # The bias comes after the weights, from the blocks of the first channel.
     place = weights if is_bias else uint32(channel * TAPS + lane)
-    if (out < out_channels) & ((lane < uint32(TAPS)) | is_bias):
+    if (out < out_channels) & ((lane < TAPS) | is_bias):
         parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine
 
 

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cnn_numba import device
-from cnn_numba.device.compiler import cuda, float32, int32, int64, uint32, uint64
+from cnn_numba.device.compiler import cuda, float32, int32, uint32, uint64
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import DEVICE
+from cnn_numba.ops.shared.warps import unsigned_divmod
 
 THREADS = 256
 
@@ -26,7 +27,7 @@ THREADS = 256
 def _label(labels, index):
     """Return label `index`, -1 if there is no such label."""
     if index < 0 or index >= labels.size:
-        return int32(-1)
+        return -1
     return labels[index]
 
 
@@ -56,8 +57,8 @@ def _plane(images):
 def _index_at(order, cursor, batch_size, sample):
     """Return which image is a sample of the batch that the cursor names; -1 is none."""
     # 64 bits: a cursor that was never set must not wrap around into the data.
-    position = int64(cursor[0]) * batch_size + int64(sample)
-    index = int64(-1)
+    position = cursor[0] * batch_size + sample
+    index = -1
     if position >= 0 and position < order.size:
         index = order[position]
     return index
@@ -67,7 +68,7 @@ def _index_at(order, cursor, batch_size, sample):
 def advance_other(cursor, is_wanted):
     """Add 1 to a cursor that no thread of this launch reads, in the first thread of a grid of one axis."""
     if is_wanted and cuda.grid(1) == 0:
-        cursor[0] += int32(1)
+        cursor[0] += 1
 
 
 # --- Images as they are ------------------------------------------------------------------------------------
@@ -79,17 +80,15 @@ def _normalised(images, index, pixel, scale, shift, plane):
     if index < 0 or index >= images.shape[0]:
         return float32(math.nan)
     channel = pixel // plane
-    return float32(images[index, pixel]) * scale[channel] + shift[channel]
+    return images[index, pixel] * scale[channel] + shift[channel]
 
 
 @cuda.jit
 @device.signature("void(uint8[:, ::1], int64[::1], float32[::1], float32[::1], uint32, float32[:, ::1])")
 def gather_batch_kernel(images, indices, scale, shift, plane, out):
     """One thread normalises one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(out.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        pixel = uint32(i - sample * uint32(out.shape[1]))
         out[sample, pixel] = _normalised(images, indices[sample], pixel, scale, shift, plane)
 
 
@@ -140,10 +139,8 @@ def gather_batch_at_kernel(
 ):
     """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
     advance_other(other, advances)
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(x.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
@@ -212,7 +209,7 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
 @device.signature("void(int32[::1])")
 def advance_kernel(cursor):
     """One thread adds 1 to the cursor; a grid of one thread."""
-    cursor[0] += int32(1)
+    cursor[0] += 1
 
 
 def advance(cursor):
@@ -254,8 +251,8 @@ class Crop(NamedTuple):
 def philox(first, second, key):
     """Return two random words of 32 bits for a counter of two such words and a key."""
     for _ in range(10):
-        product = uint64(0xD256D193) * uint64(first)
-        first, second = uint32(product >> uint64(32)) ^ key ^ second, uint32(product)
+        product = uint64(0xD256D193) * first
+        first, second = uint32(product >> 32) ^ key ^ second, uint32(product)
         key = uint32(key + 0x9E3779B9)
     return first, second
 
@@ -268,12 +265,12 @@ def _source(index, pixel, crop, seed, epoch):
     channel, h, w = row // height, int32(row % height), int32(pixel - row * width)
     first, second = philox(uint32(index), epoch, seed)
     places = uint32(2 * crop.padding + 1)
-    if crop.flip and second >> uint32(31) == uint32(1):
-        w = int32(width) - int32(1) - w
-    h += int32(((first & uint32(0xFFFF)) * places) >> uint32(16)) - int32(crop.padding)
-    w += int32(((first >> uint32(16)) * places) >> uint32(16)) - int32(crop.padding)
+    if crop.flip and second >> 31 == 1:
+        w = int32(width) - 1 - w
+    h += int32(((first & 0xFFFF) * places) >> 16) - int32(crop.padding)
+    w += int32(((first >> 16) * places) >> 16) - int32(crop.padding)
     if h < 0 or w < 0 or h >= int32(height) or w >= int32(width):
-        return channel, int32(-1)
+        return channel, -1
     return channel, (int32(channel) * int32(height) + h) * int32(width) + w
 
 
@@ -285,17 +282,15 @@ def _augmented(images, index, pixel, scale, shift, crop, seed, epoch):
     channel, source = _source(index, pixel, crop, seed, epoch)
     if source < 0:
         return shift[channel]  # black
-    return float32(images[index, source]) * scale[channel] + shift[channel]
+    return images[index, source] * scale[channel] + shift[channel]
 
 
 @cuda.jit
 @device.signature(f"void(uint8[:, ::1], int64[::1], {_HOW}, uint32, uint32, float32[:, ::1])")
 def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epoch, out):
     """One thread writes one pixel of `out` (n, C * H * W); a grid of one dimension covers them all."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(out.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), out.shape[1])
     if sample < out.shape[0]:
-        pixel = uint32(i - sample * uint32(out.shape[1]))
         index = indices[sample]
         out[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, seed, epoch)
 
@@ -323,10 +318,8 @@ def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
     """One thread writes one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
-    i = uint32(cuda.grid(1))
-    sample = uint32(i // uint32(x.shape[1]))
+    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
     if sample < x.shape[0]:
-        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
         if pixel == 0:

@@ -176,7 +176,7 @@ def add_metrics(losses, logits, labels, totals):
     """Judge every `blockDim.x`-th row in each thread, and add up what the block has found."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
-    loss, right = float32(0), int32(0)
+    loss, right = float32(0), 0
     first = uint32(0)
     while first < rows:  # for all threads alike, those without a row too: they count together
         row = first + thread

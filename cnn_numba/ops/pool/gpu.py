@@ -19,7 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
-from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
+from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP, unsigned_divmod
 
 __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
 
@@ -32,10 +32,9 @@ THREADS = 256
 @cuda.jit(device=True)
 def _coordinates(i, height, width):
     """Return plane, row and column of element number `i` of all planes."""
-    height, width = uint32(height), uint32(width)
-    row = i // width
-    plane = row // height
-    return plane, uint32(row - plane * height), uint32(i - row * width)
+    row, column = unsigned_divmod(i, width)
+    plane, row = unsigned_divmod(row, height)
+    return plane, row, column
 
 
 @cuda.jit(device=True)
@@ -140,7 +139,7 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
         return  # the whole warp at once: the ones that stay are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
     for i in range(lane, pixels, WARP):
-        grad_input[plane, i] = float32(0)
+        grad_input[plane, i] = 0
     for start in range(0, outputs, WARP):
         o = uint32(start + lane)
         pixel = pixels  # none

@@ -24,7 +24,7 @@ from cnn_numba.ops.shared.tensor_cores import (
     round_to_tf32,
     to_tf32,
 )
-from cnn_numba.ops.shared.warps import load4
+from cnn_numba.ops.shared.warps import load4, unsigned_divmod, warp_and_lane
 
 MINUS_INFINITY = float32(-math.inf)
 REDUCED = "tf32", "float16", "bfloat16"
@@ -135,21 +135,17 @@ def thread_results(tile):
     """
     if tile.tensor_cores:
         return _fragment_results(tile)
-    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
+    group = min(4, tile.thread_rows)
     row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
-    warp_rows, warp_columns = (
-        uint32(LANES_DOWN * tile.thread_rows),
-        uint32(LANES_ACROSS * tile.thread_columns),
-    )
-    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
+    warp_rows, warp_columns = LANES_DOWN * tile.thread_rows, LANES_ACROSS * tile.thread_columns
+    warps_across = tile.columns // warp_columns
 
     @cuda.jit(device=True)
     def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
-        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
-        column = warp % warps_across * warp_columns + lane % lanes_across * uint32(4)
-        return uint32(row), uint32(column)
+        warp, lane = warp_and_lane()
+        warp_row, warp_column = unsigned_divmod(warp, warps_across)
+        row, column = unsigned_divmod(lane, LANES_ACROSS)
+        return uint32(warp_row * warp_rows + row * group), uint32(warp_column * warp_columns + column * 4)
 
     @cuda.jit(device=True)
     def row(i):
@@ -172,10 +168,9 @@ def _fragment_results(tile):
 
     @cuda.jit(device=True)
     def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
+        warp, lane = warp_and_lane()
         row = warp // warps_across * warp_rows + lane // uint32(4)
-        return uint32(row), uint32(warp % warps_across * warp_columns + lane % uint32(4) * uint32(2))
+        return uint32(row), warp % warps_across * warp_columns + lane % 4 * 2
 
     @cuda.jit(device=True)
     def row(i):
@@ -205,9 +200,9 @@ def _fragments(tile, row_pitch, column_pitch):
     @cuda.jit(device=True)
     def begin():
         row, column = first()
-        k, line = uint32(cuda.threadIdx.x) % uint32(4), uint32(cuda.threadIdx.x) // uint32(4) % uint32(8)
+        k, line = uint32(cuda.threadIdx.x) % 4, uint32(cuda.threadIdx.x) // uint32(4) % uint32(8)
         column = uint32(column - uint32(2) * k + line)  # of the right operand, too, a lane holds one line
-        return uint32(row + k * uint32(row_pitch)), uint32(column + k * uint32(column_pitch))
+        return row + k * uint32(row_pitch), column + k * uint32(column_pitch)
 
     @cuda.jit(device=True)
     def multiply_tf32_pieces(left, below, right, sums):
@@ -227,7 +222,7 @@ def _fragments(tile, row_pitch, column_pitch):
 
     @cuda.jit(device=True)
     def four(tile, at, step):
-        return tile[at], tile[at + step], tile[at + uint32(2) * step], tile[at + uint32(3) * step]
+        return tile[at], tile[at + step], tile[at + 2 * step], tile[at + 3 * step]
 
     @cuda.jit(device=True)
     def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
@@ -354,12 +349,12 @@ def product_engine(tile, left, right):
             fetch_right(right_source, start, end, next_right)
             if start > begin:
                 left_at, right_at = uint32(left_start + row), uint32(right_start + column)
-                left_end = uint32(left_at + uint32(left_half))
+                left_end = uint32(left_at + left_half)
                 while left_at != left_end:
                     multiply(left_tile, left_at, right_tile, right_at, rows, columns, sums)
                     left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
             # Into the other half, which no thread has read since the last barrier.
-            left_start = uint32(uint32(left_half) - left_start)
+            left_start = uint32(left_half - left_start)
             right_start = uint32(uint32(right_half) - right_start)
             round_left(next_left)
             round_right(next_right)
@@ -395,11 +390,10 @@ def transposed_load(depth_step, threads):
 
     @cuda.jit(device=True)
     def place():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
-        k = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
-        line = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_lines)
-        return uint32(k), uint32(line)
+        warp, lane = warp_and_lane()
+        line, k = unsigned_divmod(lane, lanes)
+        warp_line, group = unsigned_divmod(warp, groups)
+        return uint32(k + group * lanes), uint32(line + warp_line * warp_lines)
 
     return place
 
@@ -410,8 +404,8 @@ def scattered_store(place, loads, jump, pitch):
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
         k, line = place()
-        at = uint32(at + k * uint32(pitch) + line)
+        at = uint32(at + k * pitch + line)
         for i in range(loads):
-            tile[at + uint32(i * jump)] = values[i]
+            tile[at + i * jump] = values[i]
 
     return stash

@@ -24,6 +24,15 @@ def whole_warps(elements, most):
     return min(most, WARP * device.blocks(elements, WARP))
 
 
+@cuda.jit(device=True, inline="always")
+def unsigned_divmod(index, size):
+    """Return quotient and remainder of two numbers that are not negative, as uint32.
+
+    Signed numbers, or those of 64 bits, take a GPU longer.
+    """
+    return uint32(uint32(index) // uint32(size)), uint32(uint32(index) % uint32(size))
+
+
 @cuda.jit(device=True)
 def warp_and_lane():
     """Return the thread's warp in a block of one dimension, and its lane there."""
@@ -85,9 +94,9 @@ def sum_of_parts(parts, block):
         first = uint32(first + LOADS * sharers)
     sums[sharer * columns + lane] = total
     cuda.syncthreads()
-    is_mine = (sharer == uint32(0)) & (i < size)
+    is_mine = (sharer == 0) & (i < size)
     if is_mine:
-        for other in range(uint32(1), uint32(_SHARERS)):
+        for other in range(1, _SHARERS):
             total += sums[other * columns + lane] if other < sharers else float32(0)
     return i, total, is_mine
 
@@ -99,15 +108,14 @@ def block_sum(value):
     The block has one dimension and whole warps. Every thread must call it: it has barriers.
     """
     partial_sums = cuda.shared.array(WARP, float32)
-    thread = uint32(cuda.threadIdx.x)
-    lane, warp = thread & uint32(31), thread >> uint32(5)
+    warp, lane = warp_and_lane()
     value = warp_sum(value)
     if lane == 0:
         partial_sums[warp] = value
     cuda.syncthreads()
     # Every warp adds up the warps' sums: no thread has to pass the result on.
     total = float32(0)
-    if lane < uint32(cuda.blockDim.x) >> uint32(5):
+    if lane < uint32(cuda.blockDim.x) // LANE_COUNT:
         total = partial_sums[lane]
     total = warp_sum(total)
     # The next call writes here again, and must not before all have read.
@@ -119,14 +127,13 @@ def block_sum(value):
 def block_max(value):
     """Return the largest float32 `value` of the block, NaN if one is; as for `block_sum`."""
     partial_maxima = cuda.shared.array(WARP, float32)
-    thread = uint32(cuda.threadIdx.x)
-    lane, warp = thread & uint32(31), thread >> uint32(5)
+    warp, lane = warp_and_lane()
     value = warp_max(value)
     if lane == 0:
         partial_maxima[warp] = value
     cuda.syncthreads()
-    largest = partial_maxima[uint32(0)]
-    if lane < uint32(cuda.blockDim.x) >> uint32(5):
+    largest = partial_maxima[0]
+    if lane < uint32(cuda.blockDim.x) // LANE_COUNT:
         largest = partial_maxima[lane]
     largest = warp_max(largest)
     cuda.syncthreads()
