@@ -74,16 +74,11 @@ class Gather(NamedTuple):
 
 
 def table_size(tile):
-    """Return how many numbers the gather table has: four for each entry."""
-    return 4 * _entries(tile)
-
-
-def _entries(tile):
-    """Return how many products the gather table is for; it is filled again when they are used up.
+    """Return how many numbers the gather table has: four a product; it is filled again when they are used up.
 
     Small steps are those of large products: there half a table leaves a T4 room for a block more.
     """
-    return min(256, 16 * tile.depth)
+    return 4 * min(256, 16 * tile.depth)
 
 
 @cuda.jit(device=True)
@@ -132,7 +127,7 @@ PLAIN = Reader(_corner, _offset, _read)
 
 def _table_filler(tile, offset):
     """Make the device function that prepares the next products."""
-    entries = uint32(_entries(tile))
+    entries = uint32(table_size(tile) // 4)
 
     @cuda.jit(device=True)
     def fill_table(table, start, end, gather):
@@ -161,7 +156,7 @@ def weights_operand(tile, offset):
 
     Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
     """
-    fill_table, entries = _table_filler(tile, offset), uint32(_entries(tile))
+    fill_table, entries = _table_filler(tile, offset), uint32(table_size(tile) // 4)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are not used
     place = transposed_load(tile.depth, tile.threads)
@@ -201,7 +196,7 @@ def pixels_operand(tile, position, reader):
     `reader` says how pixels are read. ``position(gather, column)`` returns image, row and column of the
     target's element in that column.
     """
-    begin, read, entries = reader.corner, reader.read, uint32(_entries(tile))
+    begin, read, entries = reader.corner, reader.read, uint32(table_size(tile) // 4)
     each, lines = max(1, tile.columns // tile.threads), min(tile.columns, tile.threads)
     loads, jump = tile.column_loads // each, tile.threads // lines
     # A warp's threads store neighbours. What it reads of one k are neighbours, too; Tensor Cores read four k.
@@ -316,10 +311,7 @@ def implicit_kernel(tile):
     @cuda.jit
     @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
-        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(source, weight, table, sums, gather)

@@ -259,10 +259,7 @@ def weight_kernel(tile, has_ones=False):
         "void(float32[::1], float32[::1], float32[::1], Correlation)", capability=tile.capability
     )
     def conv2d_backward_weight_kernel(grad_output, x, sums, shape: Correlation):
-        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         sum_up(grad_output, x, sums, shape)
 
     return conv2d_backward_weight_kernel

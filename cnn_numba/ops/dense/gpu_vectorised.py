@@ -58,6 +58,7 @@ def _operand(lines, tile, vectors):
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
     pitch = uint32(lines + tile.padding)
+    # A thread copies so many fours, so many lines or k apart.
     fours = lines * tile.depth // (4 * tile.threads)
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
@@ -70,11 +71,6 @@ def _operand(lines, tile, vectors):
         return uint32(thread % fours_along_lines * 4), uint32(thread // fours_along_lines)
 
     @cuda.jit(device=True)
-    def jump(along_k):
-        """Return how many lines and k there are from each four elements of a thread to its next."""
-        return (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
-
-    @cuda.jit(device=True)
     def source(matrix, along_k, first_line, lines, depth):
         line, k = place(along_k)
         line = uint32(first_line + line)
@@ -84,7 +80,7 @@ def _operand(lines, tile, vectors):
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         matrix, along_k, first, first_line, first_k, line_step, k_step, lines = source
-        more_lines, more_k = jump(along_k)
+        more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
         step = uint32(more_lines * line_step + more_k * k_step)
         first = uint32(first + start * k_step)
         for v in range(fours):
@@ -107,7 +103,7 @@ def _operand(lines, tile, vectors):
         along_k = source[1]
         line, k = place(along_k)
         first = uint32(at + k * pitch + line)
-        more_lines, more_k = jump(along_k)
+        more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
         for v in range(fours):
             at = uint32(first + v * uint32(more_k * pitch + more_lines))
             if along_k:

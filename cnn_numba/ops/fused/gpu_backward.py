@@ -80,10 +80,7 @@ def unpooling_kernel(tile):
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Gather)")
     def conv2d_pool_backward_input_kernel(grad_output, codes, weight, grad_input, gather: Gather):
-        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply((grad_output, codes), weight, table, sums, gather)
@@ -146,10 +143,7 @@ def unpooling_weight_kernel(tile):
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Correlation)")
     def conv2d_pool_backward_weight_kernel(grad_output, codes, x, sums, shape: Correlation):
-        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+        """Sum up a share of the positions for one tile per block; grid (column tiles, row tiles, shares)."""
         sum_up((grad_output, codes), x, sums, shape)
 
     return conv2d_pool_backward_weight_kernel

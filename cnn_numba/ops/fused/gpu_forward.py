@@ -93,10 +93,7 @@ def pooled_kernel(tile):
         "void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)"
     )
     def conv2d_pool_kernel(x, weight, bias, relu, out, codes, gather: Gather):
-        """Compute one tile per block; a grid of (blocks of columns, blocks of rows).
-
-        All indices are 32 bits wide: no array of more than 2**31 elements.
-        """
+        """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
         first_row, first_column = multiply(x, weight, table, sums, gather)
@@ -179,10 +176,7 @@ def _store_windows(sums, window, first_out, bias, relu, out, codes, gather):
 @cuda.jit
 @device.signature("void(float32[::1], float32[::1], float32[::1], bool, float32[::1], uint8[::1], Gather)")
 def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather):
-    """Compute WINDOWS windows of OUTS output channels per block; grid (windows, output channels).
-
-    All indices are 32 bits wide: no array of more than 2**31 elements.
-    """
+    """Compute WINDOWS windows of OUTS output channels per block; grid (windows, output channels)."""
     patches = cuda.shared.array(_PATCHES, float32, alignment=16)
     weights = cuda.shared.array(_WEIGHTS, float32, alignment=16)
     sums, pixels = cuda.local.array(WINDOW_SUMS, float32), cuda.local.array(PIXELS, float32)

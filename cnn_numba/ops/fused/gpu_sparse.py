@@ -149,10 +149,7 @@ def _add_up(sums, part, row, tile, top, planes, image):
 @cuda.jit
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Planes)")
 def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_input, planes: Planes):
-    """Compute a band of rows for WARP channels per block; grid (bands, channels).
-
-    All indices are 32 bits wide: no array of more than 2**31 elements.
-    """
+    """Compute a band of rows for WARP channels per block; grid (bands, channels)."""
     # During a step: each warp's gradients and their codes, as float32 for `load4`, and after them the
     # weights; at the end: the block's rows, a copy for each slice.
     shared = cuda.shared.array(0, float32, alignment=16)

@@ -188,10 +188,7 @@ def _write_bias(totals, first_out, shares, parts):
 @cuda.jit
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Shares)")
 def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shares: Shares):
-    """Sum up a part of all bands of images; grid (WARP input channels, BLOCK_OUTS output channels, parts).
-
-    All indices are 32 bits wide: no array of more than 2**31 elements.
-    """
+    """Sum up a part of all bands of images; grid (WARP input channels, BLOCK_OUTS output channels, parts)."""
     image = cuda.shared.array(0, float32)  # the block's pixels, and in the end its sums
     gradients = cuda.shared.array(THREADS, float32, alignment=16)
     window_codes = cuda.shared.array(THREADS, float32, alignment=16)  # float32, for `load4`
@@ -271,10 +268,7 @@ def _add_lanes(at, count, shares, image, grad_output, codes, sums):
 @cuda.jit
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Shares)")
 def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares: Shares):
-    """Sum up a part of all bands of images; grid (input channels, WARPS output channels, parts).
-
-    All indices are 32 bits wide: no array of more than 2**31 elements.
-    """
+    """Sum up a part of all bands of images; grid (input channels, WARPS output channels, parts)."""
     image = cuda.shared.array(0, float32)
     sums = cuda.local.array(LANE_SUMS, float32)
     warp, lane = unsigned_divmod(cuda.threadIdx.x, WARP)
