@@ -25,7 +25,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts, unsigned_divmod
+from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 
 
 def reciprocal(divisor):
@@ -173,7 +173,7 @@ def columns_operand(tile, outputs, has_ones):
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
         for i in range(loads):
             column = min(uint32(first_column + line + i * jump), last)
-            ic, tap = unsigned_divmod(column, taps)
+            ic, tap = uint32(column // taps), uint32(column % taps)
             h = int32(tap // kernel_w - shape.padding_h)
             w = int32(tap % kernel_w - shape.padding_w)
             column_at[i] = ic * plane + h * int32(shape.width) + w

@@ -25,7 +25,7 @@ from cnn_numba.ops.conv.gpu_implicit import (
 )
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile, thread_results
-from cnn_numba.ops.shared.warps import load4, unsigned_divmod
+from cnn_numba.ops.shared.warps import load4
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
@@ -36,10 +36,10 @@ ABSENT = 0xFFFFFFFF  # where a window lies that there is not
 def window_by_window(gather, column):
     """Return image, row and column of the convolution's output in that column of the product."""
     windows, across = uint32(gather.count_h * gather.count_w) // WINDOW, uint32(gather.count_w) // uint32(2)
-    window, which = unsigned_divmod(column, WINDOW)
-    n, place = unsigned_divmod(window, windows)
-    row, column = unsigned_divmod(place, across)
-    return n, uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
+    window, which = column // uint32(WINDOW), column % WINDOW
+    n, place = window // windows, uint32(window % windows)
+    row, column = place // across, uint32(place % across)
+    return uint32(n), uint32(2 * row + which // uint32(2)), uint32(2 * column + which % uint32(2))
 
 
 @cuda.jit(device=True)
@@ -197,7 +197,7 @@ def conv2d_pool_windows_kernel(x, weight, bias, relu, out, codes, gather: Gather
     patch_to = thread // PIXELS * _WINDOW_PITCH + thread % PIXELS
     weight_to = k * _TAP_PITCH + thread // _LOADERS
 
-    group, window = unsigned_divmod(thread, WINDOWS)
+    window, group = thread % WINDOWS, thread // WINDOWS
     patch_at, weight_at = window * _WINDOW_PITCH, uint64(group * THREAD_OUTS)
     for i in range(WINDOW_SUMS):
         sums[i] = 0

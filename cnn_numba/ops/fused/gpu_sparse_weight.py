@@ -203,8 +203,7 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
         sums[i] = 0
     bias, item = float32(0), uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, band = unsigned_divmod(item, shares.bands)
-        first_row = uint32(band * shares.band)
+        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
         _stage_pixels(x, n, first_channel, uint32(2 * first_row), shares, image)
         count = min(uint32(shares.band * across), uint32(windows - first_row * across))
         each = uint32(count + SPLITS - 1) // SPLITS
@@ -279,8 +278,7 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
         sums[i] = 0
     item = uint32(cuda.blockIdx.z)
     while item < uint32(shares.items):
-        n, band = unsigned_divmod(item, shares.bands)
-        first_row = uint32(band * shares.band)
+        n, first_row = item // uint32(shares.bands), uint32(item % uint32(shares.bands) * shares.band)
         first = (n * channels + channel) * uint32(shares.height * shares.width)
         _stage_plane(x, first, uint32(2 * first_row), shares, image)
         cuda.syncthreads()

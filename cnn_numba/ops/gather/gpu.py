@@ -139,8 +139,10 @@ def gather_batch_at_kernel(
 ):
     """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
     advance_other(other, advances)
-    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
+    i = uint32(cuda.grid(1))
+    sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
+        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _normalised(images, index, pixel, scale, shift, plane)
         if pixel == 0:
@@ -318,8 +320,10 @@ def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
     """One thread writes one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
-    sample, pixel = unsigned_divmod(uint32(cuda.grid(1)), x.shape[1])
+    i = uint32(cuda.grid(1))
+    sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
+        pixel = uint32(i - sample * uint32(x.shape[1]))
         index = _index_at(order, cursor, batch_size, sample)
         x[sample, pixel] = _augmented(images, index, pixel, scale, shift, crop, draw[0], draw[1])
         if pixel == 0:

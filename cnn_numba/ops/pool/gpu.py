@@ -19,7 +19,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.pool import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
-from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP, unsigned_divmod
+from cnn_numba.ops.shared.warps import ALL_LANES, LANE_COUNT, WARP
 
 __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "max_pool2d_forward"]
 
@@ -32,9 +32,10 @@ THREADS = 256
 @cuda.jit(device=True)
 def _coordinates(i, height, width):
     """Return plane, row and column of element number `i` of all planes."""
-    row, column = unsigned_divmod(i, width)
-    plane, row = unsigned_divmod(row, height)
-    return plane, row, column
+    height, width = uint32(height), uint32(width)
+    row = i // width
+    plane = row // height
+    return plane, uint32(row - plane * height), uint32(i - row * width)
 
 
 @cuda.jit(device=True)

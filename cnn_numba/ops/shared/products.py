@@ -24,7 +24,7 @@ from cnn_numba.ops.shared.tensor_cores import (
     round_to_tf32,
     to_tf32,
 )
-from cnn_numba.ops.shared.warps import load4, unsigned_divmod, warp_and_lane
+from cnn_numba.ops.shared.warps import load4
 
 MINUS_INFINITY = float32(-math.inf)
 REDUCED = "tf32", "float16", "bfloat16"
@@ -135,17 +135,21 @@ def thread_results(tile):
     """
     if tile.tensor_cores:
         return _fragment_results(tile)
-    group = min(4, tile.thread_rows)
+    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
     row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
-    warp_rows, warp_columns = LANES_DOWN * tile.thread_rows, LANES_ACROSS * tile.thread_columns
-    warps_across = tile.columns // warp_columns
+    warp_rows, warp_columns = (
+        uint32(LANES_DOWN * tile.thread_rows),
+        uint32(LANES_ACROSS * tile.thread_columns),
+    )
+    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
 
     @cuda.jit(device=True)
     def first():
-        warp, lane = warp_and_lane()
-        warp_row, warp_column = unsigned_divmod(warp, warps_across)
-        row, column = unsigned_divmod(lane, LANES_ACROSS)
-        return uint32(warp_row * warp_rows + row * group), uint32(warp_column * warp_columns + column * 4)
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // uint32(32), thread % uint32(32)
+        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
+        column = warp % warps_across * warp_columns + lane % lanes_across * 4
+        return uint32(row), uint32(column)
 
     @cuda.jit(device=True)
     def row(i):
@@ -168,7 +172,8 @@ def _fragment_results(tile):
 
     @cuda.jit(device=True)
     def first():
-        warp, lane = warp_and_lane()
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // 32, thread % uint32(32)
         row = warp // warps_across * warp_rows + lane // uint32(4)
         return uint32(row), warp % warps_across * warp_columns + lane % 4 * 2
 
@@ -390,10 +395,11 @@ def transposed_load(depth_step, threads):
 
     @cuda.jit(device=True)
     def place():
-        warp, lane = warp_and_lane()
-        line, k = unsigned_divmod(lane, lanes)
-        warp_line, group = unsigned_divmod(warp, groups)
-        return uint32(k + group * lanes), uint32(line + warp_line * warp_lines)
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // uint32(32), thread % uint32(32)
+        k = lane % uint32(lanes) + warp % uint32(groups) * uint32(lanes)
+        line = lane // uint32(lanes) + warp // uint32(groups) * uint32(warp_lines)
+        return uint32(k), uint32(line)
 
     return place
 

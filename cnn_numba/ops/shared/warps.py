@@ -36,8 +36,7 @@ def unsigned_divmod(index, size):
 @cuda.jit(device=True)
 def warp_and_lane():
     """Return the thread's warp in a block of one dimension, and its lane there."""
-    thread = uint32(cuda.threadIdx.x)
-    return thread // LANE_COUNT, thread % LANE_COUNT
+    return uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
 
 
 @cuda.jit(device=True)
