@@ -126,7 +126,7 @@ PLAIN = Reader(_corner, _offset, _read)
 
 
 def _table_filler(tile, offset):
-    """Make the device function that prepares the next products."""
+    """Make the device function that prepares the next products; return for how many it does."""
     entries = uint32(table_size(tile) // 4)
 
     @cuda.jit(device=True)
@@ -148,7 +148,7 @@ def _table_filler(tile, offset):
             table[at + 3] = of_channel + a * gather.weight_a + b * gather.weight_b
             entry = uint32(entry + cuda.blockDim.x)
 
-    return fill_table
+    return fill_table, entries
 
 
 def weights_operand(tile, offset):
@@ -156,7 +156,7 @@ def weights_operand(tile, offset):
 
     Its source is (weight, table, index of each row, gather); `offset` is that of the `Reader` on the right.
     """
-    fill_table, entries = _table_filler(tile, offset), uint32(table_size(tile) // 4)
+    fill_table, entries = _table_filler(tile, offset)
     loads, jump, pitch = tile.row_loads, tile.threads // tile.depth, tile.rows + tile.padding
     ahead = 2 * tile.depth  # up to the end of the step after the last, whose loads are not used
     place = transposed_load(tile.depth, tile.threads)
@@ -295,9 +295,8 @@ def gathered_product(tile, position, reader):
         first_column = uint32(cuda.blockIdx.x) * block_columns
         weight_rows(gather, first_row, row_at)
         pixel_corners(gather, first_column, corner, top, left)
-        weight_source = weight, table, row_at, gather
         pixel_source = source, table, corner, top, left, gather
-        accumulate(weight_source, pixel_source, uint32(0), _depth(gather), sums)
+        accumulate((weight, table, row_at, gather), pixel_source, uint32(0), _depth(gather), sums)
         return first_row, first_column
 
     return multiply
@@ -328,15 +327,13 @@ def implicit_kernel(tile):
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
 #   images has 32 rows, 338 blocks. Where there are few threads, they can have the registers for long steps.
-# - FLAT is for few rows of many columns: LARGE's threads in a block of two warps.
+# - FLAT is for few rows of many columns: two warps of LARGE's threads.
 LARGE, SMALL = Tile(64, 128, 8, 8, 8), Tile(64, 64, 32, 4, 4)
 FLAT, NARROW = Tile(32, 128, 8, 8, 8), Tile(32, 32, 32, 4, 4)
 # For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
-_KERNELS = {
-    tile: implicit_kernel(tile)
-    for tile in (LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))
-}
+_TILES = LARGE, SMALL, FLAT, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW)
+_KERNELS = {tile: implicit_kernel(tile) for tile in _TILES}
 # Each under its name as well, by which `cnn-numba inspect` finds it.
 (
     conv2d_implicit_large_kernel,

@@ -265,9 +265,8 @@ def weight_kernel(tile, has_ones=False):
     return conv2d_backward_weight_kernel
 
 
-# Rows and columns of a block, products between barriers, rows and columns of a thread.
+# TENSOR, or else NARROW, for rounded operands, as in `gpu_implicit`.
 WIDE, NARROW = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
-# For rounded operands: 4 warps of 32 x 32 results each, on Tensor Cores, or else NARROW.
 TENSOR = Tile(64, 64, 16, 4, 8)
 _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
 # Each under its name as well, by which `cnn-numba inspect` finds it.

@@ -50,16 +50,14 @@ def aligned(matrix, vector=4):
 def _operand(lines, tile, vectors):
     """Return a matrix as an operand, of which a thread copies four neighbours at once, and its source.
 
-    The source of a thread is ``source(matrix, along_k, first_line, lines, depth)``, that is (matrix, along_k,
-    index, line, k, line_step, k_step, lines). `along_k` tells which way the matrix lies in memory; so do four
-    elements, and the next thread's follow on them. The first is ``matrix[index]`` in the tile that begins at
-    k = 0, and `k_step` further for each k, `line_step` for each line. With `vectors` every row of the matrix
-    consists of whole vectors of four.
+    A thread's is ``source(matrix, along_k, first_line, lines, depth)``. `along_k` tells which way the matrix
+    lies in memory; so do four elements, and the next thread's follow on them. The first is ``matrix[first]``
+    in the tile that begins at k = 0, `k_step` further for each k, `line_step` for each line. With `vectors`
+    every row of the matrix consists of whole vectors of four.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
     pitch = uint32(lines + tile.padding)
-    # A thread copies so many fours, so many lines or k apart.
-    fours = lines * tile.depth // (4 * tile.threads)
+    fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
@@ -122,9 +120,8 @@ def tile_product(tile, vectors):
     when a kernel is compiled: here they are.
     """
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
-    (left, left_source), (right, right_source) = (
-        _operand(lines, tile, vectors) for lines in (tile.rows, tile.columns)
-    )
+    left, left_source = _operand(tile.rows, tile, vectors)
+    right, right_source = _operand(tile.columns, tile, vectors)
     accumulate = product_engine(tile, left, right)
     first_result, result_row, result_column = thread_results(tile)
 
@@ -224,15 +221,12 @@ _KERNELS = {
     for tile, name in _NAMES.items()
     for vectors in (True, False)
 }
-_FFMA_KERNELS = {
-    tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, vectors=False)
-    for tile in ffma_tiles(SMALL)
+_FFMA = {
+    tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, False) for tile in ffma_tiles(SMALL)
 }
 # Each under its name as well, by which `cnn-numba inspect` finds it.
-globals().update(
-    {kernel.py_func.__name__: kernel for kernel in (*_KERNELS.values(), *_FFMA_KERNELS.values())}
-)
-_KERNELS |= {(tile, vectors): _FFMA_KERNELS[tile] for tile in _FFMA_KERNELS for vectors in (True, False)}
+globals().update({each.py_func.__name__: each for each in (*_KERNELS.values(), *_FFMA.values())})
+_KERNELS |= {(tile, vectors): _FFMA[tile] for tile in _FFMA for vectors in (True, False)}
 
 
 @cuda.jit
