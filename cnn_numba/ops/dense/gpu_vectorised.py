@@ -47,18 +47,13 @@ def aligned(matrix, vector=4):
     return matrix.shape[1] % vector == 0 and address % 16 == 0
 
 
-def _operand(lines, tile, vectors):
-    """Return a matrix as an operand, of which a thread copies four neighbours at once, and its source.
+def _sources(lines, tile):
+    """Make two device functions: where in its tile a thread's first four elements are, and where to load.
 
-    A thread's is ``source(matrix, along_k, first_line, lines, depth)``. `along_k` tells which way the matrix
-    lies in memory; so do four elements, and the next thread's follow on them. The first is ``matrix[first]``
-    in the tile that begins at k = 0, `k_step` further for each k, `line_step` for each line. With `vectors`
-    every row of the matrix consists of whole vectors of four.
+    `along_k` tells which way the matrix lies in memory; so do four elements, and the next thread's follow on
+    them. A source has the index of the first one in the tile at k = 0, which is `k_step` more for each k.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
-    pitch = uint32(lines + tile.padding)
-    fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
-    line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -74,6 +69,16 @@ def _operand(lines, tile, vectors):
         line = uint32(first_line + line)
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
         return matrix, along_k, uint32(line * line_step + k * k_step), line, k, line_step, k_step, lines
+
+    return place, source
+
+
+def _operand(lines, tile, vectors):
+    """Return a matrix as an operand, and its source; with `vectors` every row is whole vectors of four."""
+    place, source = _sources(lines, tile)
+    pitch = uint32(lines + tile.padding)
+    fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
+    line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
@@ -120,8 +125,9 @@ def tile_product(tile, vectors):
     when a kernel is compiled: here they are.
     """
     results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
-    left, left_source = _operand(tile.rows, tile, vectors)
-    right, right_source = _operand(tile.columns, tile, vectors)
+    (left, left_source), (right, right_source) = (
+        _operand(lines, tile, vectors) for lines in (tile.rows, tile.columns)
+    )
     accumulate = product_engine(tile, left, right)
     first_result, result_row, result_column = thread_results(tile)
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
+from cnn_numba.ops.conv.gathers import Gather, backward_gathers
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
-    Gather,
     Reader,
-    backward_gathers,
     best_tile,
     gathered_product,
     grid_of,

@@ -13,12 +13,11 @@ results are the same bits.
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint8, uint32, uint64
+from cnn_numba.ops.conv.gathers import Gather, forward_gather
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     PLAIN,
-    Gather,
     best_tile,
-    forward_gather,
     gathered_product,
     grid_of,
     table_size,

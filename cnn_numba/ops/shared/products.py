@@ -124,14 +124,9 @@ LANES_DOWN, LANES_ACROSS = 4, 8
 def thread_results(tile):
     """Make the device functions that return where in its tile a thread's results lie.
 
-    They are groups of up to 4 x 4, and the next group begins where the warp's last one ends.
-
-    Returns
-    -------
-    first : device function
-        ``()``: row and column of the first result.
-    row, column : device function
-        ``(i)``: how far from there it is to result row (or column) i of the thread.
+    They are groups of up to 4 x 4, and the next group begins where the warp's last one ends. ``first()``
+    returns row and column of the first result, ``row(i)`` and ``column(j)`` how far it is from there to
+    row i and column j of the thread's results.
     """
     if tile.tensor_cores:
         return _fragment_results(tile)
@@ -308,14 +303,10 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
 
 
 def product_engine(tile, left, right):
-    """Make the main loop of a matrix product.
+    """Make the main loop of a matrix product, ``accumulate(left_source, right_source, begin, end, sums)``.
 
-    Returns
-    -------
-    device function
-        ``accumulate(left_source, right_source, begin, end, sums)``: fill the local array `sums` with the
-        thread's results, row by row, each a sum over k from `begin` to `end`. The whole block must call it:
-        it has barriers.
+    It fills the local array `sums` with the thread's results, row by row, each a sum over k from `begin` to
+    `end`. The whole block must call it: it has barriers.
     """
     depth, results = uint32(tile.depth), tile.results
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns

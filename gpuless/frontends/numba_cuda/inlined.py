@@ -1,18 +1,30 @@
-"""The places of what numba-cuda inlines itself: device functions with ``inline="always"``.
+"""What numba-cuda writes for a debugger where only lines are wanted.
 
 It writes every line of a function as one of the function's own file, and takes what stands above the function
-for its ``def``. So what is inlined from elsewhere would be shown on lines that have nothing to do with it.
+for its ``def``. So what it inlines itself, device functions with ``inline="always"``, would be shown on lines
+that have nothing to do with it. It describes local variables as well, and for some of them NVVM makes names
+that it then refuses: "Symbol name with unsupported characters".
 """
 
 import os
 
 
 def tell_inlined_places():
-    """Let numba-cuda write the file and the line of what it has inlined."""
-    from numba.cuda.debuginfo import DIBuilder
+    """Let numba-cuda write the file and the line of what it has inlined, and no local variables."""
+    from numba.cuda.debuginfo import CUDADIBuilder, DIBuilder
     from numba.cuda.lowering import BaseLower, Lower
 
     lower, locate = Lower.lower_inst, DIBuilder._di_location
+
+    def unless_only_lines(describe):
+        def described(self, *arguments, **options):
+            if self.emission_kind == "FullDebug":
+                describe(self, *arguments, **options)
+
+        return described
+
+    for name in ("mark_variable", "update_variable"):
+        setattr(CUDADIBuilder, name, unless_only_lines(getattr(CUDADIBuilder, name)))
 
     def lower_placed(self, instruction):
         self.debuginfo.place = self.loc

@@ -1,0 +1,117 @@
+"""Convolution and its gradient of the images as products of matrices: which numbers each is made of."""
+
+from typing import NamedTuple
+
+from cnn_numba import device
+
+
+class Gather(NamedTuple):
+    """Which numbers of `source` and `weight` make up an element of `target`.
+
+    Image n, row m, position (i, j) of the target is a sum over channels c and taps (a, b) of::
+
+        weight[weight_first + m * weight_m + c * weight_c + a * weight_a + b * weight_b]
+        * source[n, c, i * step_h + start_h + a * sign, j * step_w + start_w + b * sign]
+
+    and lies in the plane (n, m) of the target at ``target_first + i * target_i + j * target_j``.
+    """
+
+    images: int
+    rows: int
+    count_h: int
+    count_w: int
+    channels: int
+    taps_h: int
+    taps_w: int
+    source_h: int
+    source_w: int
+    start_h: int
+    start_w: int
+    weight_m: int
+    weight_c: int
+    weight_a: int
+    target_plane: int
+    target_i: int
+    step_h: int = 1
+    step_w: int = 1
+    sign: int = 1
+    weight_first: int = 0
+    weight_b: int = 1
+    target_first: int = 0
+    target_j: int = 1
+
+
+def forward_gather(x, weight, window):
+    """Return the gather of a convolution."""
+    (images, channels, height, width), taps = x.shape, window.kernel_h * window.kernel_w
+    return Gather(
+        images=images,
+        rows=weight.shape[0],
+        count_h=window.out_h,
+        count_w=window.out_w,
+        channels=channels,
+        taps_h=window.kernel_h,
+        taps_w=window.kernel_w,
+        source_h=height,
+        source_w=width,
+        step_h=window.stride_h,
+        step_w=window.stride_w,
+        start_h=-window.padding_h,
+        start_w=-window.padding_w,
+        weight_m=channels * taps,
+        weight_c=taps,
+        weight_a=window.kernel_w,
+        target_plane=window.out_h * window.out_w,
+        target_i=window.out_w,
+    )
+
+
+def _axis(size, kernel, stride, padding, first):
+    """Return what holds along one axis for the pixels first, first + stride, ...
+
+    That is how many they are, how many taps they meet, the first of these, and where they meet it first.
+    """
+    begin = first + padding
+    tap = begin % stride
+    return (
+        device.blocks(size - first, stride),
+        max(device.blocks(kernel - tap, stride), 0),
+        tap,
+        begin // stride,
+    )
+
+
+def backward_gathers(weight, window, grad_input):
+    """Yield the gather of each class of pixels that meet the same weights: one if the stride is 1."""
+    images, rows, height, width = grad_input.shape
+    kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, out_h, out_w = window
+    taps = kernel_h * kernel_w
+    for first_h in range(min(stride_h, height)):
+        count_h, taps_h, tap_h, start_h = _axis(height, kernel_h, stride_h, padding_h, first_h)
+        for first_w in range(min(stride_w, width)):
+            count_w, taps_w, tap_w, start_w = _axis(width, kernel_w, stride_w, padding_w, first_w)
+            # Pixels that a step longer than the kernel leaves out: a sum over nothing, not a division by it.
+            met = taps_h * taps_w > 0
+            yield Gather(
+                images=images,
+                rows=rows,
+                count_h=count_h,
+                count_w=count_w,
+                channels=weight.shape[0] if met else 0,
+                taps_h=taps_h if met else 1,
+                taps_w=taps_w if met else 1,
+                source_h=out_h,
+                source_w=out_w,
+                start_h=start_h,
+                start_w=start_w,
+                sign=-1,
+                weight_first=tap_h * kernel_w + tap_w,
+                weight_m=taps,
+                weight_c=rows * taps,
+                weight_a=stride_h * kernel_w,
+                weight_b=stride_w,
+                target_plane=height * width,
+                target_first=first_h * width + first_w,
+                target_i=stride_h * width,
+                target_j=stride_w,
+            )
