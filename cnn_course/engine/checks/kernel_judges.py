@@ -11,7 +11,12 @@ from cnn_course.engine.checks.judges import find_changed_input, known_mistake, p
 from cnn_course.engine.checks.launches import result_names, run
 from cnn_course.engine.checks.raising import said_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
-from cnn_course.engine.checks.sizes import caret_for_power, exchanged_guard, fixed_loop
+from cnn_course.engine.checks.sizes import (
+    caret_for_power,
+    exchanged_guard,
+    fixed_loop,
+    loop_along_another_axis,
+)
 from cnn_course.engine.checks.source import atomic_assigned, bitwise_condition, uncalled
 from cnn_course.engine.checks.uninitialised import code_of
 from cnn_course.engine.checks.writes import done_twice, one_for_all, unwritten, written_pattern
@@ -141,6 +146,7 @@ KERNEL_JUDGES = (
     changed_input,
     exchanged_guard,
     fixed_loop,
+    loop_along_another_axis,
     written_pattern,
     sanitizers_finding,
     unwritten,

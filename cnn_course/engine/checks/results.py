@@ -62,7 +62,9 @@ def another_type(evidence):
     got, expected = trial.got.value, trial.expected.value
     where = evidence.where(trial)
     if isinstance(expected, tuple) and (not isinstance(got, tuple) or len(got) != len(expected)):
-        return Wrong("type", f"The result must be a tuple of {len(expected)}.", where)
+        found = f"a tuple of {len(got)}" if isinstance(got, tuple) else f"of type `{type(got).__name__}`"
+        message = f"The result must be a tuple of {len(expected)}, and yours is {found}."
+        return Wrong("type", message, where)
     parts = parts_of(trial)
     for place, part in enumerate(parts):
         if problem := type_problem(*part, evidence.exercise.dtype):
@@ -137,7 +139,12 @@ def multiplied(evidence):
     if expected.size < 2 or not expected.any():
         return None
     factor = float(got @ expected / (expected @ expected))
-    if factor and close(got, factor * expected, evidence.exercise.rtol).all():
+    # A factor of 1 is none: of several results the smaller ones are wrong.
+    if (
+        factor
+        and not np.isclose(factor, 1, rtol=evidence.exercise.rtol)
+        and close(got, factor * expected, evidence.exercise.rtol).all()
+    ):
         where = evidence.where(evidence.failed[0])
         return Wrong("factor", f"Your result is the right one times {factor:.6g}.", where)
     return None
@@ -259,7 +266,10 @@ def _places(failed, rtol):
     wrong = []
     for got, expected in (part for trial in failed for part in parts_of(trial)):
         if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
-            wrong.append(~close(got, expected, rtol))
+            mask = ~close(got, expected, rtol)
+            if mask.any() and mask.size == 1:
+                return ()  # no place is meant by the only one
+            wrong += [mask] if mask.any() else []
     places = {
         "at the end": [mask[:-1] for mask in wrong if mask.ndim == 1],
         "in the last row": [mask[:-1] for mask in wrong if mask.ndim == 2],
@@ -301,4 +311,6 @@ def _pattern(evidence):
 
 
 def _number(value):
+    if value.dtype == np.uint32 and value >= 2**16:
+        return f"{value:#010x}"  # bits
     return f"{value:.6g}" if value.dtype.kind == "f" and math.isfinite(value) else str(value)

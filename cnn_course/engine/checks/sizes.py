@@ -72,6 +72,33 @@ def fixed_loop(evidence):
     return Wrong("fixed loop", message, *map(advised, found), evidence.where(_first_wrong(evidence)))
 
 
+def loop_along_another_axis(evidence):
+    """Find a loop that counts to the size of another axis than the one in whose index it counts."""
+    repairs = _repairs(evidence)
+    if not repairs:
+        return None
+    names = argument_names(evidence.attempt.py_func, len(evidence.trials[0].case.arguments))
+    sizes = _named_sizes(repairs.tree)
+    parts, elements = [], {}
+    for loop in ast.walk(repairs.tree):
+        if not (isinstance(loop, ast.For) and changes.is_range(loop.iter) and len(loop.iter.args) == 1):
+            continue
+        size, (element, axis) = _size(loop.iter.args[0], sizes), _axis_of(loop, names)
+        if size and element is not None and (size.array, size.axis) != (element.value.id, axis):
+            parts.append((loop.iter, (loop.iter.args[0], f"{element.value.id}.shape[{axis}]")))
+            elements[loop.lineno] = f"`{ast.unparse(loop.target)}`", f" in `{ast.unparse(element)}`"
+    found = repairs.replaced(parts) if parts else []
+    if not found:
+        return None
+    loop = "Your loop counts" if len(found) == 1 else "Your loops count"
+    counters, places = (
+        dict.fromkeys(each) for each in zip(*(elements[one.line] for one in found), strict=True)
+    )
+    meant = " and ".join(counters) + " and".join(places)
+    message = f"{loop} to the size of another axis than that of {meant}."
+    return Wrong("another axis", message, *map(advised, found), evidence.where(_first_wrong(evidence)))
+
+
 def _as_many_rounds(loops):
     """Say how many rounds loops have, and the size of which array that should depend on."""
     names, rounds = (dict.fromkeys(each) for each in zip(*loops, strict=True))
