@@ -37,6 +37,7 @@ WRONG = {
                 "right, (above[0], below[0], above[1], below[1])",
             )
         ],
+        "float64": [("float32(0), float32(0), float32(0), float32(0)", "0, 0, 0, 0")],
         "never written": [("out[top + 8, column], out[top + 8, column + 1] = sums[2], sums[3]", "")],
     },
 }
