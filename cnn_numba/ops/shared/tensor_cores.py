@@ -126,15 +126,13 @@ def _multiplication(element, depth):
     per_word = depth // 8
 
     @_Host
-    def elements(words, which, count):
-        if len(words) != count:
-            raise ValueError(f"the {which} fragment has {count} registers, and this has {len(words)}")
+    def elements(words):
         return [[element(word, upper) for upper in range(per_word)] for word in words]
 
     def multiply(left, right, sums):
-        c0, c1, c2, c3 = sums
+        (c0, c1, c2, c3), (_, _, _, _), (_, _) = sums, left, right
         row, column = cuda.laneid // 4, 2 * (cuda.laneid % 4)
-        left, right = elements(left, "left", 4), elements(right, "right", 2)
+        left, right = elements(left), elements(right)
         for k in range(depth):
             half, holder, upper = k // (4 * per_word), k // per_word % 4, k % per_word
             upper_row = cuda.shfl_sync(ALL_LANES, left[2 * half][upper], 4 * row + holder)
