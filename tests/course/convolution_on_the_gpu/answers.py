@@ -19,13 +19,13 @@ WRONG = {
         ],
         "x and y exchanged": [("column, row = cuda.grid(2)", "row, column = cuda.grid(2)")],
         "first block only": [("cuda.grid(2)", "cuda.threadIdx.x, cuda.threadIdx.y")],
-        "reads past the edge": [
+        "another axis": [
             [
                 ("for i in range(weight.shape[0])", "for i in range(weight.shape[1])"),
                 ("for j in range(weight.shape[1])", "for j in range(weight.shape[0])"),
-            ],
-            ("range(weight.shape[0])", "range(weight.shape[0] + 1)"),
+            ]
         ],
+        "reads past the edge": [("range(weight.shape[0])", "range(weight.shape[0] + 1)")],
         "negative index": [("image[row + i, column + j]", "image[row + i - 1, column + j - 1]")],
         "float64": [("float32(0)", "0.0")],
         "uninitialised read": [
