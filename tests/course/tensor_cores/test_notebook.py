@@ -69,7 +69,7 @@ def test_the_turns_of_the_text_are_counted():
 
 
 def test_what_the_text_says_of_modelled_products():
-    """The A100 takes two thirds as long for 3xTF32; the unit alone less than is modelled, by its data sheet."""
+    """The A100 takes two thirds as long for 3xTF32; the unit alone less than modelled, by its data sheet."""
     (shown,) = next(cell.outputs for cell in NOTEBOOK.cells if cell.id == "modelled")
     rows = re.findall(r"^(\S.*?)  +([\d.]+) us .*?  +([\d.]+) us \(", shown.data["text/plain"], re.MULTILINE)
     a100, h100 = ({name: float(row[i]) for name, *row in rows} for i in (0, 1))

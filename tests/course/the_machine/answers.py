@@ -92,8 +92,8 @@ WRONG = {
                 ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ],
             ("weight[kh, kw, ic, oc]", "weight[oc, ic, kh, kw]"),
-            ("range(weight.shape[2])", "range(weight.shape[3])"),
         ],
+        "another axis": [("range(weight.shape[2])", "range(weight.shape[3])")],
         "writes past the edge": [
             ("out[n, oh, ow, oc]", "out[n, oc, oh, ow]"),
             ("if i >= out.size:\n    return", ""),
