@@ -39,7 +39,10 @@ def _written(code, signature):
             "returns None", "Your code returns None. Return the value that the builder gives you last."
         )
     # Nothing but the compiler of a GPU would notice.
-    if re.search(r'"cvt\.rna\.tf32\.f32 [^"]*", "=f', str(value.function)):
+    constraint = re.search(r'"cvt\.rna\.tf32\.f32 [^"]*", "([^"]*)"', str(value.function))
+    if constraint and device.simulated() and constraint[1][:1] != "=":
+        raise Wrong("raises", _REFUSED)
+    if constraint and constraint[1].startswith("=f"):
         raise Wrong(
             "register of another type",
             "The constraint `=f` puts the result into a float32 register, and the instruction leaves it in "
