@@ -10,6 +10,7 @@ import functools
 import operator
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ def _integer(kind):
     from gpuless.frontends.numba_cuda import typed
 
     return typed.is_integer(kind)
+
+
+def _integers(kind):
+    """Return whether a type is one of tuples of integers."""
+    return isinstance(kind, Iterable) and all(map(_integer, kind))
 
 
 class _Typed:
@@ -254,7 +260,7 @@ class _Search:
     def _source(self, function, variable, statement):
         if _wide(function.type(variable)):
             self.variable(function, variable.name)
-        elif _integer(function.type(variable)):
+        elif _integer(function.type(variable)) or _integers(function.type(variable)):
             self._origin(function, variable.name, set())
 
     def _origin(self, function, name, seen):
@@ -268,6 +274,9 @@ class _Search:
                 self._origin(function, value.name, {*seen, name})
             elif isinstance(value, self.ir.Const):
                 self._change(function, function.constants(statement)[0], "mixed")
+            elif value.op == "build_tuple":
+                for part in getattr(node, "elts", [node]):
+                    self._change(function, part, "mixed")
             else:
                 self._change(function, node, "mixed")
 

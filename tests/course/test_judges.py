@@ -192,6 +192,12 @@ RESULT_CASES = [
     ),
     ("another_shape", trial(x.ravel()), "shape", "has shape (6,) where (2, 3) is right"),
     ("numbers", trial(2 * x + (x > 4)), "numbers", "Entry (1, 2) is 11 where 10 is right."),
+    (
+        "numbers",
+        trial(np.uint32([0x3F810001]), expected=np.uint32([0x3F810000])),
+        "numbers",
+        "Entry 0 is 0x3f810001 where 0x3f810000 is right.",
+    ),
 ]
 
 
@@ -448,7 +454,32 @@ def test_work_done_more_than_once_and_by_one():
     assert "one thread computes all 4 elements" in told("kernels", "one_for_all", alone)[1]
     assert told("kernels", "done_twice", alone) is None
     lenient = KernelExercise("copied", copied.reference, copied.cases)
-    assert first_finding(KERNEL_JUDGES[10:12], Evidence(lenient, copy_kernel, twice.trials)) is None
+    both = [judge("kernels", name) for name in ("done_twice", "one_for_all")]
+    assert first_finding(both, Evidence(lenient, copy_kernel, twice.trials)) is None
+
+
+def test_a_slip_in_the_smaller_of_two_results_is_no_factor_and_lies_nowhere():
+    given = evidence(trial((2 * x, np.float64([1e-7])), expected=(2 * x, np.float64([3e-7]))))
+    assert told("results", "multiplied", given) is None
+    assert not any("lie" in line for line in told("results", "numbers", given)[1:])
+
+
+def raises_by_a_caret(x):
+    def double(value):
+        return 2 ^ value
+
+    return double(x)
+
+
+def test_a_power_that_is_a_comparison_of_bits():
+    error = Exercise("double", lambda x: 2 * x, lambda rng: [(1.5,)]).attempted(
+        raises_by_a_caret, Case((1.5,), {})
+    )
+    given = evidence(trial(None, error=error.error), attempt=raises_by_a_caret)
+    mistake, text = told("functions", "suspicious_source", given)
+    assert mistake == "^ for **"
+    assert "Line 3 of your function: `return 2 ^ value`" in text
+    assert told("functions", "suspicious_source", evidence(trial(None, error=TypeError("other")))) is None
 
 
 @cuda.jit

@@ -114,7 +114,7 @@ def record(function, *arguments) -> Tape:
         ...
     cnn_course.chapters.launches_and_graphs.tape.CannotRecord: to_host copies numbers to the host, and ...
     """
-    launches = []
+    launches, read = [], []
     array_type = type(device.empty(1))
     forbidden = {
         **_FORBIDDEN,
@@ -131,8 +131,11 @@ def record(function, *arguments) -> Tape:
             for name in names.keys() & set(dir(owner)):  # a GPU's arrays cannot be added
                 what = names[name]
                 stack.enter_context(replaced(owner, name, _refusal(name, what)))
+        stack.enter_context(replaced(array_type, "__getitem__", _noting(array_type.__getitem__, read)))
         stack.enter_context(device.observe_launches(launches.append))
         function(*arguments)
+    if read:
+        raise CannotRecord("reads on the host", "array[i]")
     return Tape(launches)
 
 
@@ -146,6 +149,18 @@ def arithmetic_refused():
         if not foreign.names_type(error, array_type):
             raise
         raise CannotRecord("computes apart", _SHOWN["__add__"]) from None
+
+
+def _noting(plainly, read):
+    """Return how an array is indexed; single elements, which are copied to the host, are noted."""
+
+    def part(array, index):
+        found = plainly(array, index)
+        if not device.is_device_array(found):
+            read.append(index)
+        return found
+
+    return part
 
 
 def _refusal(name, what):

@@ -178,8 +178,12 @@ def line_of(error: BaseException, attempt: object, what: str) -> tuple:
     code = code_of(attempt)
     if code is None:
         return ()
+    codes = [code]
+    for each in codes:  # and the functions within it
+        codes += [part for part in each.co_consts if inspect.iscode(part)]
+    places = {(each.co_filename, each.co_name) for each in codes}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if (frame.filename, frame.name) == (code.co_filename, code.co_name):
+        if (frame.filename, frame.name) in places:
             return (place_of(frame.lineno, code, "function"),)
     if type(error).__name__ not in _OF_THE_COMPILER:
         return ()

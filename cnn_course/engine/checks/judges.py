@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.compare import identical, repeats
 from cnn_course.engine.checks.evidence import Wrong, call
 from cnn_course.engine.checks.extremes import narrowed
@@ -46,7 +47,16 @@ def find_changed_input(evidence, advice):
 
 def suspicious_source(evidence):
     """Find what the source alone shows, once something else is wrong."""
-    return launch_assigned(evidence) if evidence.failed else None
+    return (caret_of_floats(evidence) or launch_assigned(evidence)) if evidence.failed else None
+
+
+def caret_of_floats(evidence):
+    """Find ``2.0 ^ n`` where ``2.0**n`` is meant."""
+    error = evidence.failed[0].got.error
+    lines = errors.line_of(error, evidence.attempt, evidence.what) if isinstance(error, TypeError) else ()
+    if not any("^" in line for line in lines):
+        return None
+    return Wrong("^ for **", "In Python `^` is no power, it compares bits: write `**`.", *lines)
 
 
 def known_mistake(evidence):

@@ -302,7 +302,10 @@ def _places(failed, rtol):
     wrong = []
     for got, expected in (part for trial in failed for part in parts_of(trial)):
         if isinstance(got, np.ndarray) and got.shape == np.shape(expected) and got.ndim in (1, 2):
-            wrong.append(~close(got, expected, rtol))
+            mask = ~close(got, expected, rtol)
+            if mask.any() and mask.size == 1:
+                return ()  # no place is meant by the only one
+            wrong += [mask] if mask.any() else []
     places = {
         "at the end": [mask[:-1] for mask in wrong if mask.ndim == 1],
         "in the last row": [mask[:-1] for mask in wrong if mask.ndim == 2],
@@ -351,4 +354,6 @@ def _pattern(evidence):
 
 
 def _number(value):
+    if value.dtype == np.uint32 and value >= 2**16:
+        return f"{value:#010x}"  # bits
     return f"{value:.6g}" if value.dtype.kind == "f" and math.isfinite(value) else str(value)

@@ -134,7 +134,7 @@ def uncalled(evidence):
     for node in _nodes(evidence, ast.Expr):
         name = ast.unparse(node.value) if isinstance(node.value, ast.Attribute) else ""
         # Not `cuda.threadIdx.x`: it does nothing either, but there is nothing to call.
-        if name.startswith(_TO_BE_CALLED) and name.count(".") == 1:
+        if (name.startswith(_TO_BE_CALLED) and name.count(".") == 1) or name.endswith(".sync"):
             return Wrong(
                 "not called",
                 f"You name `{name}`, and do not call it: write `{name}()`.",

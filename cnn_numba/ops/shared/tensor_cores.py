@@ -130,7 +130,7 @@ def _multiplication(element, depth):
         return [[element(word, upper) for upper in range(per_word)] for word in words]
 
     def multiply(left, right, sums):
-        c0, c1, c2, c3 = sums
+        (c0, c1, c2, c3), (_, _, _, _), (_, _) = sums, left, right
         row, column = cuda.laneid // 4, 2 * (cuda.laneid % 4)
         left, right = elements(left), elements(right)
         for k in range(depth):

@@ -37,6 +37,15 @@ WRONG = {
         "blocks do not wait": [("grid.sync()", "cuda.syncthreads()")],
         "lost update": [("cuda.atomic.add(total, 0, mine)", "total[0] += mine")],
         "float64": [("total[0] / float32(x.size)", "total[0] / x.size")],
+        "not called": [("grid.sync()", "grid.sync"), ("grid.sync()", "cuda.cg.this_grid().sync")],
+        "one thread adds": [
+            [
+                (
+                    "for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):\n    mine",
+                    "for i in range(x.size if cuda.grid(1) == 0 else 0):\n    mine",
+                ),
+            ]
+        ],
         "divergent barrier": [("grid.sync()", "if mine != 0:\n    grid.sync()")],
     },
     "cause_of": {
@@ -56,6 +65,7 @@ WRONG = {
     },
     "channel_sums": {
         "raises": [("x.shape[1], x.shape[0]", "x.shape[1], x.shape[3]")],
+        "lost update": [("cuda.atomic.add(out, c, total)", "out[c] += total")],
     },
     "add_in_streams": {
         "filled too early": [("sent[slot].synchronize()", "")],
@@ -89,11 +99,16 @@ WRONG = {
     },
     "capturable_step": {
         "reads on the host": [
-            ("run.model.backward", "run.total_loss += float(losses.copy_to_host().sum())\nrun.model.backward")
+            ("advance(run.cursor)", "if run.cursor[0] < 100:\n    advance(run.cursor)"),
+            (
+                "run.model.backward",
+                "run.total_loss += float(losses.copy_to_host().sum())\nrun.model.backward",
+            ),
         ],
         "allocates": [("where =", "run.x = cuda.device_array(run.x.shape, np.float32)\nwhere =")],
         "copies from the host": [("advance(run.cursor)", "run.cursor[0] += 1")],
         "computes apart": [("advance(run.cursor)", "advance(run.cursor)\nrun.cursor += 1")],
+        "cursor too far": [("advance(run.cursor)", "advance(run.cursor)\nadvance(run.cursor)")],
         "waits": [("advance(run.cursor)", "advance(run.cursor)\ndevice.synchronize()")],
         "counts on the host": [("advance(run.cursor)", "advance(run.cursor)\nrun.number += 1")],
     },
@@ -189,6 +204,11 @@ def channels_as_given(x, out):
 
 
 @wrong("channel_sums", "shortcut")
+def channels_by_slices(x, out):
+    out[:] = device.to_host(x).sum(axis=(0, 2))
+
+
+@wrong("channel_sums", "shortcut")
 def channels_by_numpy(x, out):
     out.copy_to_device(x.copy_to_host().sum(axis=(0, 2)))
 
@@ -227,9 +247,47 @@ RIGHT = {
         """,
     },
     "channel_sums": {
-        "zeros by Numba": [("out.copy_to_device(np.zeros(out.size, np.float32))", "out[:] = 0")]
+        "parts, and a second kernel": '''
+            @cuda.jit
+            def parts_kernel(x, parts):
+                c, image = cuda.blockIdx.x, cuda.blockIdx.y
+                total = float32(0)
+                for i in range(cuda.threadIdx.x, x.shape[2], cuda.blockDim.x):
+                    total += x[image, c, i]
+                total = block_sum(total)
+                if cuda.threadIdx.x == 0:
+                    parts[c, image] = total
+
+
+            @cuda.jit
+            def ends_kernel(parts, out):
+                total = float32(0)
+                for i in range(cuda.threadIdx.x, parts.shape[1], cuda.blockDim.x):
+                    total += parts[cuda.blockIdx.x, i]
+                total = block_sum(total)
+                if cuda.threadIdx.x == 0:
+                    out[cuda.blockIdx.x] = total
+
+
+            def channel_sums(x, out):
+                """Add up each image's part, and the parts."""
+                parts = cuda.device_array((x.shape[1], x.shape[0]), np.float32)
+                parts_kernel[(x.shape[1], x.shape[0]), 128](x, parts)
+                ends_kernel[x.shape[1], 64](parts, out)
+        ''',
+        "zeros by Numba": [("out.copy_to_device(np.zeros(out.size, np.float32))", "out[:] = 0")],
     },
     "centre_kernel": {
+        "a block first": [
+            (
+                "cuda.atomic.add(total, 0, mine)",
+                "mine = block_sum(mine)\nif cuda.threadIdx.x == 0:\n    cuda.atomic.add(total, 0, mine)",
+            )
+        ],
+        "each element by itself": [
+            ("mine += x[i]", "cuda.atomic.add(total, 0, x[i])"),
+            ("cuda.atomic.add(total, 0, mine)", ""),
+        ],
         "waits in a function of its own": '''
             @cuda.jit(device=True)
             def wait():
@@ -246,7 +304,7 @@ RIGHT = {
                 wait()
                 for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
                     x[i] -= total[0] / float32(x.size)
-        '''
+        ''',
     },
     "cause_of": {"with a comment": [('images[i, k]"', 'images[i, k]  # far apart"')]},
 }

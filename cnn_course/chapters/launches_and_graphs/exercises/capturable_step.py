@@ -64,6 +64,10 @@ def _replayed(attempt, images, labels, order, lrs, batch_size):
         with arithmetic_refused():
             attempt(run)
         before = _state(run)
+        if before[-1][0] > 1:
+            raise Wrong(
+                "cursor too far", f"One step moves the cursor by {before[-1][0]}. It is to move by 1."
+            )
         tape = record(attempt, run)
     except CannotRecord as error:
         raise Wrong(error.what, _ADVICE[error.what], f"Seen while your step was recorded: {error}.") from None
@@ -138,6 +142,10 @@ class GraphExercise(Exercise):
                 "This is still the step that no graph can hold. Change it in the cell above."
             )
         return super()._verdict(attempt)
+
+    def names_of(self, attempt, given):
+        """Return no names: the attempt gets a `ToyTraining` that is made of the arguments."""
+        return []
 
     def _praise(self, trials):
         return f"Recorded once and replayed, right in all {len(trials)} training runs."

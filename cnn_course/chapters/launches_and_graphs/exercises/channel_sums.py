@@ -5,9 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cnn_course.chapters.launches_and_graphs.slow import GPU, feature_maps, given_time, modelled_time
+from cnn_course.engine.checks.evidence import Case, Evidence, Trial
 from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 from cnn_course.engine.checks.kernels import normal
+from cnn_course.engine.checks.programs import sanitizers_finding
+from cnn_course.engine.checks.surroundings import compiled, launches_taken_over, sanitized
+from cnn_course.engine.launch_lists import replaced
 from cnn_numba import device
+from gpuless.limits import LaunchError
+from gpuless.simulator import UnsupportedPython
 
 #: How many times faster an answer has to be, by modelled times.
 FACTOR = 4
@@ -18,10 +24,45 @@ _BEFORE = 500.0
 
 def _filled(attempt, x):
     """Let the attempt fill an array that holds other numbers; return it."""
+    return device.to_host(_called(attempt, x))
+
+
+def _called(attempt, x):
+    """Let the attempt fill an array of the device; return it."""
     out = device.to_device(np.full(x.shape[1], _BEFORE, np.float32))
     attempt(device.to_device(x), out)
     device.synchronize()
-    return device.to_host(out)
+    return out
+
+
+def _is_safe(attempt):
+    """Demand that the sanitizer finds nothing in the launches, and that nothing is added up on the host."""
+    x = normal(np.random.default_rng(0), (3, 2, 40))
+    array_type, read = type(device.empty(1)), []
+    plainly = array_type.copy_to_host
+
+    def noted(array, *others, **keywords):
+        read.append(array)
+        return plainly(array, *others, **keywords)
+
+    with launches_taken_over(_examined) as launched, replaced(array_type, "copy_to_host", noted):
+        try:
+            _called(attempt, x)
+        except (LaunchError, UnsupportedPython):  # no sanitizer runs a barrier of several blocks
+            return
+    if read and (launched or not device.SELECTION.emulated):
+        raise Wrong(
+            "shortcut", "Your function copies numbers to the host. Let kernels add them up, on the device."
+        )
+    trial = Trial(Case((x,), {}), None, None, True, [each for each in launched if each.report])
+    if found := sanitizers_finding(Evidence(channel_sums, attempt, [trial])):
+        raise found
+
+
+def _examined(launch, plainly):
+    """Run a launch under the sanitizer; as it is where Numba makes it, as for ``out[:] = 0``."""
+    is_numbas = str(launch.kernel.py_func.__module__).startswith("numba.")
+    return (compiled if is_numbas else sanitized)(launch, plainly)
 
 
 def _is_faster(attempt):
@@ -58,7 +99,7 @@ channel_sums = FasterExercise(
         for shape in [(1, 1, 3), (2, 3, 5), (3, 2, 40), (5, 7, 300), (1, 4, 2000), (70, 3, 9)]
     ],
     run=_filled,
-    properties=(avoids("copy_to_host"), _is_faster),
+    properties=(avoids("copy_to_host"), _is_safe, _is_faster),
     mistakes={
         "added to what is there": (
             f"You add to what `out` holds, and here it holds {_BEFORE:g} everywhere. Set it to zero first.",

@@ -23,17 +23,21 @@ def _decoded(
     signed=True,
     mantissa=1024,
     fields=_fields,
+    whole="",
 ):
     """Return a function that reads 16 bits, in one point not as float16."""
 
     def read(bits):
         sign, exponent, fraction = fields(bits)
-        factor = -1.0 if sign and signed else 1.0
+        factor = float(sign) if signed == "bit" else -1.0 if sign and signed else 1.0
         if exponent == 31 and infinite:
             return factor * np.inf
         if exponent == 0 and subnormal:
-            return factor * fraction / mantissa * 2.0**smallest if subnormal != "zero" else 0 * factor
-        return factor * (hidden + fraction / mantissa) * 2.0 ** (exponent - bias)
+            part = factor * fraction / mantissa
+            part = float(np.floor(part)) if whole in ("all", "subnormal") else part
+            return part * 2.0**smallest if subnormal != "zero" else 0 * factor
+        part = fraction // mantissa if whole in ("all", "normal") else fraction / mantissa
+        return factor * (hidden + part) * 2.0 ** (exponent - bias)
 
     return read
 
@@ -51,6 +55,27 @@ decode_float16 = Exercise(
     cases=_patterns,
     properties=(avoids("float16", "view", "frombuffer", "unpack", "astype", "'float16'"),),
     mistakes={
+        "negative throughout": (
+            "Your numbers that are not negative get a minus too. `-1 ** sign` is `-(1 ** sign)` in Python: "
+            "write `(-1) ** sign`.",
+            lambda bits: -abs(decode(bits)),
+            [("-1.0 if bits >> 15 else 1.0", "bits >> 15"), ("sign *", "-1.0 ** sign *", 3)],
+        ),
+        "sign as a factor": (
+            "The sign's bit is 0 or 1. The factor is then 1 or -1, as `(-1) ** sign` is.",
+            lambda bits: (bits >> 15) * decode(bits & 0x7FFF),
+            _decoded(fields=lambda bits: (bits >> 15, *_fields(bits)[1:]), signed="bit"),
+            ("-1.0 if bits >> 15 else 1.0", "bits >> 15"),
+        ),
+        "whole division": (
+            "`//` drops all after the point, and the mantissa is a fraction: divide by `/`.",
+            _decoded(whole="all"),
+            _decoded(whole="normal"),
+            _decoded(whole="subnormal"),
+            ("mantissa / 1024", "mantissa // 1024", 2),
+            ("(1 + mantissa / 1024)", "(1 + mantissa // 1024)"),
+            ("sign * mantissa / 1024", "sign * mantissa // 1024"),
+        ),
         "bias": (
             "Your powers of two are off. The exponent field holds the exponent plus 15: take 15 away.",
             *(_decoded(bias=bias) for bias in (0, 14, 16, 127)),
@@ -72,6 +97,12 @@ decode_float16 = Exercise(
             "With an exponent field of 0 the exponent is -14, not -15; only the leading 1 is missing.",
             _decoded(smallest=-15),
             ("2.0**-14", "2.0**-15"),
+        ),
+        "subnormal numbers too small": (
+            "With an exponent field of 0 the number is `mantissa / 1024 * 2**-14`. The $2^{{-24}}$ of the "
+            "smallest has the 1024 in it already.",
+            _decoded(smallest=-24),
+            ("2.0**-14", "2.0**-24"),
         ),
         "subnormal numbers lost": (
             "An exponent field of 0 does not mean 0: the number is `mantissa / 1024 * 2**-14`.",
@@ -106,6 +137,16 @@ decode_float16 = Exercise(
             lambda bits: abs(decode(bits)) if np.isinf(decode(bits)) else decode(bits),
             ('sign * float("inf")', 'float("inf")'),
         ),
+        "sign of normal numbers": (
+            "The normal numbers have no sign: bit 15 makes them negative too.",
+            lambda bits: abs(decode(bits)) if 0 < _fields(bits)[1] < 31 else decode(bits),
+            ("return sign * (1", "return (1"),
+        ),
+        "sign of subnormal numbers": (
+            "The subnormal numbers have no sign: bit 15 makes them negative too.",
+            lambda bits: abs(decode(bits)) if _fields(bits)[1] == 0 else decode(bits),
+            ("sign * mantissa / 1024", "mantissa / 1024"),
+        ),
         "no infinity": (
             "An exponent field of 31 is special: with a mantissa of 0 it stands for infinity.",
             _decoded(infinite=False),
@@ -118,10 +159,11 @@ decode_float16 = Exercise(
         ),
         "mantissa": (
             "The mantissa has 10 bits: divide it by $2^{{10}}$, 1024.",
-            *(_decoded(mantissa=count) for count in (512, 1023, 2048)),
+            *(_decoded(mantissa=count) for count in (512, 1000, 1023, 2048)),
             ("mantissa / 1024", "mantissa / 512", 2),
             ("mantissa / 1024", "mantissa / 2048", 2),
             ("mantissa / 1024", "mantissa / 1023", 2),
+            ("mantissa / 1024", "mantissa / 1000", 2),
         ),
     },
 )

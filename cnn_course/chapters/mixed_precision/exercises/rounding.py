@@ -36,9 +36,11 @@ stochastic_kernel = KernelExercise(
     once=True,
     mistakes={
         "cut off": (
-            "You only cut off the lower half, which rounds towards 0. Add the random bits before you cut.",
+            "You only cut off the lower half, which rounds towards 0. Add the random bits before you cut: "
+            "only `+` carries into the upper half.",
             lambda x, random: _upper(x),
             ("x[i] + noise", "x[i]"),
+            ("x[i] + noise", "x[i] ^ noise"),
             ("x[i] + noise", "x[i] | noise"),
         ),
         "nearest": (
@@ -58,12 +60,18 @@ stochastic_kernel = KernelExercise(
             "You add random bits to the upper half. Add the lower 16: they decide whether the cut carries.",
             _with_noise(lambda random: random & 0xFFFF0000),
             lambda x, random: _upper(x + (random & np.uint32(0xFFFF0000))),
+            _with_noise(lambda random: random << 16),
+            ("random[i] & uint32(0xFFFF)", "random[i] << uint32(16)"),
             ("random[i] & uint32(0xFFFF)", "random[i] & uint32(0xFFFF0000)"),
         ),
         "half of the noise": (
-            "Fifteen random bits reach only half of the way, so you round up too seldom. Take 16.",
+            "You take fewer than 16 random bits. They reach a part of the way only, so you round up too "
+            "seldom: `0xFFFF` has 16.",
             _with_noise(lambda random: random & 0x7FFF),
+            _with_noise(lambda random: random & 0xFFF),
+            _with_noise(lambda random: random & 0xFF),
             ("uint32(0xFFFF)", "uint32(0x7FFF)"),
+            ("uint32(0xFFFF)", "uint32(0xFFF)"),
         ),
         "not cut off": (
             "You add the noise and leave it there. Cut off the lower half after that.",
@@ -85,6 +93,50 @@ stochastic_kernel = KernelExercise(
             "You cut first and then add, so the lower half of the result is not 0. Add, then cut.",
             lambda x, random: (_upper(x) + (random & np.uint32(0xFFFF))).astype(np.uint32),
             ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] & uint32(0xFFFF0000)) + noise"),
+        ),
+        "another cut": (
+            "Your mask of the upper half has other bits. `0xFFFF0000` has sixteen ones, then sixteen zeros.",
+            *(
+                lambda x, random, mask=mask: (x + (random & np.uint32(0xFFFF))) & np.uint32(mask)
+                for mask in (0xFFFFF000, 0x0FFF0000, 0xFFFFFF00, 0xFFFF8000, 0x7FFF0000)
+            ),
+            ("uint32(0xFFFF0000)", "uint32(0xFFFFF000)"),
+            ("uint32(0xFFFF0000)", "uint32(0xFFF0000)"),
+        ),
+        "not shifted back": (
+            "You leave the upper half where the lower one was. Shift it back to the left.",
+            lambda x, random: (x + (random & np.uint32(0xFFFF))) >> np.uint32(16),
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "(x[i] + noise) >> uint32(16)"),
+        ),
+        "up for small random bits": (
+            "You round up where the random bits are *smaller* than what you cut off. That is as fair, but "
+            "here the two are added: they carry where the random bits are large.",
+            lambda x, random: _upper(x + 0x10000 * (random % 65536 < x % 65536).astype(np.uint64)),
+            lambda x, random: _upper(x + 0x10000 * (random % 65536 <= x % 65536).astype(np.uint64)),
+            """
+            i = cuda.grid(1)
+            if i < x.size:
+                out[i] = x[i] & 0xFFFF0000
+                if random[i] & 0xFFFF < x[i] & 0xFFFF:
+                    out[i] += 0x10000
+            """,
+        ),
+        "+ before &": (
+            "Your result is always 0. `+` binds tighter than `&`, so that you add all bits first, and then "
+            "choose the lower half: write `({random}[i] & 0xFFFF)`.",
+            lambda x, random: 0 * x,
+            ("(x[i] + noise) & uint32(0xFFFF0000)", "x[i] + random[i] & 0xFFFF & 0xFFFF0000"),
+        ),
+        "and for &": (
+            "Your result is the mask itself, for all numbers. `and` takes one of two values whole: bits are "
+            "chosen by `&`.",
+            lambda x, random: 0 * x + np.uint32(0xFFFF0000),
+            ("& uint32(0xFFFF0000)", "and uint32(0xFFFF0000)"),
+        ),
+        "the same random bits": (
+            "All numbers are rounded by the first random bits. Each has its own: `{random}[i]`.",
+            lambda x, random: _upper(x + (random[:1] & np.uint32(0xFFFF))),
+            ("random[i]", "random[0]"),
         ),
         "wrong half": (
             "You keep the lower half, and throw sign, exponent and the mantissa's upper bits away.",

@@ -3,6 +3,7 @@
 import numpy as np
 
 from cnn_course.engine.checks.kernels import KernelExercise, inout, launch
+from cnn_course.engine.checks.writes import at_most
 from cnn_numba import device
 from cnn_numba.ops.update.reference import unscale_gradients
 
@@ -64,6 +65,7 @@ unscale_kernel = KernelExercise(
     reference=_reference,
     cases=_gradients,
     float32=True,
+    properties=(at_most(1, lambda rng: next(_gradients(rng))),),
     mistakes={
         "multiplied": (
             "You multiply by the scale. The gradients contain it already: divide by it.",
@@ -75,8 +77,24 @@ unscale_kernel = KernelExercise(
             _unscaled(change=lambda gradients, scale: gradients),
             ("gradients[i] = gradient", "pass"),
         ),
+        "divided twice": (
+            "You divide by the scale twice. The gradients contain it once.",
+            _unscaled(change=lambda gradients, scale: gradients / scale**2),
+            ("gradients[i] = gradient", "gradients[i] = gradient / scale[0]"),
+        ),
+        "set to 0": (
+            "A gradient that is not finite is divided as well: leave it in the array. The step is skipped.",
+            _unscaled(
+                change=lambda gradients, scale: np.nan_to_num(gradients / scale, nan=0, posinf=0, neginf=0)
+            ),
+            (
+                "    cuda.atomic.max(found_inf, 0, 1)",
+                "    cuda.atomic.max(found_inf, 0, 1)\n    gradients[i] = 0",
+            ),
+        ),
         "nothing found": (
-            "`{found_inf}` is never set. A gradient that is NaN or infinite must set it to 1.",
+            "`{found_inf}[0]` is never set. A gradient that is NaN or infinite must set it to 1: the index "
+            "is 0, whatever the thread.",
             _unscaled(finite=lambda gradients: np.ones(1, bool)),
             ("cuda.atomic.max(found_inf, 0, 1)", "pass"),
         ),

@@ -9,7 +9,7 @@ THREADS = 32  # of a block
 
 
 def _batches(rng):
-    """Draw batches; one with a sum that float16 cannot go on with, one in which small digits decide."""
+    """Draw batches; one with a sum that float16 cannot go on with, two in which small digits decide."""
     for n, channels, h, w, filters, side in [(1, 1, 3, 3, 1, 3), (2, 2, 5, 6, 3, 2), (3, 1, 4, 7, 2, 3)]:
         x, weight = normal(rng, (n, channels, h, w)), normal(rng, (filters, channels, side, side))
         yield _launch(x, weight, normal(rng, filters))
@@ -25,6 +25,14 @@ def _batches(rng):
     )
     yield _launch(signs, weight, np.zeros(2))
     yield _launch(normal(rng, (2, 3, 6, 5)), normal(rng, (4, 3, 3, 1)), normal(rng, 4))
+    # A sum of about -72, and a bias that cancels all but a little, which rounding either of them loses.
+    # float32 adds them exactly, in any order.
+    terms = 0.25 + 2.0**-13
+    yield _launch(
+        np.full((1, 32, 4, 3), -0.25),
+        np.full((2, 32, 3, 3), 4 * terms),
+        288 * terms + np.arange(1, 3) * 160 * 2.0**-13,
+    )
 
 
 def _launch(x, weight, bias):
@@ -57,6 +65,30 @@ def _short(values):
     return values.astype(np.float16).astype(np.float64)
 
 
+def _places(pixel):
+    """Return a function of a convolution that takes other pixels: `pixel` says which for (oh, h, ow, w)."""
+
+    def function(x, weight, bias):
+        (n, _, h, w), (filters, channels, rows, columns) = x.shape, weight.shape
+        oh, ow = np.indices((h - rows + 1, w - columns + 1))
+        sums = bias.astype(np.float64)[None, :, None, None] + np.zeros((n, filters, *oh.shape))
+        for c, r, s in np.ndindex(channels, rows, columns):
+            row, column = pixel(oh, r, ow, s)
+            sums += x[:, None, c, row, column] * weight[None, :, c, r, s, None, None].astype(np.float64)
+        return sums
+
+    return function
+
+
+def _last_product(x, weight, bias):
+    *_, last = _terms(x.astype(np.float64), weight.astype(np.float64))
+    return last
+
+
+def _rounded_bias(**changes):
+    return lambda x, weight, bias: _convolved(x, weight, bias.astype(np.float16), **changes)
+
+
 def _biased_each_time(x, weight, bias):
     with np.errstate(over="ignore"):
         return _short(_convolved(x, weight, weight[0].size * bias.astype(np.float64)))
@@ -75,6 +107,13 @@ conv_half_kernel = KernelExercise(
             "more. Keep the sum in float32, and let only the store round.",
             lambda x, weight, bias: _convolved(x, weight, bias, kept=_short),
             lambda x, weight, bias: _convolved(x, weight, bias, kept=_short, product=_short),
+            _rounded_bias(kept=_short),
+            _rounded_bias(kept=_short, product=_short),
+            [
+                ("total = bias[k]", "out[n, k, oh, ow] = bias[k]"),
+                ("total +=", "out[n, k, oh, ow] +="),
+                ("out[n, k, oh, ow] = total", ""),
+            ],
             (
                 "total += float32(x[n, c, oh + h, ow + w]) * weight[k, c, h, w]",
                 "total = float16(total + float32(x[n, c, oh + h, ow + w]) * weight[k, c, h, w])",
@@ -94,6 +133,42 @@ conv_half_kernel = KernelExercise(
                 "float32(x[n, c, oh + h, ow + w]) * weight[k, c, h, w]",
                 "float32(float16(float32(x[n, c, oh + h, ow + w]) * weight[k, c, h, w]))",
             ),
+        ),
+        "bias rounded": (
+            "You round the bias to float16. It is float32: let the sum start from it as it is.",
+            _rounded_bias(),
+            ("total = bias[k]", "total = float32(float16(bias[k]))"),
+            ("total = bias[k]", "total = float16(bias[k])"),
+        ),
+        "rounded twice": (
+            "You round the sum to float16 before the bias is added, and again at the store. Round once.",
+            lambda x, weight, bias: _short(_convolved(x, weight, 0 * bias)) + bias[:, None, None],
+            [
+                ("total = bias[k]", "total = float32(0)"),
+                ("= total", "= float32(float16(total)) + bias[k]"),
+            ],
+        ),
+        "last product only": (
+            "Only the last product is left: `=` forgets the bias and those before it. Add with `+=`.",
+            _last_product,
+            ("total +=", "total ="),
+        ),
+        "same bias everywhere": (
+            "All filters have the bias of filter 0. The index of the filter is `k`.",
+            lambda x, weight, bias: _convolved(x, weight, 0 * bias + bias[0]),
+            ("bias[k]", "bias[0]"),
+        ),
+        "upper left corner": (
+            "All outputs come from the upper left corner of the image. Output `oh` begins at row `oh`: add "
+            "it to `h`, and `ow` to `w`.",
+            _places(lambda oh, h, ow, w: (0 * oh + h, 0 * ow + w)),
+            ("oh + h, ow + w", "h, w"),
+        ),
+        "one pixel each": (
+            "An output takes one pixel again and again. The weights lie on a window: row `oh + h`, column "
+            "`ow + w`.",
+            _places(lambda oh, h, ow, w: (oh, ow)),
+            ("oh + h, ow + w", "oh, ow"),
         ),
         "bias missing": (
             "The bias is missing: start from the filter's `{bias}[k]`.",

@@ -38,6 +38,16 @@ def _written(code, signature):
         raise Wrong(
             "returns None", "Your code returns None. Return the value that the builder gives you last."
         )
+    # Nothing but the compiler of a GPU would notice.
+    constraint = re.search(r'"cvt\.rna\.tf32\.f32 [^"]*", "([^"]*)"', str(value.function))
+    if constraint and device.simulated() and constraint[1][:1] != "=":
+        raise Wrong("raises", _REFUSED)
+    if constraint and constraint[1].startswith("=f"):
+        raise Wrong(
+            "register of another type",
+            "The constraint `=f` puts the result into a float32 register, and the instruction leaves it in "
+            "an integer register, `=r`. The emulated GPU would take this; the compiler of a GPU refuses it.",
+        )
     return value
 
 
@@ -51,11 +61,27 @@ def _applied(attempt, x):
             "Your code returns an integer, and the signature promises a float32. The bits are right: let "
             "them be taken as a float.",
         )
+    if value is not None and value.type != ir.FloatType():
+        message = (
+            f"Your code returns a `{value.type}`, and the signature promises a float32: `ir.FloatType()`."
+        )
+        raise Wrong("another type returned", message)
     if device.simulated():
         return _read(value, x)
     out = device.to_device(np.full(x.size, np.nan, np.float32))
-    _applying(attempt)[device.blocks(x.size, BLOCK), BLOCK](device.to_device(x), out)
+    try:
+        _applying(attempt)[device.blocks(x.size, BLOCK), BLOCK](device.to_device(x), out)
+    except Exception as error:
+        if str(error).startswith("ERROR_INVALID_IR"):  # all that it says
+            raise Wrong("raises", _REFUSED) from None
+        raise
     return device.to_host(out)
+
+
+_REFUSED = (
+    "The compiler refuses your line. Do the constraint and the type of the function agree, in number, order "
+    "and type? The result comes first: `=r` goes with `ir.IntType(32)`, and `f` with `ir.FloatType()`."
+)
 
 
 def _applying(attempt):
@@ -84,8 +110,15 @@ def _cut(x):
     return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def _to_even(x):
+    bits = x.view(np.uint32)
+    return _cut((bits + np.uint32(0xFFF) + (bits >> 13 & np.uint32(1))).view(np.float32))
+
+
 #: What the simulator can read.
 _READ = {
+    "cvt.rn.tf32.f32": _to_even,
+    "cvt.rz.tf32.f32": _cut,
     "cvt.rna.tf32.f32": lambda x: rounded(x, "tf32"),
     "mov.b32": lambda x: x,
     "and.b32": _cut,
@@ -156,6 +189,12 @@ nearest_tf32 = IntrinsicExercise(
             "You cut off the lower bits, so numbers only get smaller. Round to the nearest.",
             _cut,
             ("cvt.rna.tf32.f32 $0, $1;", "and.b32 $0, $1, 0xFFFFE000;"),
+            ("cvt.rna.tf32.f32", "cvt.rz.tf32.f32"),
+        ),
+        "from the middle to even": (
+            "You round from the middle to the even neighbour. Here it goes away from zero: `cvt.rna`.",
+            _to_even,
+            ("cvt.rna.tf32.f32", "cvt.rn.tf32.f32"),
         ),
         "to integers": (
             "You round to integers. tf32 keeps 10 bits after the point.",

@@ -52,6 +52,47 @@ held_by = Exercise(
             (_REGISTER, "k // 4"),
             (_REGISTER, "row // 8 + k // 4"),
         ),
+        "a lane for each k": (
+            "Four lanes hold a row. They hold `k` 0 to 3, and the same four hold 4 to 7, in other registers.",
+            lambda row, k: (4 * (row % 8) + k, row // 8 + 2 * (k // 4)),
+            ("k % 4", "k"),
+        ),
+        "lanes again after four rows": (
+            "Your lanes begin again after four rows. In the picture they do so after eight.",
+            lambda row, k: (4 * (row % 4) + k % 4, row // 8 + 2 * (k // 4)),
+            lambda row, k: (4 * (row % 4) + k % 4, row // 4),
+            ("row % 8", "row % 4"),
+        ),
+        "eight lanes on": (
+            "You go on by eight lanes from row to row. Only four lanes hold a row, twice each.",
+            lambda row, k: (8 * (row % 8) + k % 4, row // 8 + 2 * (k // 4)),
+            lambda row, k: (8 * (row % 8) + k, row // 8 + 2 * (k // 4)),
+            ("4 * (row % 8)", "8 * (row % 8)"),
+        ),
+        "registers from 1": (
+            "Your registers are 1 to 4. They are numbered from 0.",
+            lambda row, k: (4 * (row % 8) + k % 4, 1 + row // 8 + 2 * (k // 4)),
+            (_REGISTER, f"1 + {_REGISTER}"),
+        ),
+        "right matrix": (
+            "That is who holds an element of the *right* matrix. The left one has rows where it has columns.",
+            lambda row, k: (4 * (k % 8) + row % 4, row // 4),
+            [("4 * (row % 8) + k % 4", "4 * k + row % 4"), (_REGISTER, "row // 4")],
+        ),
+        "sums": (
+            "That is who holds one of the *sums*, where neighbours belong to one lane. In the left matrix "
+            "they belong to two.",
+            lambda row, k: (4 * (row % 8) + k // 2, 2 * (row // 8) + k % 2),
+            lambda row, k: (4 * (row % 8) + k // 2, row // 8 + 2 * (k // 4)),
+            ("k % 4", "k // 2"),
+            [("k % 4", "k // 2"), (_REGISTER, "2 * (row // 8) + k % 2")],
+        ),
+        "registers of the rows below": (
+            "The element eight rows below is in the *next* register, 1 or 3.",
+            lambda row, k: (4 * (row % 8) + k % 4, 2 * (row // 8) + 2 * (k // 4)),
+            lambda row, k: (4 * (row % 8) + k % 4, 3 * (row // 8) + 2 * (k // 4)),
+            (_REGISTER, "2 * (row // 8) + 2 * (k // 4)"),
+        ),
         "lane and register exchanged": (
             "Return the lane first, then the register.",
             lambda row, k: _held_by(row, k)[::-1],
@@ -102,6 +143,26 @@ def _matrices(rng):
     for down, steps, across in [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 3, 1), (2, 2, 3)]:
         a, b = normal(rng, (16 * down, 8 * steps)), normal(rng, (8 * steps, 8 * across))
         yield launch((across, down), 32, a, b, output((16 * down, 8 * across)))
+
+
+def _sums_exchanged(piece):
+    """Exchange the second sum of each lane, to the right of the first, and the third, eight rows below."""
+    exchanged = piece.copy()
+    exchanged[:8, 1::2], exchanged[8:, ::2] = piece[8:, ::2], piece[:8, 1::2]
+    return exchanged
+
+
+def _summed_again(a, b):
+    """Add to the sums what comes back, the sums in it."""
+    sums = 0
+    for k in range(0, a.shape[1], 8):
+        sums = 2 * sums + _product(a[:, k : k + 8], b[k : k + 8])
+    return sums
+
+
+def _steps_of_one(a, b):
+    steps = range(a.shape[1] // 8)
+    return sum(_product(a[:, k : k + 8], b[k : k + 8]) for k in steps)
 
 
 _UPPER = "out[top, column], out[top, column + 1] ="
@@ -159,6 +220,53 @@ warp_product_kernel = KernelExercise(
             lambda a, b: _product(a, np.tile(b[:8], (len(b) // 8, 1))),
             ("above =", "k = first\nabove ="),
         ),
+        "sums exchanged": (
+            "The second and the third sum are exchanged. The second belongs to the right of the first, the "
+            "third eight rows below.",
+            lambda a, b: _pieces(_product(a, b), 16, 8, _sums_exchanged),
+            [
+                (f"{_UPPER} sums[0], sums[1]", f"{_UPPER} sums[0], sums[2]"),
+                (f"{_LOWER} sums[2], sums[3]", f"{_LOWER} sums[1], sums[3]"),
+            ],
+        ),
+        "sums dropped": (
+            "Your sums stay zero. `multiply_tf32` returns the new sums, and leaves those that it is given: "
+            "`sums = multiply_tf32(left, right, sums)`.",
+            lambda a, b: np.zeros((a.shape[0], b.shape[1])),
+            ("sums = multiply_tf32(", "multiply_tf32("),
+        ),
+        "sums added twice": (
+            "`multiply_tf32` adds the sums that you give it already, and you add what it returns to them.",
+            _summed_again,
+            [
+                ("sums = multiply_tf32(", "new = multiply_tf32("),
+                (
+                    "right, sums)",
+                    "right, sums)\n"
+                    "sums = sums[0] + new[0], sums[1] + new[1], sums[2] + new[2], sums[3] + new[3]",
+                ),
+            ],
+        ),
+        "steps of one": (
+            "Your steps begin one k apart, and overlap. A step takes eight k: go on by 8.",
+            _steps_of_one,
+            ("range(first, a.shape[1], 8)", "range(first, first + a.shape[1] // 8)"),
+        ),
+        "result rounded": (
+            "You round the result as well. The sums are float32: store them as they are.",
+            lambda a, b: _tf32(_product(a, b)),
+            [(f"sums[{k}]", f"to_tf32(sums[{k}])") for k in range(4)],
+        ),
+        "lower rows again": (
+            "Your left fragment has rows four apart. Its second and fourth number lie eight rows below.",
+            lambda a, b: _product(_pieces(a, 16, 8, lambda piece: piece[[*range(8), *range(4, 12)]]), b),
+            ("top + 8, k", "top + 4, k", 2),
+        ),
+        "first four k again": (
+            "Your left fragment has k 0 to 3 twice. Its third and fourth number lie four further on.",
+            lambda a, b: _product(_pieces(a, 16, 8, lambda piece: np.tile(piece[:, :4], 2)), b),
+            [("a[top, k + 4]", "a[top, k]"), ("a[top + 8, k + 4]", "a[top + 8, k]")],
+        ),
         "halves of the result exchanged": (
             "The two halves of your result are exchanged. Which rows do the last two sums belong to?",
             lambda a, b: _pieces(_product(a, b), 16, 8, _lower_half_first),
@@ -214,7 +322,29 @@ split_tf32 = Exercise(
             "You round to another format. Its name is `tf32`.",
             lambda x: (rounded(x, "bfloat16"), rounded(x - rounded(x, "bfloat16"), "bfloat16")),
             lambda x: (rounded(x, "bfloat16"), rounded(x - rounded(x, "bfloat16"), "tf32")),
+            lambda x: (rounded(x, "float16"), rounded(x - rounded(x, "float16"), "float16")),
+            lambda x: (rounded(x, "float16"), rounded(x - rounded(x, "float16"), "tf32")),
             ('"tf32"', '"bfloat16"', 2),
+            ('"tf32"', '"float16"', 2),
+        ),
+        "cut off": (
+            "Your first number is cut off, not rounded: it is not the nearest.",
+            lambda x: (_cut(x), rounded(x - _cut(x), "tf32")),
+            (
+                'near = rounded(x, "tf32")',
+                "near = (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)",
+            ),
+        ),
+        "rest of the first": (
+            "Your second number is always 0. The rest is what the first leaves of `{x}`: `{x} - ...`.",
+            lambda x: (rounded(x, "tf32"), np.zeros_like(x)),
+            ("x - near", "near - near"),
+        ),
+        "rest in another format": (
+            "The rest is rounded to another format. Both numbers are to be `tf32`.",
+            lambda x: (rounded(x, "tf32"), rounded(x - rounded(x, "tf32"), "bfloat16")),
+            lambda x: (rounded(x, "tf32"), rounded(x - rounded(x, "tf32"), "float16")),
+            (_REST, 'rounded(x - near, "bfloat16")'),
         ),
         "rest first": (
             "Return the nearest first, then the rest.",
