@@ -984,6 +984,24 @@ def test_device_functions_are_inlined_as_their_decorators_say():
     assert inspect_kernel(with_tile(64), (float32[::1],)).shared_bytes == 256
 
 
+@pytest.mark.skipif(not gpuless.select().emulated, reason="compiles for the emulated GPU")
+def test_variables_are_described_for_debuggers_alone():
+    def scaled(x):
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+            part = cuda.local.array(2, float32)
+            part[0] = x[i]
+            x[0] = part[0]
+
+    def description(**options):
+        kernel = cuda.jit("void(float32[::1])", **options)(scaled)
+        return "".join(kernel.inspect_llvm().values())
+
+    # NVVM made names for some that it then refused: "Symbol name with unsupported characters".
+    assert "DILocalVariable" not in description(lineinfo=True)
+    assert "DISubprogram" in description(lineinfo=True)
+    assert "DILocalVariable" in description(debug=True, opt=False)
+
+
 def test_a_kernel_that_cannot_be_sent():
     cell = notebook(NOTEBOOK)
     compiler.python_function(cell.scaled).__globals__["SCALE"] = threading.Lock()

@@ -20,7 +20,6 @@ def _decoded(
     smallest=-14,
     subnormal=True,
     infinite=True,
-    signed=True,
     mantissa=1024,
     fields=_fields,
     whole="",
@@ -29,7 +28,7 @@ def _decoded(
 
     def read(bits):
         sign, exponent, fraction = fields(bits)
-        factor = float(sign) if signed == "bit" else -1.0 if sign and signed else 1.0
+        factor = -1.0 if sign else 1.0
         if exponent == 31 and infinite:
             return factor * np.inf
         if exponent == 0 and subnormal:
@@ -64,7 +63,6 @@ decode_float16 = Exercise(
         "sign as a factor": (
             "The sign's bit is 0 or 1. The factor is then 1 or -1, as `(-1) ** sign` is.",
             lambda bits: (bits >> 15) * decode(bits & 0x7FFF),
-            _decoded(fields=lambda bits: (bits >> 15, *_fields(bits)[1:]), signed="bit"),
             ("-1.0 if bits >> 15 else 1.0", "bits >> 15"),
         ),
         "whole division": (
@@ -154,7 +152,7 @@ decode_float16 = Exercise(
         ),
         "sign": (
             "The sign is missing: bit 15 makes a number negative.",
-            _decoded(signed=False),
+            _decoded(fields=lambda bits: _fields(bits & 0x7FFF)),
             ("-1.0 if", "1.0 if"),
         ),
         "mantissa": (
