@@ -285,8 +285,8 @@ def implicit_kernel(tile):
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread. What they should do on
 # the 132 multiprocessors of an H200, with 64 images and kernels of 3 x 3:
-# - LARGE loads least per product: two thirds of its instructions multiply. 128 registers per thread let 4
-#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 2.97 rounds.
+# - LARGE loads least per product: two thirds of its instructions multiply. 142 registers per thread let 3
+#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 3.96 rounds.
 # - SMALL has half the sums per block and twice the threads, for results too small to fill a GPU with LARGE:
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
