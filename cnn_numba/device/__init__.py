@@ -8,6 +8,7 @@ from cnn_numba.device.arrays import (
     Array as Array,
     DeviceArray as DeviceArray,
     address as address,
+    aligned as aligned,
     copy as copy,
     elsewhere as elsewhere,
     empty as empty,

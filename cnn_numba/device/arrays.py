@@ -171,6 +171,12 @@ def address(array: DeviceArray) -> int:
     return simulator._ary.ctypes.data if SELECTION.simulated else array.__cuda_array_interface__["data"][0]
 
 
+def aligned(*arrays: DeviceArray) -> bool:
+    """Return whether all begin where 128 bits may be loaded at once; a slice may begin anywhere."""
+    # Where a simulated array lies says nothing about a GPU, whose allocations all begin at such multiples.
+    return SELECTION.simulated or all(address(array) % 16 == 0 for array in arrays)
+
+
 def extent(array: DeviceArray) -> tuple[int, int]:
     """Return where a C-contiguous array on the device begins and ends, in bytes."""
     begin = address(array)

@@ -27,7 +27,7 @@ def on_device(*arrays):
 def aligned(request, monkeypatch):
     """Take these arrays, which are aligned, for what they are, or not."""
     if not request.param:
-        monkeypatch.setattr(gpu, "_are_aligned", lambda *arrays: False)
+        monkeypatch.setattr(device, "aligned", lambda *arrays: False)
 
 
 def guarded(size):

@@ -120,6 +120,58 @@ def test_forward_of_several_blocks_and_long_sums(rung, case):
     check_forward(FORWARD[rung], case, relu=False)
 
 
+# Rows of 5 in planes of 20, rows of 4, and where there are no fours: other planes, and every second pixel.
+@pytest.mark.parametrize(
+    ("case", "fours_of_outputs", "fours_of_pixels"),
+    [
+        (Case((2, 2, 6, 7), (5, 2, 3, 3)), True, False),
+        (Case((3, 1, 4, 4), (9, 1, 3, 3), 1, 1), True, True),
+        (Case((2, 2, 5, 8), (5, 2, 3, 2)), False, True),
+        (Case((2, 2, 4, 4), (3, 2, 3, 3), (2, 1), 1), True, False),
+        (Case((2, 2, 4, 4), (3, 2, 3, 3), (1, 2), 1), True, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [4, 3], ids=["aligned", "elsewhere"])
+@pytest.mark.parametrize("tile", TILES)
+def test_results_are_written_in_fours_where_these_lie_side_by_side(
+    tile, first, case, fours_of_outputs, fours_of_pixels
+):
+    x, weight, _, grad_output = case.arrays()
+    outputs = reference.conv2d_forward(x, weight, None, **window(case))
+    pixels = reference.conv2d_backward_input(grad_output, weight, x.shape, **window(case))
+    x, weight, grad_output = on_device(x, weight, grad_output)
+    for fours, expected, run in (
+        (
+            fours_of_outputs,
+            outputs,
+            lambda out: gpu.conv2d_forward_implicit(x, weight, out=out, **window(case)),
+        ),
+        (
+            fours_of_pixels,
+            pixels,
+            lambda out: gpu.conv2d_backward_input(
+                grad_output, weight, x.shape, grad_input=out, **window(case)
+            ),
+        ),
+    ):
+        whole = device_poisoned(expected.size + 8)
+        out = whole[first : first + expected.size].reshape(expected.shape)
+        gathers = []
+
+        def note(launch, gathers=gathers):
+            gathers.append(launch.arguments[-1])
+            launch.run()
+
+        with device.observe_launches(note):
+            with_tile(run, TILES[tile])(out)
+        assert_close(device.to_host(out), expected)
+        assert np.isnan(device.to_host(whole)[:first]).all()
+        assert np.isnan(device.to_host(whole)[first + expected.size :]).all()
+        in_fours = fours and (first == 4 or device.simulated())
+        assert {gather.target_fours for gather in gathers} == {in_fours}
+
+
 @pytest.mark.parametrize("case", SMALL_CASES, ids=str)
 @pytest.mark.parametrize("rung", BACKWARD_INPUT)
 def test_backward_input(rung, case):

@@ -6,8 +6,6 @@ bytes under way, with a quarter of the instructions; the two ReLU kernels exist 
 
 import math
 
-import numpy as np
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.activation import checks
@@ -16,7 +14,6 @@ from cnn_numba.ops.shared.warps import load4, store4
 
 THREADS = 256
 VECTOR = 4  # floats of one access
-VECTOR_BYTES = VECTOR * np.dtype(np.float32).itemsize
 _ROW = "float32[::1]"
 
 
@@ -38,11 +35,6 @@ def _backward(kernel, grad_output, out, grad_input):
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _launch(kernel, out.size, grad_output, out, grad_input)
     return grad_input
-
-
-def _are_aligned(*arrays):
-    """Return whether all begin where a load of 128 bits may; a part of another array may begin anywhere."""
-    return all(device.address(array) % VECTOR_BYTES == 0 for array in arrays)
 
 
 # --- ReLU --------------------------------------------------------------------------------------------------
@@ -91,7 +83,7 @@ def relu_forward_vectorized_kernel(x, out):
 def relu_forward_vectorized(x, out=None):
     """Do what `relu_forward` does, four elements per thread; ValueError unless all arrays are aligned."""
     *_, out = checks.forward(DEVICE, x, out)
-    if not _are_aligned(x, out):
+    if not device.aligned(x, out):
         at = ", ".join(hex(device.address(array)) for array in (x, out))
         raise ValueError(
             f"relu_forward_vectorized takes arrays that begin at multiples of 16 bytes, not at {at}"
@@ -103,7 +95,7 @@ def relu_forward_vectorized(x, out=None):
 def relu_forward(x, out=None):
     """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
     *_, out = checks.forward(DEVICE, x, out)
-    return (relu_forward_vectorized if _are_aligned(x, out) else relu_forward_naive)(x, out)
+    return (relu_forward_vectorized if device.aligned(x, out) else relu_forward_naive)(x, out)
 
 
 @cuda.jit
@@ -141,7 +133,7 @@ def relu_backward(grad_output, out, grad_input=None):
     """Let the gradient through where the output is positive; see `reference.relu_backward`."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     kernel, threads = relu_backward_naive_kernel, out.size
-    if _are_aligned(grad_output, out, grad_input):
+    if device.aligned(grad_output, out, grad_input):
         kernel, threads = relu_backward_vectorized_kernel, device.blocks(out.size, VECTOR)
     _launch(kernel, threads, grad_output, out, grad_input)
     return grad_input

@@ -39,6 +39,13 @@ class Gather(NamedTuple):
     weight_b: int = 1
     target_first: int = 0
     target_j: int = 1
+    target_fours: bool = False
+    """Whether each four positions lie side by side in the target, at a multiple of 16 bytes."""
+
+    def aimed_at(self, target):
+        """Return this gather with `target_fours` as it is for an array."""
+        dense = self.target_j == 1 and self.target_i == self.count_w and self.target_plane % 4 == 0
+        return self._replace(target_fours=dense and device.aligned(target))
 
 
 def forward_gather(x, weight, window):

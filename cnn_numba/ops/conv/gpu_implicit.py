@@ -15,7 +15,7 @@ One kernel does it all. What slides over what is in a `Gather`.
 from typing import NamedTuple
 
 from cnn_numba import device
-from cnn_numba.device.compiler import boolean, cuda, float32, int32, uint32
+from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gathers import Gather, backward_gathers, forward_gather
 from cnn_numba.ops.shapes import DEVICE
@@ -32,7 +32,7 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import unsigned_divmod
+from cnn_numba.ops.shared.warps import store4, unsigned_divmod
 
 NOWHERE = 1 << 30  # a row outside of every image
 _TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
@@ -58,6 +58,15 @@ def row_by_row(gather, column):
     n, position = unsigned_divmod(column, gather.count_h * gather.count_w)
     i, j = unsigned_divmod(position, gather.count_w)
     return n, i, j
+
+
+@cuda.jit(device=True)
+def _target_place(gather, column):
+    """Return whether the product has such a column, and where in the target it begins."""
+    n, h, w = row_by_row(gather, column)
+    images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
+    in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
+    return n < images, uint32(n * image + in_plane)
 
 
 class Reader(NamedTuple):
@@ -208,31 +217,33 @@ def pixels_operand(tile, position, reader):
 
 
 def result_store(tile):
-    """Make the device function that writes a thread's results."""
+    """Make the device function that writes a thread's results, four at once if possible."""
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     first_result, result_row, result_column = thread_results(tile)
+    lie_in_fours = not tile.tensor_cores
 
     @cuda.jit(device=True)
     def store(sums, first_row, first_column, bias, has_bias, relu, target, gather):
-        """Write the thread's results, those that there are."""
-        target_at = cuda.local.array(thread_columns, uint32)
-        inside = cuda.local.array(thread_columns, boolean)
         row, column = first_result()
-        images, rows, plane = uint32(gather.images), uint32(gather.rows), uint32(gather.target_plane)
-        for j in range(thread_columns):
-            n, h, w = row_by_row(gather, uint32(first_column + column + result_column(j)))
-            in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
-            inside[j] = n < images
-            target_at[j] = uint32(n * rows * plane + in_plane)
-        bound = lower_bound(relu)
+        rows, plane, bound = uint32(gather.rows), uint32(gather.target_plane), lower_bound(relu)
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
-            if m < rows:
-                addend = bias[m] if has_bias else float32(0)
-                for j in range(thread_columns):
-                    value = at_least(bound, sums[i * thread_columns + j] + addend)
-                    if inside[j]:
-                        target[uint32(target_at[j] + m * plane)] = value
+            addend = bias[m] if has_bias and m < rows else float32(0)
+            for j in range(i * thread_columns, (i + 1) * thread_columns):
+                sums[j] = at_least(bound, sums[j] + addend)
+        fours = lie_in_fours and gather.target_fours
+        for j in range(thread_columns):
+            if fours and j % 4:
+                continue
+            inside, target_at = _target_place(gather, uint32(first_column + column + result_column(j)))
+            for i in range(thread_rows):
+                m, at = uint32(first_row + row + result_row(i)), i * thread_columns + j
+                if inside and m < rows:
+                    if fours:
+                        four = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
+                        store4(target, uint32(target_at + m * plane), *four)
+                    else:
+                        target[uint32(target_at + m * plane)] = sums[at]
 
     return store
 
@@ -285,8 +296,8 @@ def implicit_kernel(tile):
 
 # Rows and columns of a block, products between barriers, rows and columns of a thread. What they should do on
 # the 132 multiprocessors of an H200, with 64 images and kernels of 3 x 3:
-# - LARGE loads least per product: two thirds of its instructions multiply. 142 registers per thread let 3
-#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 3.96 rounds.
+# - LARGE loads least per product: two thirds of its instructions multiply. 128 registers per thread let 4
+#   blocks of 128 threads share a multiprocessor. 64 -> 64 channels at 56 x 56 are 1568 blocks: 2.97 rounds.
 # - SMALL has half the sums per block and twice the threads, for results too small to fill a GPU with LARGE:
 #   32 -> 64 channels at 11 x 11 are 121 blocks of 8 warps, about one for each multiprocessor.
 # - NARROW is for few rows: half of those the others compute would not be there. The gradient of the same
@@ -334,7 +345,7 @@ def best_tile(gather, tiles=(LARGE, SMALL), for_few_rows=(FLAT, NARROW)):
 def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
     tile = best_tile(gather) if precision == "float32" else tile_for(precision, TENSOR, NARROW)
     flat = [array.reshape(-1) for array in (source, weight, bias, target)]
-    arguments = *flat[:3], has_bias, relu, flat[3], gather
+    arguments = *flat[:3], has_bias, relu, flat[3], gather.aimed_at(target)
     device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
 
 

@@ -42,9 +42,7 @@ _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 
 
 def aligned(matrix, vector=4):
     """Return whether each row of a matrix consists of whole vectors, in multiples of 16 bytes."""
-    # Where a simulated array lies says nothing about a GPU, whose allocations all begin at such multiples.
-    address = 0 if device.simulated() else matrix.__cuda_array_interface__["data"][0]
-    return matrix.shape[1] % vector == 0 and address % 16 == 0
+    return matrix.shape[1] % vector == 0 and device.aligned(matrix)
 
 
 def _sources(lines, tile):
@@ -130,60 +128,29 @@ def tile_product(tile, vectors):
     )
     accumulate = product_engine(tile, left, right)
     first_result, result_row, result_column = thread_results(tile)
-
-    @cuda.jit(device=True)
-    def write(out, index, count, v0, v1, v2, v3):
-        """Write four neighbours, or the first `count` of them."""
-        if vectors:
-            store4(out, index, v0, v1, v2, v3)
-        else:
-            out[index] = v0
-            if count > 1:
-                out[index + 1] = v1
-            if count > 2:
-                out[index + 2] = v2
-            if count > 3:
-                out[index + 3] = v3
+    step = 4 if vectors and not tile.tensor_cores else 1
 
     @cuda.jit(device=True)
     def store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
         """Write the thread's results, as far as they exist, to this block's part."""
         row, column = first_result()
-        part = uint32(cuda.blockIdx.z * rows * columns)
-        bound = lower_bound(relu)
-        for j in range(0, thread_columns, 4):
-            n = uint32(first_column + column + result_column(j))
-            if n < columns:
-                count = uint32(columns - n)
-                b0 = bias[n] if has_bias else float32(0)
-                b1 = bias[n + 1] if has_bias and count > 1 else float32(0)
-                b2 = bias[n + 2] if has_bias and count > 2 else float32(0)
-                b3 = bias[n + 3] if has_bias and count > 3 else float32(0)
-                for i in range(thread_rows):
-                    m = uint32(first_row + row + result_row(i))
-                    if m < rows:
-                        at = i * thread_columns + j
-                        v0, v1 = at_least(bound, sums[at] + b0), at_least(bound, sums[at + 1] + b1)
-                        v2, v3 = at_least(bound, sums[at + 2] + b2), at_least(bound, sums[at + 3] + b3)
-                        write(out, uint32(part + m * columns + n), count, v0, v1, v2, v3)
-
-    @cuda.jit(device=True)
-    def store_singly(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
-        """Do as `store` does with results of which no four are neighbours."""
-        row, column = first_result()
-        part = uint32(cuda.blockIdx.z * rows * columns)
-        bound = lower_bound(relu)
+        part, bound = uint32(cuda.blockIdx.z * rows * columns), lower_bound(relu)
         for j in range(thread_columns):
             n = uint32(first_column + column + result_column(j))
-            if n < columns:
-                addend = bias[n] if has_bias else float32(0)
-                for i in range(thread_rows):
-                    m = uint32(first_row + row + result_row(i))
-                    if m < rows:
-                        value = at_least(bound, sums[i * thread_columns + j] + addend)
-                        out[uint32(part + m * columns + n)] = value
-
-    store_results = store_singly if tile.tensor_cores else store
+            addend = bias[n] if has_bias and n < columns else float32(0)
+            for i in range(thread_rows):
+                at = i * thread_columns + j
+                sums[at] = at_least(bound, sums[at] + addend)
+        for j in range(0, thread_columns, step):
+            n = uint32(first_column + column + result_column(j))
+            for i in range(thread_rows):
+                m, at = uint32(first_row + row + result_row(i)), i * thread_columns + j
+                if m < rows and n < columns:
+                    index = uint32(part + m * columns + n)
+                    if step == 4:
+                        store4(out, index, sums[at], sums[at + 1], sums[at + 2], sums[at + 3])
+                    else:
+                        out[index] = sums[at]
 
     @cuda.jit(device=True, inline="always")
     def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
@@ -193,7 +160,7 @@ def tile_product(tile, vectors):
         a_source = left_source(a, not transpose_a, first_row, rows, depth)
         b_source = right_source(b, transpose_b, first_column, columns, depth)
         accumulate(a_source, b_source, begin, end, sums)
-        store_results(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
+        store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
 
     return compute
 

@@ -105,7 +105,7 @@ def conv2d_pool_backward_input(grad_output, codes, weight, window, grad_input):
     even = window._replace(out_h=2 * grad_output.shape[2], out_w=2 * grad_output.shape[3])
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]
     for gather in backward_gathers(weight, even, grad_input):
-        tile = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW))
+        tile, gather = best_tile(gather, (LARGE, SMALL), (NARROW, NARROW)), gather.aimed_at(grad_input)
         device.launch(_INPUT_KERNELS[tile], grid_of(tile, gather), tile.threads, *flat, gather)
 
 
