@@ -254,10 +254,8 @@ class LinearScratch(NamedTuple):
 
 def scratch_size(batch_size, in_features, out_features):
     """Return how many elements the three products of a dense layer need at most."""
-    forward = most_partial_sums(batch_size, out_features, in_features)
-    backward_input = most_partial_sums(batch_size, in_features, out_features)
-    backward_weight = most_partial_sums(out_features, in_features, batch_size)
-    return max(1, forward, backward_input, backward_weight)
+    n, m, k = batch_size, out_features, in_features
+    return max(1, *(most_partial_sums(*sizes) for sizes in ((n, m, k), (n, k, m), (m, k, n))))
 
 
 def checked_partial(scratch, batch_size, in_features, out_features):
@@ -305,16 +303,14 @@ def multiply_parts(
     if not out.size:
         return None
     depth = a.shape[0 if transpose_a else 1]
-    if precision == "float32":
-        tile = tile or choose_tile(rows, columns, depth)
-    else:
+    if precision != "float32":
         tile = tile_for(precision, TENSOR, SMALL)
+    tile = tile or choose_tile(rows, columns, depth)
     parts, part_depth = count_parts(tile, rows, columns, depth)
     whole = parts == 1
-    if whole:
-        sums = out.reshape(out.size)
-    else:
-        sums = device.empty(parts * out.size) if partial is None else partial
+    sums = out.reshape(out.size) if whole else partial
+    if sums is None:
+        sums = device.empty(parts * out.size)
     left, right = a.reshape(a.size), b.reshape(b.size)
     has_bias = bias is not None
     bias = bias if has_bias else right  # a kernel must be given some array, and does not look
