@@ -275,7 +275,7 @@ def _called_in(code, function):
         lines = inspect.getsourcelines(code)[0]
     except OSError:
         lines = []
-    # `store4` is a function that calls itself `_store4`.
+    # `to_tf32` is a function that calls itself `_to_tf32`.
     called = re.compile(rf"\b_?{function.removeprefix('_')}(?=\()")
     names = {str(k): found[0] for k, line in enumerate(lines, 1) if (found := called.search(line))}
     if not names:

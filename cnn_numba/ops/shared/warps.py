@@ -139,11 +139,13 @@ def block_max(value):
     return largest
 
 
-def _load4(array, index):
+def load4(array, index):
+    """Return four neighbours of a float32 array (n,), which begin at a multiple of 16 bytes, read at once."""
     return array[index], array[index + 1], array[index + 2], array[index + 3]
 
 
-def _store4(array, index, a, b, c, d):
+def store4(array, index, a, b, c, d):
+    """Write four neighbouring elements at once; as for `load4`."""
     array[index] = a
     array[index + 1] = b
     array[index + 2] = c
@@ -163,8 +165,5 @@ def _store4_typed(array, index, *values):
     return types.void(array, index, *values) if _is_array(array, index) and set(values) == {float32} else None
 
 
-#: ``(array, index)``: return four neighbouring elements of a float32 array (n,), read at once. `index` is a
-#: multiple of 4, and the array begins at a multiple of 16 bytes.
-load4 = instruction(_load4, _load4_typed, lambda emitted: emitted.load4)
-#: ``(array, index, a, b, c, d)``: write four neighbouring elements at once; as for `load4`.
-store4 = instruction(_store4, _store4_typed, lambda emitted: emitted.store4)
+load4 = instruction(load4, _load4_typed, lambda emitted: emitted.load4)
+store4 = instruction(store4, _store4_typed, lambda emitted: emitted.store4)
