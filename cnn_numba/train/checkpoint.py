@@ -91,8 +91,7 @@ def save_checkpoint(
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     """Open a file to write bytes to, which becomes `path` when it is complete, and is gone if it never is.
 
-    At any moment `path` is the old file or the new one. A pipe or a device, such as ``/dev/stdout``, is
-    written to at once.
+    At any moment `path` is the old file or the new one. Pipes and devices are written to at once.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +113,8 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
             error.filename = str(path)
         raise
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that is read-only: its own error would hide the one above
+            partial.unlink()
 
 
 def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:

@@ -205,6 +205,19 @@ def test_a_pipe_stays_a_pipe(tmp_path):
         assert full.is_char_device()
 
 
+def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):
+    """The folder takes no file, and so lets none be removed either: the first error is the one to read."""
+
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/file'"):
+        with written_whole(tmp_path / "file"):
+            pass
+
+
 def test_a_full_disk_names_the_file(tmp_path):
     with pytest.raises(OSError, match=r"No space left on device: '.*file'"):
         with written_whole(tmp_path / "file"):
