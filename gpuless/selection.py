@@ -55,7 +55,7 @@ def select(package: str = "gpuless") -> Selection:
     Raises
     ------
     ValueError
-        If the environment variable ``GPULESS`` is none of its three words.
+        If ``GPULESS`` in the environment is none of its three words, or ``GPULESS_ORDER`` none of its four.
     RuntimeError
         If it asks for the emulated GPU where there can be none, or for a GPU where no compiler is installed.
 
@@ -73,6 +73,7 @@ def select(package: str = "gpuless") -> Selection:
     if selection.simulated:
         from gpuless import simulator  # which takes time, and elsewhere is not needed
 
+        simulator.order_of_launches()  # a wrong one ends the program here, not at its first launch
         simulator.install()
     elif selection.emulated:
         frontends.install()
