@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from test_training import run
 
+from cnn_numba.train.callbacks.saving import check_writable
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
 
@@ -205,12 +206,18 @@ def test_a_pipe_stays_a_pipe(tmp_path):
         assert full.is_char_device()
 
 
+def refuse(path=None, *_, **__):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+def test_a_read_only_folder_is_named_and_not_a_file_that_was_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/runs'"):
+        check_writable(tmp_path / "runs")
+
+
 def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):
     """The folder takes no file, and so lets none be removed either: the first error is the one to read."""
-
-    def refuse(path, *_, **__):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-
     monkeypatch.setattr("builtins.open", refuse)
     monkeypatch.setattr("pathlib.Path.unlink", refuse)
     with pytest.raises(OSError, match=r"Read-only file system: '.*/file'"):
