@@ -53,10 +53,10 @@ def save_checkpoint(
     progress: dict | None = None,
     scaler: Scaler | None = None,
 ) -> None:
-    """Write a model, and what its training run needs to go on, to one file.
+    """Write a model, and all that its training run needs to continue, to one file.
 
-    Whatever happens, `path` is a complete checkpoint: the new one or the one before. `progress` is anything
-    JSON can hold; epoch, history and the like as `fit` writes them.
+    At any moment `path` is a complete checkpoint, the previous or the new one. `progress` can be any JSON;
+    `fit` writes epoch, history and the like.
 
     Examples
     --------
