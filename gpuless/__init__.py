@@ -1,22 +1,22 @@
-"""Numba-CUDA kernels without a GPU: run them, find what is wrong with them, see what they become.
+"""Numba-CUDA kernels without a GPU: run them, find their mistakes, model their time.
 
-- `select` gives `numba.cuda` an emulated GPU where there is no other: kernels are compiled as usual, and the
-  CPU runs them. Where that cannot be, a simulator steps their Python code. ``GPULESS`` in the environment
-  overrides.
-- `cuda` is `numba.cuda`, or what stands in for it: ``from gpuless import cuda`` needs no compiler.
-- `simulate` steps one launch in Python, and reports a mistake where it is made.
-- `sanitize` finds races, divergence, bad indices, garbage that is read, and results that are not there.
-- `record` returns every access to memory as columns of numbers, to compute and to draw from.
-- `set_limits` says when a launch that does not end is stopped.
-- `count` counts what a launch would have a GPU do, at full size: instructions, sectors, wavefronts, barriers.
-  `counting` does so for all launches within a block.
-- `profile` says how long a launch would take on a GPU that is not here, and what bounds it: modelled.
-  `profiling` gives a timeline of all launches and copies within a block.
-- `access_map` counts what the accesses cost: sectors, bank conflicts, reuse. `plot_access` draws them, and
-  `explore_access` puts sliders around it.
-- `gpuless.inspector` compiles for real GPUs, without one, and shows what comes out.
+- `select` gives `numba.cuda` an emulated GPU if there is no real one: kernels are compiled as usual, and the
+  CPU runs them. If no GPU can be emulated, a simulator runs their Python code. ``GPULESS`` in the environment
+  overrides the choice.
+- `cuda` is `numba.cuda` or its replacement: ``from gpuless import cuda`` needs no compiler.
+- `simulate` runs one launch as Python code, and reports a mistake with its line and thread.
+- `sanitize` finds races, divergence, bad indices, reads of garbage, and missing results.
+- `record` returns every memory access as columns of numbers.
+- `set_limits` sets the limits at which a launch is stopped.
+- `count` counts a launch's work at full size: instructions, sectors, wavefronts, barriers. `counting` does so
+  for all launches within a block.
+- `profile` models a launch's time on a named GPU, and what limits it. `profiling` gives a timeline of all
+  launches and copies within a block.
+- `access_map` counts the cost of accesses: sectors, bank conflicts, reuse. `plot_access` draws them, and
+  `explore_access` adds sliders.
+- `gpuless.inspector` compiles for real GPUs, without one, and reports on the machine code.
 
-``python -m gpuless script.py`` and ``pytest -p gpuless`` run programs and tests that know nothing of it.
+``python -m gpuless script.py`` and ``pytest -p gpuless`` run programs and tests that do not import it.
 """
 
 from typing import TYPE_CHECKING

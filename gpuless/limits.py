@@ -107,24 +107,24 @@ RUNNING = _Limits()
 def set_limits(
     seconds: float | None = None, log_entries: int | None = None, kernel_seconds: float | None = None
 ) -> dict[str, float]:
-    """Set when a launch is stopped; what is left out stays as it is.
+    """Set the limits at which a launch is stopped; those that are left out stay as they are.
 
     Parameters
     ----------
     seconds : float, optional
-        In the simulator: of processor time in which no thread of the launch finishes, 60 at first. `math.inf`
-        is no limit.
+        In the simulator: processor time in which no thread of the launch finishes; 60 by default. `math.inf`
+        means no limit.
     log_entries : int, optional
-        How many accesses and barriers of one launch `sanitize`, `record` and `access_map` log: 5 million at
-        first, for which they need about 2 GB of memory.
+        How many accesses and barriers of one launch `sanitize`, `record` and `access_map` log; 5 million by
+        default, which take about 2 GB of memory.
     kernel_seconds : float, optional
-        On the emulated GPU: in which no block of the launch comes to its end, 120 at first, or what the
-        environment variable ``GPULESS_KERNEL_SECONDS`` says.
+        On the emulated GPU: time in which no block of the launch finishes; by default 120, or the value of
+        ``GPULESS_KERNEL_SECONDS`` in the environment.
 
     Returns
     -------
     dict
-        The limits that held before: ``set_limits(**before)`` brings them back.
+        The previous limits: ``set_limits(**before)`` restores them.
 
     Raises
     ------

@@ -44,8 +44,8 @@ class Selection(NamedTuple):
 def select(package: str = "gpuless") -> Selection:
     """Select what runs kernels: a GPU, the emulated one, or the simulator.
 
-    To be called before `numba.cuda` is imported, since the simulator can be selected only then. Calling it
-    again changes nothing.
+    Call it before `numba.cuda` is imported, as the simulator can be selected only then. Calling it again
+    changes nothing.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def select(package: str = "gpuless") -> Selection:
     Raises
     ------
     ValueError
-        If the environment variable ``GPULESS`` is none of its three words.
+        If ``GPULESS`` or ``GPULESS_ORDER`` in the environment has an unknown value.
     RuntimeError
-        If it asks for the emulated GPU where there can be none, or for a GPU where no compiler is installed.
+        If ``GPULESS`` asks for an emulated GPU that cannot run here, or for a GPU without a compiler.
 
     Examples
     --------
@@ -73,6 +73,7 @@ def select(package: str = "gpuless") -> Selection:
     if selection.simulated:
         from gpuless import simulator  # which takes time, and elsewhere is not needed
 
+        simulator.order_of_launches()  # a wrong one ends the program here, not at its first launch
         simulator.install()
     elif selection.emulated:
         frontends.install()

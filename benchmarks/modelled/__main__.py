@@ -5,6 +5,7 @@ It is a separate process: kernels run on the emulated GPU, wherever the command 
 
 import argparse
 import json
+import sys
 
 import gpuless
 
@@ -24,7 +25,7 @@ def main() -> None:
 
     rows = [row for row in published() if all(word in row.text for word in chosen.words)]
     if not rows:
-        parser.error(f"no row has all of {' '.join(chosen.words)}")
+        sys.exit(f"cnn-numba: no row has all of {' '.join(chosen.words)}")
     if chosen.on:
         rows = list({row.name: row._replace(gpu=chosen.on) for row in rows}.values())
         found = predictions.predict(rows, say=lambda line: None)

@@ -10,7 +10,7 @@ from cnn_numba.cli.shared import OPTIONS, CliError, flag
 commands = typer.Typer(**OPTIONS)
 
 
-@commands.command(short_help="Tell what a kernel becomes on a GPU, without one.")
+@commands.command(short_help="Show what the compiler makes of a kernel; no GPU is needed.")
 def inspect(
     kernel: Annotated[
         str, typer.Argument(metavar="MODULE:KERNEL", help="Where the kernel is; the module may be a file.")
@@ -35,7 +35,7 @@ def inspect(
     source: Annotated[bool, flag("source", "Show each source line's instructions.")] = False,
     assembly: Annotated[bool, flag("assembly", "Show the assembly.")] = False,
 ):
-    """Tell what a kernel becomes on a GPU, without one: registers, memory, instructions, what to change.
+    """Show what the compiler makes of a kernel for a GPU: registers, memory, instructions, what to change.
 
     \b
     Examples, in a clone; a module is named with dots, as package.module:kernel:

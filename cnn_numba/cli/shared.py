@@ -43,10 +43,7 @@ CHOICES = {
 
 
 class CliError(Exception):
-    """Why a command ends early, for the user to read, if there is something to say, and the exit code.
-
-    `at_once` ends the process without what Python does at an end: threads may wait for a lost connection.
-    """
+    """Why a command ends early, and its exit code; `at_once`: without clean-up, which may wait for ever."""
 
     def __init__(self, message, status=1, at_once=False):
         super().__init__(message)
@@ -54,7 +51,10 @@ class CliError(Exception):
 
 
 def complain(message):
-    """Print a line to stderr, if there is one."""
+    """Print a line to stderr, if there is one; of an error about a file, its name and the reason."""
+    cause = message.args[0] if isinstance(message, CliError) else message
+    if isinstance(cause, OSError) and cause.filename and cause.strerror:
+        message = f"{cause.filename}: {cause.strerror}"
     with contextlib.suppress(OSError):
         print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
 

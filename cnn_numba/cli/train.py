@@ -40,8 +40,8 @@ commands = typer.Typer(**OPTIONS)
 _Dataset = Annotated[
     DatasetName | None,
     option(
-        "The data; else cifar10 for colour networks, course-text for text_transformer, and mnist or "
-        "what --data-dir is known to hold.",
+        "The data; by default cifar10 for colour networks, course-text for text_transformer, and for the "
+        "others mnist, or what --data-dir is known to hold.",
         show_default=False,
     ),
 ]
@@ -54,9 +54,9 @@ _Fast = Annotated[
     flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, where not given otherwise."),
 ]
 _Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
-_WeightDecay = Annotated[float, share("How weights are pulled to 0.", callback=not_negative)]
+_WeightDecay = Annotated[float, share("How strongly weights are pulled towards 0.", callback=not_negative)]
 _LabelSmoothing = Annotated[
-    float, share("Share of the target that all classes get alike; the test loss is measured without.")
+    float, share("Share of the target that is spread over all classes; the test loss is computed without it.")
 ]
 _Augment = Annotated[
     AugmentName, option("Change training images at random: moved by up to an eighth, or mirrored too.")
@@ -76,20 +76,20 @@ _Resume = Annotated[
     bool,
     flag(
         "resume",
-        "Go on where the run in --out stopped, with its options; with a constant schedule for more --epochs.",
+        "Continue the run in --out, with its options; --epochs may be larger if its schedule is constant.",
     ),
 ]
 _Timeline = Annotated[
     Path | None,
     option(
-        "Write what each worker did when, in three steps, as JSON; on the GPU this slows them down.",
+        "Write as JSON what each worker does when, for three steps; on a GPU this makes them slower.",
         metavar="FILE",
         dir_okay=False,
     ),
 ]
 _Timeout = Annotated[
     float,
-    option("Give a worker up that has not answered for this long.", metavar="SECONDS", callback=positive),
+    option("Stop when a worker has not answered for this long.", metavar="SECONDS", callback=positive),
 ]
 
 #: The options that say what is trained and how; a checkpoint holds them.
@@ -117,13 +117,13 @@ def train(  # noqa: PLR0913 (these are the options of training)
     optimizer: Annotated[OptimizerName, option("Adam, or SGD with momentum 0.9.")] = DEFAULT["optimizer"],
     lr: _Lr = DEFAULT["lr"],
     beta1: Annotated[float, share("Adam's decay rate of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
-    beta2: Annotated[float, share("And of the mean square.", "--beta2")] = DEFAULT["beta2"],
+    beta2: Annotated[float, share("Adam's decay rate of the mean square.", "--beta2")] = DEFAULT["beta2"],
     schedule: Annotated[ScheduleName, option("How the learning rate moves.")] = DEFAULT["schedule"],
     weight_decay: _WeightDecay = DEFAULT["weight_decay"],
     label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
     augment: _Augment = DEFAULT["augment"],
     seed: Annotated[int, count("Same seed, machine and threads: same numbers.", min=0)] = 0,
-    device: Annotated[Device, option("Where to train; auto takes the best there is.")] = "auto",
+    device: Annotated[Device, option("Where to train; auto: a real GPU, else the CPU.")] = "auto",
     precision: _Precision = "float32",
     out: _Out = None,
     resume: _Resume = False,

@@ -191,7 +191,7 @@ def export(
         ),
     ] = None,
     pixels: Annotated[
-        bool, flag("pixels", "Let it take raw pixels, and normalise them as training did.")
+        bool, flag("pixels", "Make its input raw pixels, normalised in the file as they were in training.")
     ] = False,
 ):
     """Write a trained network as an ONNX file, which ONNX Runtime, TensorRT and others run.
@@ -220,7 +220,7 @@ def export(
     if checkpoint != asked:  # the package's own, whose file does not hold them
         recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
-        raise CliError(f"{checkpoint} does not tell how its pixels were normalised: leave out --pixels")
+        raise CliError(f"{checkpoint} does not say how its pixels were normalised: leave out --pixels")
     try:
         proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
         with written_whole(out) as file:

@@ -123,13 +123,13 @@ def load(
     Parameters
     ----------
     name : {"mnist", "fashion-mnist", "cifar10", "made-pictures", "course-text"}, optional
-        Without it the folder's files say by their checksums which of the two MNISTs they are; unknown ones
-        are taken for MNIST.
+        By default the checksums of the folder's files decide which of the two MNISTs they are; unknown files
+        count as MNIST.
     data_dir : path, optional
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
-        packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. Without it the
-        environment variable ``CNN_NUMBA_DATA`` counts, then the checkout's ``data/mnist`` for MNIST. What is
-        not here then is downloaded, once: MNIST from its mirrors, the others by torchvision. The made
+        packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. By default the
+        folder in the environment variable ``CNN_NUMBA_DATA``, then for MNIST the checkout's ``data/mnist``.
+        Missing files are downloaded once: MNIST from its mirrors, the others by torchvision. The made
         pictures are drawn.
     log : callable, optional
         Called with one line of text before something slow, and about files that were recognised.

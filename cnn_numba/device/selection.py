@@ -66,8 +66,7 @@ def hardware() -> bool:
 def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the backend to compute in, "cpu" or "gpu".
 
-    Of "auto" it is the faster one: without a GPU "cpu", which is faster than an emulated GPU. NoGpu is raised
-    if there is none for "gpu"; where times are taken, with `timed`, an emulated one does not count.
+    "auto" is "gpu" on a real GPU only. Raises NoGpu for "gpu" in the simulator; with `timed`, without a GPU.
 
     Examples
     --------

@@ -336,7 +336,7 @@ class CrossEntropyLoss:
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
     label_smoothing : float
-        The share of the target that all classes get alike; the losses are those of the smoothed target.
+        The share of the target that is spread over all classes; losses are of the smoothed target.
 
     Examples
     --------

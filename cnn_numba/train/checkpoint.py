@@ -53,10 +53,10 @@ def save_checkpoint(
     progress: dict | None = None,
     scaler: Scaler | None = None,
 ) -> None:
-    """Write a model, and what its training run needs to go on, to one file.
+    """Write a model, and all that its training run needs to continue, to one file.
 
-    Whatever happens, `path` is a complete checkpoint: the new one or the one before. `progress` is anything
-    JSON can hold; epoch, history and the like as `fit` writes them.
+    At any moment `path` is a complete checkpoint, the previous or the new one. `progress` can be any JSON;
+    `fit` writes epoch, history and the like.
 
     Examples
     --------
@@ -91,8 +91,7 @@ def save_checkpoint(
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
     """Open a file to write bytes to, which becomes `path` when it is complete, and is gone if it never is.
 
-    At any moment `path` is the old file or the new one. A pipe or a device, such as ``/dev/stdout``, is
-    written to at once.
+    At any moment `path` is the old file or the new one. Pipes and devices are written to at once.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +113,8 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
             error.filename = str(path)
         raise
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that is read-only: its own error would hide the one above
+            partial.unlink()
 
 
 def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:

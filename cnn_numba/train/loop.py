@@ -76,12 +76,12 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     augment : {"none", "crop", "crop-flip"}
         Random changes of the training images, new in each epoch: moved by up to an eighth, or mirrored too.
     label_smoothing : float
-        The share of the target that all classes get alike. The training loss has it, the test loss does not.
+        The share of the target that is spread over all classes, in the training loss only.
     workers : Workers, optional
         What `beyond.workers.joining.join` yields. Each calls this with a model built for its share of a
         batch, ``workers.count(batch_size)``. Only the first one logs, reads and writes.
     timeline : path, optional
-        Where to write what each worker did when, in three steps. All have to be on one machine.
+        Where to write what each worker does when, for three steps. All must be on one machine.
 
     Returns
     -------

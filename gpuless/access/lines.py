@@ -81,7 +81,7 @@ def record_lines(kernel: Any, block: int | tuple[int, ...] = 0, most: int = 100_
     Returns
     -------
     object
-        To be launched as the kernel is: ``record_lines(kernel)[grid, block](*arguments)`` returns a
+        Launched like the kernel: ``record_lines(kernel)[grid, block](*arguments)`` returns a
         `LineTrace`. That raises LaunchError if the grid has no such block, or if its threads come to more
         lines than `most`.
 

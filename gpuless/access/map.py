@@ -59,7 +59,7 @@ def access_map(kernel: Any) -> AccessMap | Observed[AccessMap]:
     Returns
     -------
     AccessMap or object
-        Of a trace its map; else what is to be launched as the kernel is:
+        The map of a trace; of a kernel, what is launched like it:
         ``access_map(kernel)[grid, block](*arguments)`` returns an `AccessMap`.
 
     Examples

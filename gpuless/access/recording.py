@@ -35,7 +35,7 @@ _WIDTH = 6
 
 
 def record(kernel: Any) -> Observed[Trace]:
-    """Return a kernel that, launched, runs in the simulator and returns what it accessed.
+    """Return a kernel whose launch runs in the simulator and returns its accesses.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def record(kernel: Any) -> Observed[Trace]:
     Returns
     -------
     object
-        To be launched as the kernel is: ``record(kernel)[grid, block](*arguments)`` returns a `Trace`.
+        Launched like the kernel: ``record(kernel)[grid, block](*arguments)`` returns a `Trace`.
 
     Examples
     --------

@@ -38,7 +38,7 @@ __all__ = ["Counts", "GlobalTraffic", "count", "counting"]
 
 
 def count(kernel: Any) -> Counted:
-    """Return a kernel that, launched, counts what a GPU would have to do.
+    """Return a kernel whose launch counts the work that a GPU would do.
 
     It needs the emulated GPU, on which the launch takes up to four times as long as otherwise.
 
@@ -50,7 +50,7 @@ def count(kernel: Any) -> Counted:
     Returns
     -------
     object
-        To be launched as the kernel is: ``count(kernel)[grid, block](*arguments)`` returns `Counts` and
+        Launched like the kernel: ``count(kernel)[grid, block](*arguments)`` returns `Counts` and
         leaves in the arguments what the launch computes. A stream and the bytes of dynamic shared memory may
         follow the block, as in any launch.
 
@@ -106,15 +106,15 @@ class Counted:
 
 @contextmanager
 def counting() -> Iterator[list[Counts]]:
-    """Count what all launches within a block would have a GPU do.
+    """Count the work that a GPU would do for all launches within a block.
 
-    It is for functions that launch kernels, several of them perhaps; `count` is for one kernel.
+    Use it around functions that launch kernels; `count` is for a single kernel.
 
     Yields
     ------
     list of Counts
-        One for each launch of this thread, in their order; empty until the block ends without an error. Of
-        blocks one inside the other, the inner one alone gets what is launched in it.
+        One for each launch of this thread, in order; empty until the block ends without an error. In nested
+        blocks, only the inner one gets the launches within it.
 
     Raises
     ------

@@ -113,7 +113,7 @@ class LocalTraffic(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Counts:
-    """What one launch would have a GPU do; the module `gpuless.counts` says how it is counted.
+    """The work of one launch on a GPU; the module `gpuless.counts` explains how it is counted.
 
     ``print`` shows it as a table. Numbers are exact, and the same each time, unless a kernel waits for other
     threads or takes what it does from random numbers.

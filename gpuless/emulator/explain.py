@@ -222,7 +222,7 @@ def _main(arguments):
         "python -m gpuless.emulator.explain", description=" ".join(__doc__.split("\n\n")[1].split())
     )
     parser.add_argument("script", help="a program that launches the kernel")
-    parser.add_argument("arguments", nargs="*", help="those of the program, after --")
+    parser.add_argument("arguments", nargs="*", default=[], help="those of the program, after --")
     parser.add_argument("--kernel", metavar="NAME", help="which kernel; else the first that is launched")
     parser.add_argument("--full", action="store_true", help="shorten nothing, and list the machine code")
     options = parser.parse_args(arguments)

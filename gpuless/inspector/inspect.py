@@ -43,7 +43,7 @@ def inspect_kernel(
     launch_bounds: Any = None,
     max_registers: int | None = None,
 ) -> KernelReport:
-    r"""Compile a kernel for a real GPU, which need not be there, and report what became of it.
+    r"""Compile a kernel for a GPU, which need not be present, and report the result.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ def inspect_kernel(
     cc : tuple of (int, int) or str
         Compute capability, one of `gpuless.inspector.occupancy.ARCHITECTURES`.
     threads_per_block : int, optional
-        What to compute the occupancy for; default 256, or `launch_bounds` if that is less.
+        Block size for the occupancy; by default 256, or `launch_bounds` if that is less.
     dynamic_shared : int
-        Bytes of shared memory that the launch asks for on top of the kernel's shared arrays.
+        Bytes of dynamic shared memory of the launch, in addition to the kernel's shared arrays.
     disassemble : bool
         Read the machine code (SASS). False is three times faster and reads PTX instead: registers, memory,
         occupancy and the lines of float64 are reported as well, the other instructions are not yet final.

@@ -1,13 +1,13 @@
-"""How long a launch would take on a GPU that is not here: modelled, with what bounds it and what would help.
+"""Model how long a launch takes on a named GPU, what limits it and what would help.
 
-The emulated GPU runs a window of the launch's blocks and records what each warp executes and which sectors of
-memory it asks for (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code, whose
-instructions are counted such that both fit (`sass_counts`). Caches are simulated (`caches`), warps queue for
-the units of an SM and for memory (`model`), and what comes out is a time with a range (`report`).
+The emulated GPU runs a window of the launch's blocks and records each warp's instructions and the sectors of
+memory that it requests (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code,
+whose instructions are counted and matched with the recording (`sass_counts`). A simulation of the caches
+(`caches`) and a queueing model of an SM's units and of memory (`model`) give a time with a range (`report`).
 
-Nothing here is measured, except on a real GPU (`hardware`). Published times of kernels lie between 0.85 and
-1.5 times the modelled ones four times out of five, and of two kernels that differ by more than a quarter the
-faster one is nearly always the one that is modelled to be: see ``docs/modelled-times.md``.
+Nothing here is measured, except on a real GPU (`hardware`). Four of five published times lie between 0.85 and
+1.5 times the modelled ones, and if two modelled times are more than a quarter apart, their order is nearly
+always right: see ``docs/modelled-times.md``.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ __all__ = ["profile", "profiling"]
 def profiling(
     gpu: str | Device | Iterable[str | Device], samples: int | None = 3
 ) -> AbstractContextManager[Any]:
-    """Profile all that a block asks of the GPU: launches, graphs, copies, in streams of any kind.
+    """Profile all GPU work within a block: launches, graphs and copies, in any stream.
 
-    The program runs on as usual, on the emulated GPU: each launch takes place, and its model is made of a
-    copy. A launch that is known to do what another one did takes its report: the same kernel, shape and
-    layout of arrays, if neither its branches nor its addresses depend on what is in memory. Of a kernel of
-    which they do, only the first launches of a kind are modelled; what the others took is said to be unsure.
+    The program runs as usual on the emulated GPU; the model works on copies. If neither the branches nor the
+    addresses of a kernel depend on values in memory, a launch with the same shapes and layouts as an earlier
+    one gets that one's report. For other kernels only the first launches of a kind are modelled, and the
+    times of the others are reported as unsure.
 
     Parameters
     ----------
     gpu : str, Device or several of these
         As for `gpuless.profile`.
     samples : int, optional
-        How many launches of a kind are modelled of a kernel that depends on what is in memory; None models
-        all of them.
+        How many launches of a kind are modelled if the kernel depends on values in memory; None: all.
 
     Yields
     ------
     Timeline, or list of Timeline
-        What this thread asks for; filled when the block ends without an error. A list if several GPUs are
-        named.
+        The work of this thread; filled when the block ends without an error. A list for several GPUs.
 
     Raises
     ------

@@ -146,10 +146,9 @@ def _latency(device: Device, modelled: Any) -> Iterator[str]:
     have, most = min(found.warps, math.ceil(per_sm)), device.sm.warps
     enough = math.ceil(prediction.needed / shape.warps) * shape.warps  # whole blocks
     if shape.blocks < device.sms:
-        yield (
-            f"{shape.blocks} blocks leave {device.sms - shape.blocks} of {device.sms} SMs without work: "
-            "let more, smaller blocks share it"
-        )
+        share = "let more, smaller blocks share it" if shape.warps > 1 else "let a launch do more work"
+        idle = f"{device.sms - shape.blocks} of {device.sms} SMs without work"
+        yield f"{shape.blocks} blocks leave {idle}: {share}"
     elif per_sm < found.warps:
         would = f"{enough} would keep {prediction.bound} busy" if enough <= found.warps else "that hides more"
         yield (

@@ -82,7 +82,10 @@ def main(arguments: list[str]) -> None:
         if ended is None or any(timeline.events for timeline in timelines):
             _write(timelines, options)
     except (RuntimeError, ValueError, ImportError, MemoryError, OSError) as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
+        reason = str(error)
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            reason = f"{error.filename}: {error.strerror}"
+        print(f"{NAME}: {reason}", file=sys.stderr)
         ended = ended or SystemExit(1)
     if ended is not None:
         raise ended

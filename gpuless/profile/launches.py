@@ -26,10 +26,9 @@ class Profiled:
 
     def __init__(self, launch: Any, gpus: Iterable[Any], several: bool = True) -> None:
         if frontends.launch_of(launch) is None:
-            raise TypeError(
-                "launch must be a kernel with its launch configuration, kernel[grid, block], "
-                f"got {reprlib.repr(launch)}"
-            )
+            name = getattr(getattr(launch, "py_func", None), "__name__", None)
+            got = f"{name} without one: write {name}[grid, block]" if name else reprlib.repr(launch)
+            raise TypeError(f"launch must be a kernel with its launch configuration, got {got}")
         self._launch, self._several = launch, several
         self._devices = [device_of(gpu) for gpu in gpus]
         if not self._devices:

@@ -102,7 +102,7 @@ class Timeline:
             f"between {time(self.low)} and {time(self.high)} four times out of five",
         )
         if not self.events:
-            return f"{name}: nothing was asked of it"
+            return f"{name}: no launches and no copies"
         text = [f"{name}: {time(self.microseconds)} modelled; {between}", self._sums(), ""]
         text += aligned(_table(KERNEL, self.rows(KERNEL)))
         copies = [*self.rows(COPY), *self.rows(SET)]

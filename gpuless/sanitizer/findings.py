@@ -198,7 +198,7 @@ class Report:
     findings : tuple of Finding
         Mistakes; none for a correct kernel.
     notes : tuple of str
-        What is worth knowing and may be meant.
+        Observations that may be intended.
     orders : tuple of str
         The orders that blocks and threads were run in.
     trace : Trace or None

@@ -39,7 +39,7 @@ def sanitize(kernel: Any, seed: int = 0) -> Observed[Report]:
     Returns
     -------
     object
-        To be launched as the kernel is: ``sanitize(kernel)[grid, block](*arguments)`` returns a `Report` and
+        Launched like the kernel: ``sanitize(kernel)[grid, block](*arguments)`` returns a `Report` and
         leaves in the arguments what the launch computes.
 
     Examples

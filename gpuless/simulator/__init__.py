@@ -14,6 +14,7 @@ from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_
 from gpuless.simulator.install import install, is_ours
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
+from gpuless.simulator.scheduler import order_of_launches
 
 __all__ = [
     "Cause",
@@ -31,6 +32,7 @@ __all__ = [
     "compiler_line",
     "install",
     "is_ours",
+    "order_of_launches",
     "poisoned",
     "simulate",
 ]

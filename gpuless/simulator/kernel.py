@@ -157,19 +157,19 @@ class Observed(Generic[_Result]):
 
 
 def simulate(kernel: Any, order: str = "forwards") -> Observed:
-    """Return a kernel that is stepped in Python, thread by thread, whatever kernels run on otherwise.
+    """Return a kernel whose launch runs as Python code, thread by thread, even if there is a GPU.
 
     Parameters
     ----------
     kernel : kernel or function
     order : {"forwards", "reversed", "shuffled", "in step"}
-        Of the blocks, and of the threads between two barriers. In step the lanes of a warp store together, so
-        that a race between them loses what it loses on a GPU.
+        The order of the blocks, and of the threads between two barriers. With "in step" the lanes of a warp
+        store together, so that a race between them loses updates as on a GPU.
 
     Returns
     -------
     object
-        To be launched as the kernel is: ``simulate(kernel)[grid, block](*arguments)``. A mistake is an
+        Launched like the kernel: ``simulate(kernel)[grid, block](*arguments)``. A mistake is an
         exception that names kernel, line, block and thread.
 
     Examples

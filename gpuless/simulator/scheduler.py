@@ -49,7 +49,8 @@ def order_of_launches():
 
 def _check_order(name, order):
     if order not in (*ORDERS, IN_STEP):
-        raise ValueError(f"{name} must be one of {(*ORDERS, IN_STEP)}, got {reprlib.repr(order)}")
+        words = f"{', '.join(map(repr, ORDERS))} or {IN_STEP!r}"
+        raise ValueError(f"{name} must be {words}, got {reprlib.repr(order)}")
 
 
 class Thread:

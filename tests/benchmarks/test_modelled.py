@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.modelled import hardware, page, predictions
+from benchmarks.modelled.__main__ import main
 from gpuless.profile.devices import DEVICES
 
 RECORD = json.loads(page.RECORD.read_text(encoding="utf-8"))
@@ -84,6 +85,13 @@ def test_the_record_is_not_stale(published, words):
         row = recorded[each.row.gpu, each.row.name]
         found = each.microseconds, each.low, each.high
         assert found == pytest.approx([row[key] for key in ("modelled", "low", "high")], abs=0.06, rel=1e-5)
+
+
+@pytest.mark.usefixtures("published")
+def test_words_that_no_row_has_end_in_a_line(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["bench", "T4", "nonsense"])
+    with pytest.raises(SystemExit, match=r"^cnn-numba: no row has all of T4 nonsense$"):
+        main()
 
 
 # --- On a real GPU ------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_figures_that_cannot_be_written_are_told_in_a_line(run, monkeypatch, tmp
         "os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
     code, out, err = run("bench", "simulator", "--json", tmp_path / "figures.json")
-    told = f"cnn-numba: [Errno 28] No space left on device: '{tmp_path / 'figures.json'}'\n"
+    told = f"cnn-numba: {tmp_path / 'figures.json'}: No space left on device\n"
     assert (code, out, err) == (1, "", told)
     assert not list(tmp_path.iterdir())
 

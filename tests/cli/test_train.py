@@ -129,7 +129,7 @@ def test_no_command_ends_in_a_traceback_for_want_of_a_reader(in_a_shell, streams
 def test_a_disk_that_is_full_is_told_with_the_file(in_a_shell, tmp_path):
     """The limit is on a file, and not on the disk; those before are written."""
     code, _, told = in_a_shell("", before="ulimit -f 1000;")
-    wanted = f"cnn-numba: [Errno 27] File too large: '{tmp_path / 'out' / 'checkpoint.npz'}'\n"
+    wanted = f"cnn-numba: {tmp_path / 'out' / 'checkpoint.npz'}: File too large\n"
     assert (code, told.splitlines(keepends=True)[-1]) == (1, wanted)
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -283,7 +283,7 @@ def test_memory_that_runs_out_later_gives_one_line(run, fit):
 
 def test_a_read_only_folder_gives_one_line(run, fit):
     fit(PermissionError(13, "Permission denied", "runs/mine"))
-    assert run("train")[::2] == (1, "cnn-numba: [Errno 13] Permission denied: 'runs/mine'\n")
+    assert run("train")[::2] == (1, "cnn-numba: runs/mine: Permission denied\n")
 
 
 def test_a_training_that_learns_nothing_is_warned_of(run, little):

@@ -314,7 +314,7 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
         (1, "broken.npz is damaged or no checkpoint", ["broken.npz"]),
         (
             1,
-            "net.npz does not tell how its pixels were normalised",
+            "net.npz does not say how its pixels were normalised",
             ["net.npz", "--pixels"],
         ),
         (1, "inputs of shape (64,), which are no pixels", ["text.npz", "--pixels"]),

@@ -67,6 +67,12 @@ def stages(text):
     }
 
 
+def test_the_command_asks_for_a_script_only(tmp_path):
+    status, _, error = command(cwd=tmp_path)
+    assert status == 2
+    assert error.endswith("error: the following arguments are required: script\n")
+
+
 def explained(kernel, grid, block, *arguments, full=False):
     """Launch a kernel; return its stages."""
     with emulator.count_launches() as tallies:

@@ -281,6 +281,13 @@ def test_a_setting_that_cannot_be_is_named(name, value, told):
     assert not printed
 
 
+def test_a_wrong_order_of_the_simulator_ends_the_run_before_a_launch():
+    status, printed, error = call(*GPULESS, GPULESS="simulator", GPULESS_ORDER="backwards")
+    assert (status, printed) == (2, "")
+    words = "'forwards', 'reversed', 'shuffled' or 'in step'"
+    assert error.endswith(f"error: GPULESS_ORDER must be {words}, got 'backwards'\n")
+
+
 def test_a_wrong_wish_ends_the_run(suite):
     status, _, error = call(*PYTEST, cwd=suite, GPULESS="fast")
     assert status == 4

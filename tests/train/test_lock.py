@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from test_training import run
 
+from cnn_numba.train.callbacks.saving import check_writable
 from cnn_numba.train.checkpoint import load_checkpoint, written_whole
 from cnn_numba.train.lock import LOCK, FolderInUse, locked
 
@@ -203,6 +204,25 @@ def test_a_pipe_stays_a_pipe(tmp_path):
             with written_whole(full) as file:
                 file.write(b"text")
         assert full.is_char_device()
+
+
+def refuse(path=None, *_, **__):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+def test_a_read_only_folder_is_named_and_not_a_file_that_was_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/runs'"):
+        check_writable(tmp_path / "runs")
+
+
+def test_a_read_only_folder_names_the_file(tmp_path, monkeypatch):
+    """The folder takes no file, and so lets none be removed either: the first error is the one to read."""
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: '.*/file'"):
+        with written_whole(tmp_path / "file"):
+            pass
 
 
 def test_a_full_disk_names_the_file(tmp_path):

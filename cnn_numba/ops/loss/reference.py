@@ -30,7 +30,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     losses : ndarray, shape (N,), float, optional
     probabilities : ndarray, shape (N, K), float, optional
     label_smoothing : float
-        The share of the target that all classes get alike, at least 0 and below 1.
+        The share of the target that is spread over all classes, at least 0 and below 1.
 
     Notes
     -----

@@ -14,10 +14,9 @@ from cnn_numba.train.run import Run
 
 
 class Saving(Callback):
-    """Goes on from a checkpoint if asked to, and writes one when there is something new to keep.
+    """Continues from a checkpoint if asked to, and writes one after each epoch and at an interrupt.
 
-    With several workers the first reads and writes, and the others wait until it has written. Without a
-    folder nothing is written.
+    With several workers the first reads and writes, and the others wait. Without a folder nothing is written.
     """
 
     def prepare(self, run: Run) -> None:
@@ -95,7 +94,9 @@ def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
 
 
 def check_writable(folder: Path) -> None:
-    """Make the folder, and a file in it that is gone at once; OSError if that cannot be."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+    """Make the folder, and a file in it that is gone at once; raise an OSError with its name if it fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None

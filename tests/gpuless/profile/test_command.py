@@ -152,10 +152,18 @@ def test_what_cannot_be_said(program, arguments, status, words):
     assert "modelled" not in printed
 
 
+def test_a_trace_that_cannot_be_written_is_named_in_a_line(tmp_path):
+    (tmp_path / "a.py").write_text("from numba import cuda\ncuda.to_device([1.0])")
+    status, _, error = call(*PROFILE, "T4", "--trace", "none/t.json", "a.py", cwd=tmp_path)
+    assert status == 1
+    assert error.endswith("python -m gpuless profile: none/t.json: No such file or directory\n")
+
+
 def test_without_a_launch_there_is_little_to_say(tmp_path):
     (tmp_path / "profile.py").write_text("print('as it was')")
     assert call(*GPULESS, "profile.py", cwd=tmp_path)[1] == "as it was\n"
     assert (
-        call(*PROFILE, "T4", "-m", "profile", cwd=tmp_path)[1] == "as it was\n\nT4: nothing was asked of it\n"
+        call(*PROFILE, "T4", "-m", "profile", cwd=tmp_path)[1]
+        == "as it was\n\nT4: no launches and no copies\n"
     )
     assert call(*PLAIN, "profile.py", cwd=tmp_path)[1] == "as it was\n"

@@ -243,7 +243,7 @@ def test_what_is_not_known_is_said():
         gpuless.profile.device("T4", sm=3)
     with pytest.raises(ValueError, match=r"positive numbers, got clock=-1, sms=0"):
         gpuless.profile.device("T4", sms=0, clock=-1, l2_latency=300)
-    with pytest.raises(TypeError, match=r"kernel\[grid, block\], got"):
+    with pytest.raises(TypeError, match=r"got copy without one: write copy\[grid, block\]"):
         gpuless.profile(copy, "T4")
     with pytest.raises(ValueError, match="no GPU"):
         gpuless.profile(copy[1, 32], [])

@@ -267,7 +267,9 @@ def test_float64_and_where():
 def test_too_few_warps_and_how_many_would_do():
     x, y = zeros(1 << 16, dtype=np.int32), zeros(1 << 16, dtype=np.int32)
     few = gpuless.profile(chased[20, 32], "T4")(x, y, 100)
-    assert "20 blocks leave 20 of 40 SMs without work" in said(few, "SMs")
+    assert "20 blocks leave 20 of 40 SMs without work: let a launch do more work" in said(few, "SMs")
+    split = gpuless.profile(chased[10, 64], "T4")(x, y, 100)
+    assert "10 blocks leave 30 of 40 SMs without work: let more, smaller blocks" in said(split, "SMs")
     some = gpuless.profile(chased[160, 32], "T4")(x, y, 100)
     assert said(some, "gives an SM 4 of the 16 warps that it has room for")
     spacious = chased[320, 64, 0, 30_000]
