@@ -120,9 +120,21 @@ def name_of(finding):
     return "reads past the edge" if finding.operation == "read" else "writes past the edge"
 
 
-def meaning(finding):
-    """Return what a finding means, where nothing else is known of the launch."""
-    return WORDS[name_of(finding)].format(array=f"`{finding.array}`")
+def meaning(finding, kernel=""):
+    """Return what a finding means, where nothing else is known of the launch than the kernel's name."""
+    words = _of_a_function(finding, kernel) if kernel else ""
+    return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
+
+
+def _of_a_function(finding, kernel, called=()):
+    """Return what to say where threads part in a function that a kernel calls; nothing elsewhere."""
+    name, function = name_of(finding), finding.site.function if finding.site else ""
+    if not name.startswith("divergent") or function in ("", kernel):
+        return ""
+    # `block_sum` calls `warp_sum` before its barrier: there the threads part.
+    is_of_block = name == "divergent barrier" or "block_sum" in called
+    function = "block_sum" if is_of_block and function == "warp_sum" else function
+    return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
 
 
 # --- What it is about --------------------------------------------------------------------------------------
@@ -130,13 +142,9 @@ def meaning(finding):
 
 def explained(attempt, finding, trace):
     """Return what a finding means, with the name of the array left open."""
-    name = name_of(finding)
-    code, function = code_of(attempt), finding.site.function if finding.site else ""
-    if name.startswith("divergent") and function not in ("", code.co_name):
-        # `block_sum` calls `warp_sum` before its barrier: there the threads part.
-        is_of_block = name == "divergent barrier" or "block_sum" in code.co_names
-        function = "block_sum" if is_of_block and function == "warp_sum" else function
-        return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
+    name, code = name_of(finding), code_of(attempt)
+    if words := _of_a_function(finding, code.co_name, code.co_names):
+        return words
     info = next((info for info in trace.arrays if info.name == finding.array), None)
     if finding.kind != "out of bounds" or info is None:
         return WORDS[name]
