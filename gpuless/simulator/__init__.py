@@ -10,7 +10,7 @@ from gpuless.simulator.errors import (
     SourcePlace,
     UnsupportedPython,
 )
-from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_line
+from gpuless.simulator.foreign import Cause, cause_of, compiler_cause, compiler_line, is_about_axes
 from gpuless.simulator.install import install, is_ours
 from gpuless.simulator.kernel import Launch, simulate
 from gpuless.simulator.memory import poisoned
@@ -31,6 +31,7 @@ __all__ = [
     "compiler_cause",
     "compiler_line",
     "install",
+    "is_about_axes",
     "is_ours",
     "order_of_launches",
     "poisoned",

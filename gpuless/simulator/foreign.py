@@ -178,6 +178,15 @@ def compiler_line(text, file):
     return int(found[1]) if found else None
 
 
+def is_about_axes(text):
+    """Tell whether Numba says that a shape has another number of sizes than there are names for.
+
+    >>> is_about_axes("('wrong tuple length for $64load_attr.9: ', 'expected 3, got 2')")
+    True
+    """
+    return "wrong tuple length" in text
+
+
 class RefusalText(NamedTuple):
     """What the compiler says of a kernel."""
 

@@ -8,7 +8,7 @@ least, as `gpuless.profiling` models it. What it is compared with is always the 
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from cnn_course.chapters.capstone.first_launchers import fingerprint, first_laun
 from cnn_course.chapters.capstone.modelling import NAMES, Modelled, arguments_of, can_model
 from cnn_course.chapters.capstone.parts import PARTS, calls_of
 from cnn_course.chapters.capstone.watching import fresh, sanitized, watched
-from cnn_course.engine.checks import wording
+from cnn_course.engine.checks import errors, wording
 from cnn_course.engine.checks.evidence import Wrong, is_or_are
 from cnn_course.engine.checks.exercise import Exercise, Verdict
 from cnn_course.engine.checks.float64 import float64_in
@@ -109,7 +109,7 @@ def _right(part, launcher):
         for report in run.reports:
             if not report.ok:
                 finding = report.findings[0]
-                raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
+                raise Wrong(finding.kind, wording.meaning(finding, report.kernel), *str(finding).splitlines())
     for given in drawn:
         run = watched(launcher, given, part.arguments)
         _compare(part, given, run.results)
@@ -176,6 +176,11 @@ def _compare(part, given, results, expected=None, tolerance=SMALL, where=""):
             raise Wrong("wrong when large" if where else "wrong numbers", message, _sizes(part, given))
 
 
+def _agree(results, expected):
+    (got,) = results
+    return np.abs(got - expected).max() <= SMALL * max(np.abs(expected).max(), 1e-30)
+
+
 def _sizes(part, given):
     pairs = zip(part.arguments, given, strict=True)
     shapes = [f"`{name}` {getattr(getattr(one, 'array', one), 'shape', one)}" for name, one in pairs]
@@ -219,10 +224,14 @@ class KernelSwap(Exercise):
     part : str
     launch : callable
         ``launch(kernel, *arguments)`` launches it for the part.
+    slips_in : dict of str to tuple
+        What people do, by name: what to say of it, and functions that come to the same wrong numbers, with
+        the arguments of the part's reference.
     """
 
     part: str = ""
     launch: Callable | None = None
+    slips_in: dict = field(default_factory=dict)
 
     def _verdict(self, attempt):
         if is_unfinished(attempt):
@@ -233,7 +242,24 @@ class KernelSwap(Exercise):
         if code.co_argcount != len(wanted):
             message = f"The kernel is launched with {', '.join(wanted)}, and yours takes {code.co_argcount}."
             return Verdict(self.name, "wrong", message, mistake="wrong signature")
-        return self._judged({self.part: KernelLauncher(attempt, self.launch)})
+        verdict = self._judged({self.part: KernelLauncher(attempt, self.launch)})
+        try:
+            if verdict.mistake == "wrong numbers":
+                self._name_the_slip(KernelLauncher(attempt, self.launch))
+            for holds in self.properties if verdict.status == "solved" else ():
+                holds(attempt)
+        except Wrong as found:
+            return Verdict(self.name, "wrong", found.message, found.details, found.mistake)
+        return verdict
+
+    def _name_the_slip(self, launcher):
+        """Raise `Wrong` for the slip that explains the numbers of all small launches, if there is one."""
+        part = PARTS[self.part]
+        runs = [(given, watched(launcher, given, part.arguments).results) for given in _small(part)]
+        for name, (text, *functions) in self.slips_in.items():
+            for function in functions:
+                if all(_agree(results, function(*fresh(given))) for given, results in runs):
+                    raise Wrong(name, text)
 
     def _judged(self, swaps):
         lines = []
@@ -265,7 +291,11 @@ class OwnSwaps(KernelSwap):
             swaps = attempt()
         except Exception as error:
             message = f"Your function raises `{type(error).__name__}`: {error}."
-            return Verdict(self.name, "wrong", message, mistake="raises")
+            if isinstance(error, TypeError):
+                message += (
+                    " Put launchers into the dict by their names, without brackets: the step calls them."
+                )
+            return Verdict(self.name, "wrong", message, errors.line_of(error, attempt, "function"), "raises")
         if not isinstance(swaps, dict) or not swaps:
             message = 'Return a dict with at least one launcher, as `{"dense_forward": my_launcher}`.'
             if swaps is None:

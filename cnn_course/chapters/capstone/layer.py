@@ -54,7 +54,7 @@ def _layer_of(name, attempt):
         found = attempt()
     except Exception as error:
         raise Wrong("raises", f"Your function raises `{type(error).__name__}`: {error}.") from error
-    if not isinstance(found, tuple) or len(found) != 3 or not all(map(callable, found)):
+    if not isinstance(found, (tuple, list)) or len(found) != 3 or not all(map(callable, found)):
         raise Wrong("not a layer", wanted)
     return Layer(*found)
 
@@ -67,13 +67,14 @@ def judge_layer(layer: Layer) -> tuple:
     Wrong
         If one of the passes is wrong: the name says how.
     """
-    rng, differs = np.random.default_rng(3), False
+    rng, differs, depends = np.random.default_rng(3), False, False
     for shape in SHAPES:
         _shape_of(layer, shape)
     for number, shape in enumerate(SHAPES):
         x = normal(rng, shape)
         out = _forward(layer, x, number == 0)
         differs |= out.shape != x.shape or not np.array_equal(out, x)
+        depends |= not np.array_equal(out, _forward(layer, 3 * np.flip(x)))
         if not np.array_equal(out, _forward(layer, x)):
             raise Wrong("not repeatable", "The same input gives another output the second time.")
         weights = normal(rng, out.shape)
@@ -81,6 +82,8 @@ def judge_layer(layer: Layer) -> tuple:
         _check_gradient(layer, x, weights, gradient, rng)
     if not differs:
         raise Wrong("does nothing", "The output is the input. Choose a layer that computes something.")
+    if not depends:
+        raise Wrong("ignores input", "The output is the same for every input. Let it depend on `x`.")
     return _modelled(layer)
 
 
@@ -113,7 +116,7 @@ def _pass(which, launcher, drawn, scrutinised):
         for report in sanitized(launcher, drawn, TO_HOST).reports if scrutinised else ():
             if not report.ok:
                 finding = report.findings[0]
-                raise Wrong(finding.kind, wording.meaning(finding), *str(finding).splitlines())
+                raise Wrong(finding.kind, wording.meaning(finding, report.kernel), *str(finding).splitlines())
         (result,) = watched(launcher, drawn, _CALLED[which], TO_HOST).results
     except Wrong as found:
         named = zip(_CALLED[which], drawn, strict=True)

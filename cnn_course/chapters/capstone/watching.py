@@ -1,5 +1,7 @@
 """Running a launcher under scrutiny: its kernels under the sanitizer, or compiled with shortcuts refused."""
 
+import linecache
+import traceback
 import warnings
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -141,7 +143,19 @@ def _called(launcher, given, passing=Wrong):
         except (Wrong, passing):
             raise
         except Exception as error:
-            raise Wrong("raises", f"Your code raises `{type(error).__name__}`.", plain(str(error))) from error
+            message = f"Your code raises `{type(error).__name__}`."
+            raise Wrong("raises", message, plain(str(error)), *_places(error, launcher)) from error
+
+
+def _places(error, launcher):
+    """Return the last line of the launcher's cell that an exception went through, in a tuple."""
+    own, places = getattr(launcher, "__code__", None), ()
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if own is not None and code.co_filename == own.co_filename:
+            text = linecache.getline(code.co_filename, number).strip()
+            places = (f"Line {number - code.co_firstlineno + 1} of `{code.co_name}`: `{text}`",)
+    return places
 
 
 def _dispatcher():

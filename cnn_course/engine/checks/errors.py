@@ -15,7 +15,15 @@ from numba import cuda
 
 from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.uninitialised import code_of
-from gpuless.simulator import Cause, LaunchStopped, cause_of, compiler_cause, compiler_line, namespace
+from gpuless.simulator import (
+    Cause,
+    LaunchStopped,
+    cause_of,
+    compiler_cause,
+    compiler_line,
+    is_about_axes,
+    namespace,
+)
 
 # Numba has several classes of each name, one for each of its compilers.
 _OF_THE_COMPILER = {"TypingError", "LoweringError", "UnsupportedError", "UnsupportedBytecodeError"}
@@ -51,6 +59,21 @@ def in_words(error: BaseException) -> str:
     cause = compiler_cause(str(error))
     says_all = cause is not None and cause.kind in ("not in cuda", "arguments", "whole array")
     return of_cause(cause) if says_all else f"This does not compile. {of_cause(cause)}".strip()
+
+
+def is_about_arguments(error: BaseException) -> bool:
+    """Return whether the compiler refuses a kernel because an array has other axes than it uses.
+
+    Examples
+    --------
+    >>> is_about_arguments(AttributeError("'KernelArray' object has no attribute 'mean'"))
+    False
+    """
+    if type(error).__name__ != "TypingError":
+        return False
+    cause = compiler_cause(str(error))
+    indexed = cause is not None and cause.name in ("getitem", "static_getitem", "setitem", "static_setitem")
+    return indexed or is_about_axes(str(error))
 
 
 def of_cause(cause: Cause | None) -> str:

@@ -134,6 +134,8 @@ def _described(value):
         shapes = list(dict.fromkeys(str(each.shape) for each in value))
         kinds = f"shape {shapes[0]}" if len(shapes) == 1 else f"shapes {', '.join(shapes)}"
         return f"with {len(value)} arrays of {kinds}"
+    if inspect.isfunction(value):
+        return f"= `{value.__name__.strip('_')}`"
     return f"= {plain(repr(value))}"
 
 

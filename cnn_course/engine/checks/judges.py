@@ -60,19 +60,27 @@ def caret_of_floats(evidence):
 
 
 def known_mistake(evidence):
-    """Name the mistake that explains every failed case; of several, the one nearest in the others."""
+    """Name the mistake that explains every failed case; of several, the one nearest in the others.
+
+    Truth values agree by chance: there a mistake has to explain the right cases too.
+    """
     exercise, failed = evidence.exercise, evidence.failed
+    telling = evidence.trials if all(_is_truth(trial.expected) for trial in evidence.trials) else failed
     explaining = [
         (name, text, function)
         for name, (text, *functions) in exercise.mistakes.items()
         for function in functions
-        if failed and all(exercise.is_like(function, trial) for trial in failed)
+        if failed and all(exercise.is_like(function, trial) for trial in telling)
     ]
     if not explaining:
         return None
     alike = [sum(exercise.is_like(function, t) for t in evidence.trials) for *_, function in explaining]
     name, text, _ = explaining[alike.index(max(alike))]
     return Wrong(name, text.format(**evidence.names))
+
+
+def _is_truth(outcome):
+    return isinstance(outcome.value, (bool, np.bool_))
 
 
 def wrapping(evidence):

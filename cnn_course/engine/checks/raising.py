@@ -55,7 +55,7 @@ def _is_of_an_index(error):
 
 
 def _missing_indices(nodes, arrays, error):
-    """Say which array has more axes than indices on the line where an exception was raised."""
+    """Say which array has another number of axes than indices on the line where an exception was raised."""
     if not _is_of_an_index(error):
         return ""
     is_of_a_value = isinstance(error, UnsupportedPython)
@@ -66,7 +66,12 @@ def _missing_indices(nodes, arrays, error):
             continue
         axes, given = np.ndim(arrays.get(node.value.id, 0)), len(changes.parts_of(node))
         has_slices = any(isinstance(part, ast.Slice) for part in ast.walk(node.slice))
-        if given < axes and not has_slices and "..." not in ast.unparse(node.slice):
+        if (
+            given != axes
+            and (given < axes or node.value.id in arrays)
+            and not has_slices
+            and "..." not in ast.unparse(node.slice)
+        ):
             return too_few_indices(node.value.id, axes, given)
     return ""
 

@@ -41,6 +41,11 @@ def raised(evidence):
     if error is None:
         return None
     message = errors.in_words(error) or f"Your {evidence.what} raised {errors.text(error)}."
+    if evidence.what == "function" and errors.is_about_arguments(error):
+        message = (
+            "A kernel that your function launches does not compile with these arguments. Are they in the "
+            "kernel's order, and has each as many axes as the kernel takes?"
+        )
     return Wrong(
         "raises", message, *errors.line_of(error, evidence.attempt, evidence.what), *_where(evidence)
     )
@@ -218,6 +223,9 @@ def another_shape(evidence):
     for place, (got, expected) in enumerate(parts):
         if np.shape(got) != np.shape(expected):
             message = f"The result has shape {np.shape(got)} where {np.shape(expected)} is right."
+            if not np.shape(expected):
+                single = "True or False" if np.asarray(expected).dtype.kind == "b" else "number"
+                message = f"The result must be a single {single}, and yours has shape {np.shape(got)}."
             which = _which(parts, place, evidence.failed[0].case, evidence.attempt)
             return Wrong("shape", message, *which, *_where(evidence))
     return None

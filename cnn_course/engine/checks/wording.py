@@ -100,12 +100,17 @@ _CALLED_BY_SOME = (
     "Every thread of a block has to reach the barrier in `{function}`, and here some do not: call it outside "
     "of any branch, and let no thread `return` before."
 )
+# Where it is an operation of a warp.
+_CALLED_BY_SOME_LANES = (
+    "Every lane of a warp has to reach `{function}`, and here some do not: call it outside of any branch "
+    "that only some lanes enter, and let none `return` before."
+)
 
 
 def too_few_indices(array, axes, given):
-    """Say that an array has more axes than the indices that it is given."""
+    """Say that an array has another number of axes than the indices that it is given."""
     indices = "1 index" if given == 1 else f"{given} indices"
-    return f"`{array}` has {axes} axes, and you give {indices}."
+    return f"`{array}` has {axes} {'axis' if axes == 1 else 'axes'}, and you give {indices}."
 
 
 def name_of(finding):
@@ -115,9 +120,21 @@ def name_of(finding):
     return "reads past the edge" if finding.operation == "read" else "writes past the edge"
 
 
-def meaning(finding):
-    """Return what a finding means, where nothing else is known of the launch."""
-    return WORDS[name_of(finding)].format(array=f"`{finding.array}`")
+def meaning(finding, kernel=""):
+    """Return what a finding means, where nothing else is known of the launch than the kernel's name."""
+    words = _of_a_function(finding, kernel) if kernel else ""
+    return (words or WORDS[name_of(finding)]).format(array=f"`{finding.array}`")
+
+
+def _of_a_function(finding, kernel, called=()):
+    """Return what to say where threads part in a function that a kernel calls; nothing elsewhere."""
+    name, function = name_of(finding), finding.site.function if finding.site else ""
+    if not name.startswith("divergent") or function in ("", kernel):
+        return ""
+    # `block_sum` calls `warp_sum` before its barrier: there the threads part.
+    is_of_block = name == "divergent barrier" or "block_sum" in called
+    function = "block_sum" if is_of_block and function == "warp_sum" else function
+    return (_CALLED_BY_SOME if is_of_block else _CALLED_BY_SOME_LANES).format(function=function)
 
 
 # --- What it is about --------------------------------------------------------------------------------------
@@ -125,9 +142,9 @@ def meaning(finding):
 
 def explained(attempt, finding, trace):
     """Return what a finding means, with the name of the array left open."""
-    name = name_of(finding)
-    if name == "divergent barrier" and finding.site and finding.site.function != code_of(attempt).co_name:
-        return _CALLED_BY_SOME.format(function=finding.site.function)
+    name, code = name_of(finding), code_of(attempt)
+    if words := _of_a_function(finding, code.co_name, code.co_names):
+        return words
     info = next((info for info in trace.arrays if info.name == finding.array), None)
     if finding.kind != "out of bounds" or info is None:
         return WORDS[name]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cnn_course.engine.checks.evidence import Wrong, first_finding
+from cnn_course.engine.checks.evidence import Trial, Wrong, first_finding
 from cnn_course.engine.checks.launches import Output, examine, is_result, result_names
 from cnn_course.engine.checks.uninitialised import names_used
 from cnn_course.engine.checks.wording import SAME_INDEX, line_of, name_of, two_at_one_element
@@ -233,23 +233,40 @@ def _outputs(evidence, trial):
 
 def done_twice(evidence):
     """Find that two threads write the same element of an output: one of them was not needed."""
-    for trial in evidence.traced if evidence.exercise.once else ():
-        writes = Writes(evidence.attempt, trial)
-        trace, rows = writes.trace, writes.rows
-        places, first = np.unique(
-            [trace.array[rows], trace.element[rows], writes.writers], axis=1, return_index=True
-        )
-        _, counts = np.unique(places[:2], axis=1, return_counts=True)
-        if counts.max() > 1:
-            most = int(np.repeat(counts, counts).argmax())
-            return Wrong(
-                "done more than once",
-                f"The numbers are right, but {counts.max()} threads compute the same element, each for "
-                "itself. One is enough: let each thread compute its own element, and no other.",
-                line_of(evidence.attempt, trace.sites[trace.site[rows[first[most]]]]),
-                evidence.where(trial),
-            )
+    trials = evidence.traced if evidence.exercise.once else ()
+    for trial in trials:
+        if found := _done_twice(evidence.attempt, trial):
+            return Wrong(found.mistake, found.message, *found.details, evidence.where(trial))
     return None
+
+
+def stored_once(attempt, case):
+    """Demand that each element of an output comes from one thread, in exercises that ask for more first."""
+    outcome, report = examine(attempt, case)
+    if found := _done_twice(attempt, Trial(case, outcome, outcome, True, report)):
+        raise found
+
+
+def _done_twice(attempt, trial):
+    writes = Writes(attempt, trial)
+    trace, rows = writes.trace, writes.rows
+    places, first = np.unique(
+        [trace.array[rows], trace.element[rows], writes.writers], axis=1, return_index=True
+    )
+    _, counts = np.unique(places[:2], axis=1, return_counts=True)
+    if counts.max() == 1:
+        return None
+    most = int(np.repeat(counts, counts).argmax())
+    elements = np.prod(trace.arrays[places[0, most]].shape)
+    one = "let each thread compute its own element, and no other"
+    if elements <= np.prod(trace.grid):  # a block's, or a row's
+        one = "put the store under an `if` that a single one of them passes"
+    return Wrong(
+        "done more than once",
+        f"The numbers are right, but {counts.max()} threads compute the same element, each for itself. One "
+        f"is enough: {one}.",
+        line_of(attempt, trace.sites[trace.site[rows[first[most]]]]),
+    )
 
 
 def one_for_all(evidence):

@@ -85,6 +85,29 @@ WRONG = {
 }
 
 RIGHT = {
+    "crop_and_flip_kernel": {
+        "the mirrored place written": """
+            w, h, i = cuda.grid(3)
+            count, channels, height, width = out.shape
+            if i >= count or h >= height or w >= width:
+                return
+            row, column = h + places[i, 0] - padding, w + places[i, 1] - padding
+            target = width - 1 - w if places[i, 2] else w
+            for c in range(channels):
+                out[i, c, h, target] = 0
+                if 0 <= row and row < height and 0 <= column and column < width:
+                    out[i, c, h, target] = images[indices[i], c, row, column] * float32(1 / 255)
+        """
+    },
+    "folded_convolution_kernel": {
+        "by a power, the last tap stores": [
+            (
+                "gamma[oc] / math.sqrt(variance[oc] + eps)",
+                "gamma[oc] * (variance[oc] + eps) ** float32(-0.5)",
+            ),
+            ("k == 0", "k == weight.shape[1] - 1"),
+        ]
+    },
     "new_last_layer": {
         "the whole network once": """
             last = net.layers[-1]

@@ -11,6 +11,7 @@ WRONG = {
         "nothing written": [("grad_input[i] = grad_output[i]", "result = grad_output[i]")],
     },
     "squared_error_backward_kernel": {
+        "raises": [("k == labels[row]", "labels[row, k]")],
         "writes past the edge": [("if row < y.shape[0] and k < y.shape[1]:", "if row < y.shape[0]:")],
         "x and y exchanged": [("k, row = cuda.grid(2)", "row, k = cuda.grid(2)")],
         "float64": [("float32(2) *", "2.0 *"), ("/ float32(y.shape[0])", "/ y.shape[0]")],
@@ -27,6 +28,25 @@ WRONG = {
             )
         ],
         "fixed block": [("cuda.threadIdx.x, cuda.blockDim.x", "cuda.threadIdx.x, 64")],
+        "divergent warp": [
+            """
+                c, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+                pixels = x.shape[2]
+                count = x.shape[0] * pixels
+                total = float32(0)
+                for i in range(thread, count, threads):
+                    total += x[i // pixels, c, i % pixels]
+                if thread == 0:
+                    mean[c] = block_sum(total) / float32(count)
+                cuda.syncthreads()
+                squares = float32(0)
+                for i in range(thread, count, threads):
+                    squares += (x[i // pixels, c, i % pixels] - mean[c]) ** 2
+                if thread == 0:
+                    variance[c] = block_sum(squares) / float32(count)
+            """
+        ],
+        "done more than once": [("if thread == 0:", "if True:"), ("if thread == 0:", "if thread < pixels:")],
         "one thread": [
             [
                 ("range(thread, x.shape[0] * pixels, threads)", "range(x.shape[0] * pixels)", 2),
@@ -37,6 +57,7 @@ WRONG = {
     },
     "norm_backward_kernel": {
         "float64": [("total, product = float32(0), float32(0)", "total, product = 0.0, 0.0")],
+        "done more than once": [("if thread == 0:", "if True:")],
         "writes past the edge": [("count = x.shape[0] * pixels", "count = x.shape[0] * pixels + 1")],
         "divergent barrier": [
             (
@@ -78,6 +99,27 @@ RIGHT = {
         """,
     },
     "channel_statistics_kernel": {
+        "a piece for each thread, the mean in shared memory": """
+            c, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+            centre = cuda.shared.array(1, float32)
+            pixels = x.shape[2]
+            count = x.shape[0] * pixels
+            share = (count + threads - 1) // threads
+            total = float32(0)
+            for i in range(thread * share, min(thread * share + share, count)):
+                total += x[i // pixels, c, i % pixels]
+            total = block_sum(total)
+            if thread == 0:
+                centre[0] = total / float32(count)
+                mean[c] = centre[0]
+            cuda.syncthreads()
+            squares = float32(0)
+            for i in range(thread * share, min(thread * share + share, count)):
+                squares += (x[i // pixels, c, i % pixels] - centre[0]) ** 2
+            squares = block_sum(squares)
+            if thread == 0:
+                variance[c] = squares / float32(count)
+        """,
         "one pass, from the first element": """
             c, thread, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
             pixels = x.shape[2]
@@ -113,6 +155,15 @@ RIGHT = {
         """,
     },
     "norm_backward_kernel": {
+        "sums from the results": [
+            ("if thread == 0:\n    grad_gamma[c], grad_beta[c] = product, total", ""),
+            (
+                "total, product = block_sum(total), block_sum(product)",
+                "total, product = block_sum(total), block_sum(product)\nif thread == 0:\n"
+                "    grad_gamma[c], grad_beta[c] = product, total\ncuda.syncthreads()",
+            ),
+            ("(total + x_hat * product)", "(grad_beta[c] + x_hat * grad_gamma[c])"),
+        ],
         "multiplied out": """
             c = cuda.blockIdx.x
             share = float32(1) / float32(x.shape[0] * x.shape[2])
@@ -131,7 +182,7 @@ RIGHT = {
             if cuda.threadIdx.x == cuda.blockDim.x - 1:
                 grad_beta[c] = beta_sum
                 grad_gamma[c] = gamma_sum
-        """
+        """,
     },
 }
 

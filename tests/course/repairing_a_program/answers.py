@@ -33,15 +33,66 @@ WRONG = {
     },
     "edge_maps": {
         "still on the device": [("d_maps.copy_to_host()", "d_maps")],
-        "raises": [("(16, 16)]", "BLOCK]")],
         "returns None": [("return d_maps.copy_to_host()", "d_maps.copy_to_host()")],
+        "shortcut": ["return np.array([conv_cpu(image, w) for w in weight])"],
+        "grid and block exchanged": [("[blocks, (16, 16)]", "[(16, 16), blocks]")],
+        "raises": [
+            ("(16, 16)]", "BLOCK]"),
+            ("(len(weight), height, width)", "(height, width)"),
+            ("(d_image, d_weight, d_maps)", "(d_weight, d_image, d_maps)"),
+        ],
     },
 }
 
 RIGHT = {
+    "edge_maps": {
+        "one filter at a time, in other blocks": """
+            height, width = image.shape[0] - 2, image.shape[1] - 2
+            result = np.empty((len(weight), height, width), np.float32)
+            for f in range(len(weight)):
+                d_map = cuda.device_array((1, height, width), np.float32)
+                blocks = (width + 31) // 32, (height + 7) // 8
+                conv_kernel[blocks, (32, 8)](cuda.to_device(image), cuda.to_device(weight[f : f + 1]), d_map)
+                d_map[0].copy_to_host(result[f])
+            return result
+        """
+    },
+    "is_softmax": {
+        "early returns": """
+            out = softmax(maps)
+            if not (out >= 0).all() or not np.allclose(out.sum(axis=0), 1):
+                return False
+            if not np.allclose(out, softmax(maps + 1), rtol=1e-4, atol=1e-6):
+                return False
+            return (np.argsort(maps, axis=0)[-1] == out.argmax(0)).all()
+        """,
+        "assertions": """
+            try:
+                out = softmax(maps)
+                assert (out >= 0).all()
+                np.testing.assert_allclose(out.sum(axis=0), 1, rtol=1e-5)
+                np.testing.assert_allclose(softmax(maps + 1), out, rtol=1e-3, atol=1e-6)
+                assert (out.argmax(axis=0) == maps.argmax(axis=0)).all()
+            except AssertionError:
+                return False
+            return True
+        """,
+    },
     "softmax_kernel": {
-        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")]
-    }
+        "the sum corrected for each new largest number": """
+            column, row = cuda.grid(2)
+            if row >= maps.shape[1] or column >= maps.shape[2]:
+                return
+            largest, total = maps[0, row, column], float32(1)
+            for c in range(1, maps.shape[0]):
+                before = largest
+                largest = max(largest, maps[c, row, column])
+                total = total * math.exp(before - largest) + math.exp(maps[c, row, column] - largest)
+            for c in range(maps.shape[0]):
+                out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
+        """,
+        "shifted by the logarithm of the sum": [("- largest) / total", "- (largest + math.log(total)))")],
+    },
 }
 
 

@@ -70,6 +70,16 @@ def _without_padding(places, padding):
     places[:, :2] += padding
 
 
+def _padding_added(places, padding):
+    places[:, :2] += 2 * padding
+
+
+def _first_row_and_column_black(images, indices, places, padding):
+    images = images.copy()
+    images[:, :, 0], images[:, :, :, 0] = 0, 0
+    return crop_and_flip(images, indices, places, padding)
+
+
 def _upside_down(images, indices, places, padding):
     plain = places.copy()
     plain[:, 2] = 0
@@ -138,6 +148,19 @@ crop_and_flip_kernel = KernelExercise(
             _with_places(_without_padding),
             [("places[i, 0] - padding", "places[i, 0]"), ("places[i, 1] - padding", "places[i, 1]", 2)],
         ),
+        "padding added": (
+            "Your windows begin too late: `{places}` counts from the margin. *Subtract* `{padding}`.",
+            _with_places(_padding_added),
+            [
+                ("places[i, 0] - padding", "places[i, 0] + padding"),
+                ("[i, 1] - padding", "[i, 1] + padding", 2),
+            ],
+        ),
+        "first row and column lost": (
+            "Row 0 and column 0 of the images come out black. They are inside: compare by `0 <=`.",
+            _first_row_and_column_black,
+            [("0 <= row", "0 < row"), ("0 <= column", "0 < column")],
+        ),
         "upside down": (
             "You reverse the rows. A mirror exchanges left and right: reverse the columns.",
             _upside_down,
@@ -187,6 +210,19 @@ crop_and_flip_kernel = KernelExercise(
             "Your numbers go up to 255. Divide by `float32(255)`.",
             lambda images, indices, places, padding: 255 * crop_and_flip(images, indices, places, padding),
             (" / float32(255)", ""),
+        ),
+        "divided without a fraction": (
+            "`//` drops the fraction, and all bytes below 255 become 0. Divide float32 numbers by `/`.",
+            lambda images, indices, places, padding: _cut(images[indices] // 255 * 255.0, places, padding),
+            (
+                "float32(images[indices[i], c, row, column]) / float32(255)",
+                "float32(images[indices[i], c, row, column] // 255)",
+            ),
+        ),
+        "normalised": (
+            "You bring the numbers to the range from -1 to 1. Here they are only divided by 255.",
+            lambda images, indices, places, padding: _cut(2.0 * images[indices] - 255, places, padding),
+            ("/ float32(255)", "/ float32(255) * float32(2) - float32(1)"),
         ),
     },
 )

@@ -98,6 +98,53 @@ decayed_step_kernel = KernelExercise(
             lambda p, g, v, lr, m, wd: decayed_step(p, g, v, lr, 0, wd),
             ("momentum * velocity[i] + gradient", "gradient"),
         ),
+        "step without the velocity": (
+            "You move by the gradient alone. Store the new velocity in `{velocity}`, and move by that.",
+            lambda p, g, v, lr, m, wd: (p - lr * (g + wd * p), v),
+            lambda p, g, v, lr, m, wd: (p - lr * (g + wd * p), m * v + g + wd * p),
+            ("lr * velocity[i]", "lr * gradient"),
+        ),
+        "momentum of the gradient": (
+            "You multiply the gradient by `{momentum}`. It is the old velocity that fades.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, m * g, v / m, lr, m, m * wd),
+            ("momentum * velocity[i] + gradient", "velocity[i] + momentum * gradient"),
+        ),
+        "gradient shrunk": (
+            "You shrink or stretch the gradient by `{weight_decay}`. What decays is the parameter: add "
+            "`{weight_decay} * {parameters}[i]` to the gradient.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, (1 - wd) * g, v, lr, m, 0),
+            lambda p, g, v, lr, m, wd: decayed_step(p, (1 + wd) * g, v, lr, m, 0),
+            lambda p, g, v, lr, m, wd: decayed_step(p, wd * g, v, lr, m, 0),
+            ("weight_decay * parameters[i]", "weight_decay * gradients[i]"),
+            ("gradients[i] + weight_decay * parameters[i]", "(float32(1) - weight_decay) * gradients[i]"),
+        ),
+        "decay by the square": (
+            "Your decay has the square of the parameter, as in the loss. Its slope, which the gradient "
+            "needs, has the parameter itself.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * p * (p - 1), v, lr, m, wd),
+            ("weight_decay * parameters[i]", "weight_decay * parameters[i] * parameters[i]"),
+        ),
+        "decay by the absolute value": (
+            "Your decay has the parameter without its sign, and pushes negative ones further down.",
+            lambda p, g, v, lr, m, wd: decayed_step(p, g + wd * (np.abs(p) - p), v, lr, m, wd),
+            ("weight_decay * parameters[i]", "weight_decay * abs(parameters[i])"),
+        ),
+        "parameter overwritten": (
+            "You store the step itself as the parameter. Subtract it from what is there: `-=`.",
+            lambda p, g, v, lr, m, wd: (lr * (m * v + g + wd * p), m * v + g + wd * p),
+            ("parameters[i] -=", "parameters[i] ="),
+        ),
+        "parameter moved first": (
+            "You move the parameter, and compute the velocity from what it is then. First the velocity, then "
+            "the parameter.",
+            lambda p, g, v, lr, m, wd: (p - lr * v, m * v + g + wd * (p - lr * v)),
+            """
+                i = cuda.grid(1)
+                if i < parameters.size:
+                    parameters[i] -= lr * velocity[i]
+                    velocity[i] = momentum * velocity[i] + gradients[i] + weight_decay * parameters[i]
+            """,
+        ),
         "velocity before the step": (
             "You move by the velocity from before the step. Compute the new one first.",
             lambda p, g, v, lr, m, wd: (p - lr * v, decayed_step(p, g, v, lr, m, wd)[1]),
@@ -112,7 +159,9 @@ decayed_step_kernel = KernelExercise(
         "rate in the velocity": (
             "The rate is in your velocity. Multiply by it when the parameter moves.",
             lambda p, g, v, lr, m, wd: (p - (m * v + lr * (g + wd * p)), m * v + lr * (g + wd * p)),
+            lambda p, g, v, lr, m, wd: (p + (m * v - lr * (g + wd * p)), m * v - lr * (g + wd * p)),
             [("+ gradient", "+ lr * gradient"), ("lr * velocity[i]", "velocity[i]")],
+            [("+ gradient", "- lr * gradient"), ("-= lr * velocity[i]", "+= velocity[i]")],
         ),
         "uphill": (
             "The parameters climb. Subtract the step: `-=`.",

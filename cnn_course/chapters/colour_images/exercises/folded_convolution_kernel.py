@@ -35,6 +35,11 @@ def _folded(scale=None, bias=None):
     return wrong
 
 
+def _mean_in_the_weight(weight, bias, gamma, beta, mean, *others):
+    shifted = weight - mean[:, np.newaxis]
+    return folded_convolution(shifted, bias, gamma, beta, mean, *others)
+
+
 def _weight_as_it_was(weight, *others):
     return weight, folded_convolution(weight, *others)[1]
 
@@ -95,6 +100,17 @@ folded_convolution_kernel = KernelExercise(
             "The normalisation subtracts the mean before it scales. Multiply the mean by the scale too.",
             _folded(bias=lambda b, mean, s, beta: b * s - mean + beta),
             ("(bias[oc] - mean[oc]) * scale", "bias[oc] * scale - mean[oc]"),
+        ),
+        "bias not scaled": (
+            "You shift the bias, and do not scale it. The normalisation scales bias and mean before it adds "
+            "`{beta}`.",
+            _folded(bias=lambda b, mean, s, beta: b - mean + beta),
+            ("(bias[oc] - mean[oc]) * scale", "bias[oc] - mean[oc]"),
+        ),
+        "mean in the weight": (
+            "You subtract the mean from every weight. It shifts the channel once: only the bias needs it.",
+            _mean_in_the_weight,
+            ("weight[oc, k] * scale", "(weight[oc, k] - mean[oc]) * scale"),
         ),
         "beta left out": (
             "The learned shift `{beta}` is missing from the bias.",

@@ -78,6 +78,12 @@ def _learning(old=(), fixed=()):
 _learned = _learning()
 
 
+def _learning_by_old_gradients(net, weight, bias, loss, x, labels, lr, steps):
+    """Return where the gradients lead that the network has from before."""
+    last = net.built().layers[-1]
+    return weight - lr * steps * last.grad_weight, bias - lr * steps * last.grad_bias
+
+
 class _Watch:
     """Counts how often each layer of a network but the last runs, forward and backward."""
 
@@ -276,6 +282,19 @@ new_last_layer = NetworkExercise(
                     "for _ in range(steps):",
                 ),
             ],
+        ),
+        "no backward pass": (
+            "Your steps go by gradients from earlier: nothing fills `grad_weight` and `grad_bias`. Call the "
+            "last layer's `backward` in every step, with what `{loss}.backward()` returns.",
+            _learning_by_old_gradients,
+            ("last.backward(loss.backward())", "loss.backward()"),
+        ),
+        "one step more or less": (
+            "The number of steps is off by one: take `{steps}`.",
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr, steps + 1),
+            lambda net, w, b, loss, x, y, lr, steps: _learned(net, w, b, loss, x, y, lr, steps - 1),
+            ("range(steps)", "range(steps + 1)"),
+            ("range(steps)", "range(steps - 1)"),
         ),
         "uphill": (
             "Your steps go up: the loss grows. Subtract the gradient.",

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, launch, normal, output
+from cnn_course.engine.checks.writes import stored_once
 from cnn_numba.beyond.norm.reference import batch_norm2d_forward
 from gpuless.access import READ
 
@@ -85,6 +86,22 @@ def _share(places):
     return function
 
 
+def _second_sum_left_out(x):
+    """Return the right mean, and of the variance what thread 0 adds up."""
+    mean = _flat(x).mean(axis=1)
+    own = _flat(x)[:, ::CHANNEL_THREADS] - mean[:, None]
+    return mean, (own**2).sum(axis=1) / _count(x)
+
+
+def _around_own_means(x):
+    """Return the right mean, and the variance with each thread's own share of the mean for the mean."""
+    flat, squares = _flat(x), 0.0
+    for thread in range(min(CHANNEL_THREADS, _count(x))):
+        own = flat[:, thread::CHANNEL_THREADS]
+        squares += ((own - own.sum(axis=1, keepdims=True) / _count(x)) ** 2).sum(axis=1)
+    return flat.mean(axis=1), squares / _count(x)
+
+
 def _divided_by(x, count):
     """Take for the number of elements of a channel another one."""
     centre = _flat(x).sum(axis=1) / count
@@ -125,7 +142,10 @@ channel_statistics_kernel = KernelExercise(
         for threads, shape in [(WARP, (2, 2, 19)), (3 * WARP, (5, 1, 39)), (4 * WARP, (3, 4, 47))]
     ],
     float32=True,
-    properties=(lambda attempt: shares_the_channel(attempt, _shared_out()),),
+    properties=(
+        lambda attempt: shares_the_channel(attempt, _shared_out()),
+        lambda attempt: stored_once(attempt, _shared_out()),
+    ),
     mistakes={
         "difference of squares": (
             "Right, until a channel is far from 0. Then `E[{x}**2]` and `E[{x}]**2` are huge and agree in "
@@ -203,6 +223,27 @@ channel_statistics_kernel = KernelExercise(
             "Each channel gets the sum of thread 0 alone. `block_sum` *returns* the sum of the whole block.",
             _share(slice(None, None, CHANNEL_THREADS)),
             [("block_sum(total)", "total"), ("block_sum(squares)", "squares")],
+        ),
+        "variance of the first thread": (
+            "The mean is right. The variance is the sum of thread 0 alone: `block_sum` *returns* that of the "
+            "whole block, for the squares too.",
+            _second_sum_left_out,
+            ("block_sum(squares)", "squares"),
+        ),
+        "each thread's own mean": (
+            "The mean that you store is right. In the second loop each thread subtracts its own share of it: "
+            "call `block_sum` *before* that loop, so that all threads have the mean.",
+            _around_own_means,
+            [
+                ("centre = block_sum(total) / count", "centre = total / count"),
+                ("mean[c] = centre", "mean[c] = whole"),
+                ("if thread == 0:", "whole = block_sum(centre)\nif thread == 0:"),
+            ],
+        ),
+        "divided by the threads": (
+            "You divide by the number of threads. A channel has `{x}.shape[0] * {x}.shape[2]` elements.",
+            lambda x: _divided_by(x, CHANNEL_THREADS),
+            ("float32(x.shape[0] * pixels)", "float32(threads)"),
         ),
         "statistics of channel 0": (
             "Every channel gets the statistics of the first: the channel is `cuda.blockIdx.x`.",

@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.chapters.other_parts.exercises.channel_statistics_kernel import shares_the_channel
 from cnn_course.engine.checks.kernels import KernelExercise, launch, output
+from cnn_course.engine.checks.writes import stored_once
 from cnn_numba.beyond.norm.reference import batch_norm2d_backward
 
 THREADS = 64
@@ -26,7 +27,23 @@ def _backwards(rng, shape, threads=THREADS):
     return launch(channels, threads, *arrays, output(shape), output(channels), output(channels))
 
 
-def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=None, sums=None):
+def _hat(x, mean, inv_std):
+    return (x - mean) * inv_std
+
+
+def _distance(x, mean, inv_std):
+    return x - mean
+
+
+def _scaled(x, mean, inv_std):
+    return x * inv_std
+
+
+def _x(x, mean, inv_std):
+    return x
+
+
+def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=None, own=None, sums=None):
     """Return a function for the way back with parts that may be wrong.
 
     Parameters
@@ -41,6 +58,8 @@ def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=Non
         Takes gamma and inv_std of the channels; what the bracket is multiplied by.
     x_hat : callable, optional
         Takes x, mean and inv_std; what stands for x_hat.
+    own : callable, optional
+        Likewise, where the mean of the products is multiplied by x_hat.
     sums : callable, optional
         Takes what a channel's elements add to a sum, shape (N, C, pixels); the sums that the kernel gets.
     """
@@ -48,8 +67,9 @@ def _backward(centred=1, turned=1, slope=True, count=None, scale=None, x_hat=Non
     def function(grad_output, x, gamma, mean, inv_std):
         g, x, *rows = (np.asarray(array, np.float64) for array in (grad_output, x, gamma, mean, inv_std))
         gamma, mean, inv_std = (row[:, None] for row in rows)
-        hat = x_hat(x, mean, inv_std) if x_hat else (x - mean) * inv_std
+        hat = (x_hat or _hat)(x, mean, inv_std)
         total, product = ((sums or _whole)(values)[:, None] for values in (g, g * hat))
+        hat = own(x, mean, inv_std) if own else hat
         means = centred * total + turned * product * (hat if slope else 1)
         bracket = g - means / (count(x) if count else x.shape[0] * x.shape[2])
         factor = scale(gamma, inv_std) if scale else gamma * inv_std
@@ -111,6 +131,11 @@ _FIRST_LOOP = f"""for i in range(thread, count, threads):
     x_hat = {_HAT}
     total += gradient"""
 
+
+def _shared_out():
+    return _backwards(np.random.default_rng(0), (4, 1, 64))
+
+
 norm_backward_kernel = KernelExercise(
     "norm_backward_kernel",
     reference=norm_backward,
@@ -123,7 +148,8 @@ norm_backward_kernel = KernelExercise(
     ],
     float32=True,
     properties=(
-        lambda attempt: shares_the_channel(attempt, _backwards(np.random.default_rng(0), (4, 1, 64))),
+        lambda attempt: shares_the_channel(attempt, _shared_out()),
+        lambda attempt: stored_once(attempt, _shared_out()),
     ),
     mistakes={
         "both means left out": (
@@ -183,19 +209,41 @@ norm_backward_kernel = KernelExercise(
             _backward(scale=lambda gamma, inv_std: gamma * inv_std**2),
             ("gamma[c] * inv_std[c] * centred", "gamma[c] * inv_std[c] * inv_std[c] * centred"),
         ),
+        "divided by the inverse": (
+            "You divide by `{inv_std}`, which is `1 / s` already. Multiply by it.",
+            _backward(scale=lambda gamma, inv_std: gamma / inv_std),
+            ("gamma[c] * inv_std[c] * centred", "gamma[c] / inv_std[c] * centred"),
+        ),
+        "x for x_hat in one loop": (
+            "Your sums are right. In the second loop you use `{x}` itself: the formula has `x_hat` there "
+            "too.",
+            *(_backward(own=hat) for hat in (_x, _distance, _scaled)),
+            ("x_hat * product", "x[i // pixels, c, i % pixels] * product"),
+            ("x_hat * product", "(x[i // pixels, c, i % pixels] - mean[c]) * product"),
+        ),
+        "sum without x_hat": (
+            "In your second loop `x_hat` is right. In the first one it is not: the gradient of gamma is the "
+            "sum of `{grad_output} * x_hat`.",
+            *(_backward(x_hat=hat, own=_hat) for hat in (_x, _distance, _scaled)),
+            ("product += gradient * x_hat", "product += gradient * x[i // pixels, c, i % pixels]"),
+            (
+                "product += gradient * x_hat",
+                "product += gradient * (x[i // pixels, c, i % pixels] - mean[c])",
+            ),
+        ),
         "mean not subtracted": (
             "Your `x_hat` is `{x}` times `{inv_std}`: subtract the mean of the channel first.",
-            _backward(x_hat=lambda x, mean, inv_std: x * inv_std),
+            _backward(x_hat=_scaled),
             (_HAT, "x[i // pixels, c, i % pixels] * inv_std[c]", 2),
         ),
         "distance for x_hat": (
             "Your `x_hat` is the distance from the mean: multiply it by `{inv_std}`.",
-            _backward(x_hat=lambda x, mean, inv_std: x - mean),
+            _backward(x_hat=_distance),
             (_HAT, "x[i // pixels, c, i % pixels] - mean[c]", 2),
         ),
         "x for x_hat": (
             "You use `{x}` itself as `x_hat`. The forward pass brings it to mean 0 and variance 1 first.",
-            _backward(x_hat=lambda x, mean, inv_std: x),
+            _backward(x_hat=_x),
             (_HAT, "x[i // pixels, c, i % pixels]", 2),
         ),
         "gradients of the parameters exchanged": (

@@ -50,6 +50,20 @@ sigmoid_backward_kernel = KernelExercise(
             (" * (float32(1) - out[i])", ""),
             ("* out[i] *", "*"),
         ),
+        "brackets missing": (
+            "You subtract `y` at the end. Put brackets around `1 - y`: it is a factor.",
+            lambda grad_output, out: grad_output * out - out,
+            ("(float32(1) - out[i])", "float32(1) - out[i]"),
+        ),
+        "slope of ReLU": (
+            "You pass the gradient on where the output is above 0, as ReLU does, and a sigmoid's output "
+            "always is. Its slope is `y * (1 - y)`.",
+            lambda grad_output, out: grad_output,
+            (
+                "grad_output[i] * out[i] * (float32(1) - out[i])",
+                "grad_output[i] if out[i] > 0 else float32(0)",
+            ),
+        ),
         "squared": (
             "You multiply by `y * y`. The slope is `y * (1 - y)`.",
             lambda grad_output, out: grad_output * out * out,

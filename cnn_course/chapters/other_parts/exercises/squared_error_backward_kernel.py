@@ -77,6 +77,29 @@ squared_error_backward_kernel = KernelExercise(
             lambda y, labels: 2 * (y - labels[:, None]) / len(y),
             ("float32(1) if k == labels[row] else float32(0)", "float32(labels[row])"),
         ),
+        "targets exchanged": (
+            "The right class has target 0 in your kernel, and the others 1. It is the other way round.",
+            lambda y, labels: 2 * (y - 1 + one_hot(y, labels)) / len(y),
+            (
+                "float32(1) if k == labels[row] else float32(0)",
+                "float32(0) if k == labels[row] else float32(1)",
+            ),
+            ("k == labels[row]", "k != labels[row]"),
+        ),
+        "sigmoid's slope": (
+            "You multiply by the slope of the sigmoid too. That is its own backward pass: here `{y}` is "
+            "given.",
+            lambda y, labels: squared_error_backward(y, labels) * y * (1 - y),
+            ("(y[row, k] - target) /", "(y[row, k] - target) * y[row, k] * (float32(1) - y[row, k]) /"),
+        ),
+        "divided without a fraction": (
+            "`//` drops the fraction: `2 // n` is 0 from three samples on. Divide float32 numbers by `/`.",
+            lambda y, labels: (y - one_hot(y, labels)) * (2 // len(y)),
+            (
+                "float32(2) * (y[row, k] - target) / float32(y.shape[0])",
+                "float32(2 // y.shape[0]) * (y[row, k] - target)",
+            ),
+        ),
         "right class only": (
             "Only the right class gets a gradient. The others need one too: their target is 0.",
             lambda y, labels: squared_error_backward(y, labels) * one_hot(y, labels),

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cnn_course.engine.checks.exercise import Exercise, Wrong
+from cnn_course.engine.checks import errors
+from cnn_course.engine.checks.exercise import Exercise, Wrong, avoids
 from cnn_course.engine.checks.kernels import normal
 from cnn_numba import device
 from cnn_numba.ops.conv.reference import conv_cpu
@@ -27,6 +28,14 @@ def _written_only(rows, columns):
     return wrong, lambda image, weight: wrong(image, weight, 0)
 
 
+def _garbage_within(image, weight):
+    """Return zeros with garbage in the blocks of a grid that is rounded down: the image was not copied."""
+    maps = np.zeros_like(_edge_maps(image, weight))
+    height, width = maps.shape[1:]
+    maps[:, : height // TILE * TILE, : width // TILE * TILE] = np.nan
+    return maps
+
+
 def _up(n):
     return device.blocks(n, TILE) * TILE
 
@@ -41,6 +50,23 @@ def _returned(attempt, image, weight):
     return maps
 
 
+def _starts_on_a_large_image(attempt):
+    """Demand a launch of many blocks, and not of blocks with as many threads."""
+    if device.simulated():  # it steps single threads
+        return
+    image = np.zeros((TILE * 33, TILE * 33), np.float32)
+    try:
+        _returned(attempt, image, np.zeros((1, 3, 3), np.float32))
+    except Exception as error:
+        raise Wrong(
+            "grid and block exchanged",
+            f"Right for small images. One of {len(image)} x {len(image)} pixels cannot be launched: a block "
+            "would have 33 x 33 threads, and a GPU allows 1024. The grid comes first: `kernel[blocks, "
+            "threads]`.",
+            f"{errors.text(error)}.",
+        ) from error
+
+
 edge_maps = Exercise(
     "edge_maps",
     reference=_edge_maps,
@@ -51,13 +77,17 @@ edge_maps = Exercise(
     starts_as=lambda image, weight: np.zeros(_edge_maps(image, weight).shape, np.float32),
     run=_returned,
     rtol=1e-5,
+    properties=(avoids("conv_cpu"), _starts_on_a_large_image),
     mistakes={
         "rounded down": (
-            "The right and lower edges of the maps are never written, because you round the number of "
-            "blocks down. `device.blocks(n, 16)` rounds up, and the kernel's guard stops the extra "
-            "threads.",
+            "The maps' right or lower edge is never written, because you round the number of blocks down. "
+            "`device.blocks(n, 16)` rounds up, and the kernel's guard stops the extra threads.",
             *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w // TILE * TILE),
+            *_written_only(lambda h, w: h, lambda h, w: w // TILE * TILE),
+            *_written_only(lambda h, w: h // TILE * TILE, lambda h, w: w),
             ("device.blocks(width, 16), device.blocks(height, 16)", "width // 16, height // 16"),
+            ("device.blocks(width, 16)", "width // 16"),
+            ("device.blocks(height, 16)", "height // 16"),
         ),
         "grid exchanged": (
             "Where the maps are not square, a part of them is never written: your grid is (rows, columns). "
@@ -70,7 +100,17 @@ edge_maps = Exercise(
             "The kernel gets a new, empty array instead of your image. `cuda.to_device({image})` allocates "
             "and copies.",
             lambda image, weight: np.full(_edge_maps(image, weight).shape, np.nan, np.float32),
+            _garbage_within,
             ("cuda.to_device(image)", "cuda.device_array(image.shape, np.float32)"),
+            """
+                height, width = image.shape[0] - 2, image.shape[1] - 2
+                d_image = cuda.device_array(image.shape, np.float32)
+                d_weight = cuda.to_device(weight)
+                result = np.zeros((len(weight), height, width), np.float32)
+                d_maps = cuda.to_device(result)
+                conv_kernel[(width // 16, height // 16), (16, 16)](d_image, d_weight, d_maps)
+                return d_maps.copy_to_host()
+            """,
         ),
         "first filter only": (
             "Every map is the first filter's. Give the kernel all filters.",

@@ -78,6 +78,29 @@ pool_maps_kernel = KernelExercise(
                 ("sum_of(maps[c, 2 * row + 1, 2 * column], ", "maps[c, 2 * row + 1, 2 * column] + ("),
             ],
         ),
+        "one left out": (
+            "You compare three numbers of each window. There are four: two in a row, and the two below them.",
+            *(lambda maps, k=k: np.delete(_windows(maps), k, axis=0).max(axis=0) for k in range(4)),
+            ("below = max(maps[c, 2 * row + 1, 2 * column], ", "below = max(above, "),
+            (", maps[c, 2 * row + 1, 2 * column + 1])", ", above)"),
+        ),
+        "smallest": (
+            "You keep the smallest of each four. Max-pooling keeps the largest.",
+            lambda maps: _windows(maps).min(axis=0),
+            ("max(", "min(", 3),
+        ),
+        "largest of the channels before": (
+            "Your search goes on from one map to the next. Begin it anew for each: inside the loop over the "
+            "channels.",
+            lambda maps: np.maximum.accumulate(_pool(maps), axis=0),
+            [
+                ("for c in range(channels):", "largest = float32(-np.inf)\nfor c in range(channels):"),
+                (
+                    "out[c, row, column] = max(above, below)",
+                    "largest = max(largest, above, below)\nout[c, row, column] = largest",
+                ),
+            ],
+        ),
         "one axis only": (
             "You compare two numbers of each window. There are four: two in a row, and the two below them.",
             lambda maps: _windows(maps)[:2].max(axis=0),

@@ -105,6 +105,39 @@ softmax_kernel = KernelExercise(
                     out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
             """,
         ),
+        "along an axis of the image": (
+            "Your numbers sum to 1 along a row or a column of the image. They must sum to 1 over the "
+            "channels, at each pixel.",
+            lambda maps: stable_softmax(maps, axis=2),
+            lambda maps: stable_softmax(maps, axis=1),
+            """
+            column, row = cuda.grid(2)
+            channels, height, width = maps.shape
+            if row < height and column < width:
+                for c in range(channels):
+                    largest = maps[c, row, 0]
+                    for j in range(width):
+                        largest = max(largest, maps[c, row, j])
+                    total = float32(0)
+                    for j in range(width):
+                        total += math.exp(maps[c, row, j] - largest)
+                    out[c, row, column] = math.exp(maps[c, row, column] - largest) / total
+            """,
+        ),
+        "sum of some channels": (
+            "Your sum skips a channel. Add up the exponentials of all of them.",
+            lambda maps: shifted_powers(maps) / shifted_powers(maps)[1:].sum(axis=0),
+            lambda maps: shifted_powers(maps) / shifted_powers(maps)[:-1].sum(axis=0),
+            (
+                "for c in range(channels):\n    total +=",
+                "for c in range(1, channels):\n    total +=",
+            ),
+        ),
+        "sum begins at 1": (
+            "Your sum is larger by 1 than that of the exponentials. Begin it at 0.",
+            lambda maps: shifted_powers(maps) / (1 + shifted_powers(maps).sum(axis=0)),
+            ("total = float32(0)", "total = float32(1)"),
+        ),
         "sum not shifted": (
             "You subtract the largest number in the numerator, but not in the sum. Subtract it in both.",
             lambda maps: shifted_powers(maps) / np.exp(maps).sum(axis=0),
