@@ -23,6 +23,7 @@ class Cause(NamedTuple):
     not applied      Numba has no operation or function `name` for these types
     product          ``@`` of two arrays, whose axes that it adds up over have other sizes: `types`, as texts
     einsum           ``np.einsum`` of arrays in which a letter has several sizes: `types` are their shapes
+    none             None stands where a number or an array is needed
     ===============  ==================================================================================
     """
 
@@ -36,6 +37,10 @@ class Cause(NamedTuple):
 _ARRAYS = ("KernelArray", "TracedArray")
 _CUDA = re.compile(r"module 'numba\.cuda\S*' has no attribute '(\w+)'")
 _NO_ATTRIBUTE = re.compile(rf"'(?:{'|'.join(_ARRAYS)})' object has no attribute '(\w+)'")
+_NONE = re.compile(
+    r"unsupported operand .*'NoneType'|^Cannot cast ufunc .* output from dtype\('O'\)"
+    r"|^'NoneType' object is not (subscriptable|iterable)"
+)
 _PRODUCT = re.compile(r"^matmul: .* core dimension .*\(size (\d+) is different from (\d+)\)")
 _REMAPPED = re.compile(r"(\([\d,]*\))->\(")
 _ARGUMENTS = re.compile(r"((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missing|takes|got) ")
@@ -59,6 +64,8 @@ def _cause_in(text):
         return Cause("arguments", found[1])
     if found := _PRODUCT.search(text):
         return Cause("product", "@", (found[2], found[1]))
+    if _NONE.search(text):
+        return Cause("none")
     if "with remapped shapes" in text:
         return Cause("einsum", "einsum", tuple(_REMAPPED.findall(text)))
     if "with a sequence" in text.partition("\n")[0]:

@@ -171,6 +171,7 @@ def test_a_wrong_result_is_judged_where_something_has_failed():
     assert told("functions", "wrong_result", evidence(trial(x)._replace(right=True))) is None
 
 
+y = np.arange(1.0, 13.0).reshape(4, 3)
 RESULT_CASES = [
     ("not_refused", trial(x, wanted=ValueError()), "not refused", "A ValueError must be raised here"),
     ("not_refused", trial(None, wanted=ValueError(), error=KeyError(1)), "wrong error", "was KeyError: 1."),
@@ -180,6 +181,7 @@ RESULT_CASES = [
     ("another_type", trial(x.astype(int)), "type", "must be floating-point, and yours is integer"),
     ("another_type", trial([x, x], expected=(x, x)), "type", "a tuple of 2, and yours is of type `list`."),
     ("another_type", trial((x,), expected=(x, x)), "type", "must be a tuple of 2, and yours has 1."),
+    ("another_order", trial((x, y), expected=(y, x)), "other order", "not in the order that is asked for"),
     ("ignored_input", trial(x), "constant", "gives the same result for all inputs"),
     ("disguised", trial(2 * x.T), "transposed", "rows and columns are exchanged"),
     ("disguised", trial(-2 * x), "negated", "but for its sign"),
@@ -192,6 +194,12 @@ RESULT_CASES = [
     ),
     ("another_shape", trial(x.ravel()), "shape", "has shape (6,) where (2, 3) is right"),
     ("numbers", trial(2 * x + (x > 4)), "numbers", "Entry (1, 2) is 11 where 10 is right."),
+    (
+        "numbers",
+        trial(np.float64(0.1234567), expected=np.float64(0.1234568)),
+        "numbers",
+        "The result is 0.1234567 where 0.1234568 is right.",
+    ),
     (
         "numbers",
         trial(np.uint32([0x3F810001]), expected=np.uint32([0x3F810000])),
@@ -214,7 +222,6 @@ def test_plain_wrong_numbers_are_left_to_the_last_judge(name):
     assert told("results", name, evidence(trial(2 * x + (x > 4)))) is None
 
 
-y = np.arange(1.0, 13.0).reshape(4, 3)
 MULTIPLES = [
     ((trial(x), trial(y, y)), "times 0.5."),
     ((trial(x), trial(y / 4, y)), "times 0.5 here, and times 0.125 in another case."),
@@ -245,6 +252,18 @@ def test_the_right_result_times_a_number_in_every_case(failed, words):
 )
 def test_what_is_no_multiple(failed):
     assert told("results", "multiplied", evidence(*failed)) is None
+
+
+def test_an_input_is_not_ignored_where_an_exception_ends_both_calls_or_a_huge_number_hides_the_others():
+    def refuses(given):
+        raise ValueError
+
+    both = evidence(trial(None, error=ValueError()), attempt=refuses)
+    assert told("results", "ignored_input", both) is None
+    huge = evidence(
+        trial(np.append(2 * x, 1e30), expected=2 * x), attempt=lambda given: np.append(2 * given, 1e30)
+    )
+    assert told("results", "ignored_input", huge) is None
 
 
 def test_truth_values_have_no_sign():

@@ -233,6 +233,12 @@ def test_a_stopped_launch_is_noted_in_one_line():
             "(2,3)->(2,newaxis,3) (4,5)->(5,4) ",
             Cause("einsum", "einsum", ("(2,3)", "(4,5)")),
         ),
+        (
+            "Cannot cast ufunc 'add' output from dtype('O') to dtype('float32') with casting rule ...",
+            Cause("none"),
+        ),
+        ("unsupported operand type(s) for +: 'float' and 'NoneType'", Cause("none")),
+        ("'NoneType' object is not subscriptable", Cause("none")),
         ("division by zero", None),
     ],
 )

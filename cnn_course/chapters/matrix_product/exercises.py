@@ -5,7 +5,7 @@ import numpy as np
 from cnn_course.chapters.dense_layers.exercises import multiplications, product
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import KernelExercise, examine, uses
-from gpuless import access_map
+from cnn_course.engine.checks.writes import from_tiles
 from gpuless.access import READ, WRITE
 
 # As in the notebook: threads along either axis of a block, and results with four of them a thread.
@@ -87,21 +87,12 @@ def _of_first_tile(a, b):
 
 def _loads_each_number_once(wide):
     """Return a property: a block reads each number once from global memory, and then from its tiles."""
-
-    def holds(attempt):
-        sides = [(2 * wide, 2 * TILE, wide)]
-        (case,) = multiplications(np.random.default_rng(0), (TILE, TILE), (wide, wide), sides)
-        access = access_map(examine(attempt, case).report.trace)
-        for place, name in enumerate("ab"):
-            most = max(int(access.reads(place, block=block).max()) for block in range(2))
-            if most > 1:
-                raise Wrong(
-                    "not from the tile",
-                    f"The numbers are right, but a block reads a number of `{name}` {most} times from global "
-                    "memory. Load it into the tile once, and read the tile in the loop over `k`.",
-                )
-
-    return holds
+    sides = [(2 * wide, 2 * TILE, wide)]
+    return from_tiles(
+        dict.fromkeys((0, 1), "a number"),
+        lambda rng: next(iter(multiplications(rng, (TILE, TILE), (wide, wide), sides))),
+        "the loop over `k`",
+    )
 
 
 matmul_tiled_kernel = KernelExercise(

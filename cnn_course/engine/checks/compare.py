@@ -78,6 +78,19 @@ def identical(array, other):
     return np.array_equal(array, other, equal_nan=array.dtype.kind in "fc")
 
 
+def same_bits(got, other):
+    """Return whether two results are identical, part by part.
+
+    Examples
+    --------
+    >>> same_bits((1.0, [2, 3]), (1.0, [2, 3])), same_bits(np.ones(2), np.float32([1, 1.0000001]))
+    (True, False)
+    """
+    if isinstance(got, tuple | list) or isinstance(other, tuple | list):
+        return type(got) is type(other) and len(got) == len(other) and all(map(same_bits, got, other))
+    return identical(np.asarray(got), np.asarray(other))
+
+
 _KINDS = {"f": "floating-point", "i": "integer", "u": "integer", "b": "Boolean", "c": "complex"}
 
 

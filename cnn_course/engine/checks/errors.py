@@ -159,6 +159,10 @@ _WORDS = {
         "`@` adds up over the last index of its left side and the first of its right side. Here their sizes "
         f"are {cause.types[0]} and {cause.types[1]}, and must be the same."
     ),
+    "none": lambda cause: (
+        "A value here is None, where a number or an array is needed. Does each function that you call "
+        "`return` what you use of it?"
+    ),
     "einsum": lambda cause: (
         f"A letter of `np.einsum` has two sizes: the arrays have the shapes {' and '.join(cause.types)}."
     ),

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from cnn_course.engine.checks import errors
-from cnn_course.engine.checks.compare import close, same, type_problem
+from cnn_course.engine.checks.compare import close, same, same_bits, type_problem
 from cnn_course.engine.checks.evidence import Wrong, call, first_finding, is_or_are
 from cnn_course.engine.checks.launches import LaunchCase, result_names
 
@@ -77,6 +77,24 @@ def another_type(evidence):
     return None
 
 
+def another_order(evidence):
+    """Recognise the right results of a tuple in another order."""
+    exercise, values = evidence.exercise, [(t.got.value, t.expected.value) for t in evidence.failed]
+    if _has_errors(evidence) or not all(isinstance(each, tuple) for pair in values for each in pair):
+        return None
+    first = len(values[0][1])
+    if not 2 <= first <= 5 or any(len(got) != first or len(expected) != first for got, expected in values):
+        return None
+    for order in itertools.permutations(range(first)):
+        if all(
+            same(tuple(got[place] for place in order), expected, exercise.dtype, exercise.rtol)
+            for got, expected in values
+        ):
+            message = "The results are right, but not in the order that is asked for."
+            return Wrong("other order", message, evidence.where(evidence.failed[0]))
+    return None
+
+
 # --- Inputs ------------------------------------------------------------------------------------------------
 
 
@@ -102,13 +120,18 @@ def ignored_input(evidence):
 
 
 def _follows(evidence, trial, index):
-    """Return whether the attempt's result changes with one argument; None if the right one does not."""
+    """Return whether the attempt's result changes with one argument; None if that cannot be said.
+
+    It cannot where the right result does not change, nor where the attempt raises an exception.
+    """
     exercise, value = evidence.exercise, trial.case.args[index]
     ramp = np.arange(value.size).reshape(value.shape)
     changed = trial.case.replaced(index, (np.flip(value) * 3 + ramp % 7).astype(value.dtype))
-    if exercise.agrees(call(exercise.reference, changed), trial.expected):
+    if trial.got.error or exercise.agrees(call(exercise.reference, changed), trial.expected):
         return None
-    return not exercise.agrees(exercise.attempted(evidence.attempt, changed), trial.got)
+    got = exercise.attempted(evidence.attempt, changed)
+    # Any other bit counts: beside one huge number, others that change would pass for rounding errors.
+    return None if got.error else not same_bits(got.value, trial.got.value)
 
 
 # --- The right result in disguise --------------------------------------------------------------------------
@@ -166,7 +189,8 @@ def _factor(trial, rtol):
     got, expected = (np.concatenate([np.ravel(part) for part in side]) for side in zip(*parts, strict=True))
     if expected.dtype.kind != "f" or not expected.any():
         return 0
-    factor = float(got @ expected / (expected @ expected))
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = float(got @ expected / (expected @ expected))
     explains = all(
         close(np.asarray(got), factor * np.asarray(expected), rtol).all() for got, expected in parts
     )
@@ -239,12 +263,14 @@ def numbers(evidence):
     return Wrong("numbers", *wrong_numbers(first, rtol, evidence.attempt), where, *places, *pattern)
 
 
-#: The judges of a wrong result, in order: an exception or nothing at all; what is no result of this type;
-#: what does not depend on its input, which explains any numbers; a simple slip; then the entries themselves.
+#: The judges of a wrong result, in order: an exception or nothing at all; the right results in another order,
+#: or what is none of this type; what does not depend on its input, which explains any numbers; a simple slip;
+#: then the entries themselves.
 RESULTS = (
     not_refused,
     raised,
     returns_none,
+    another_order,
     another_type,
     ignored_input,
     disguised,
@@ -291,10 +317,10 @@ def wrong_numbers(trial, rtol, attempt=None):
         if wrong.any():
             break
     if not expected.ndim:
-        return (f"The result is {_number(got)} where {_number(expected)} is right.", *which)
+        return (f"The result is {_beside(got, expected)}.", *which)
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     entry = index[0] if len(index) == 1 else index
-    lines = [f"Entry {entry} is {_number(got[index])} where {_number(expected[index])} is right.", *which]
+    lines = [f"Entry {entry} is {_beside(got[index], expected[index])}.", *which]
     unwritten = int((wrong & np.isnan(got)).sum()) if got.dtype.kind == "f" else 0
     if unwritten:
         nan = f"{unwritten} of {wrong.size} entries {is_or_are(unwritten)} NaN"
@@ -361,7 +387,14 @@ def _pattern(evidence):
     return (f"{count} of {len(trials)} test cases {is_or_are(count)} right.",) if count else ()
 
 
-def _number(value):
+def _beside(got, expected):
+    """Return a wrong number and the right one in words, with as many digits as tell them apart."""
+    pairs = ((_number(got, digits), _number(expected, digits)) for digits in (6, 9, 17))
+    one, other = next((pair for pair in pairs if pair[0] != pair[1]), (str(got), str(expected)))
+    return f"{one} where {other} is right"
+
+
+def _number(value, digits=6):
     if value.dtype == np.uint32 and value >= 2**16:
         return f"{value:#010x}"  # bits
-    return f"{value:.6g}" if value.dtype.kind == "f" and math.isfinite(value) else str(value)
+    return f"{value:.{digits}g}" if value.dtype.kind == "f" and math.isfinite(value) else str(value)

@@ -6,6 +6,7 @@ from cnn_course.engine.checks.evidence import Trial, Wrong, first_finding
 from cnn_course.engine.checks.launches import Output, examine, is_result, result_names
 from cnn_course.engine.checks.uninitialised import names_used
 from cnn_course.engine.checks.wording import SAME_INDEX, line_of, name_of, two_at_one_element
+from gpuless import access_map
 from gpuless.access import ATOMIC, READ, WRITE
 
 
@@ -291,7 +292,42 @@ def one_for_all(evidence):
     )
 
 
-def at_most(elements, of):
+def from_tiles(inputs, of, loop, most=1):
+    """Return a property: a block reads each element of some inputs once, and then from its tiles.
+
+    Parameters
+    ----------
+    inputs : dict of int to str
+        What an element of the input is, by the input's place among the parameters.
+    of : callable
+        Takes a generator, returns a launch.
+    loop : str
+        Where the tile is to be read instead.
+    most : int, optional
+        How often a block may read an element.
+
+    Returns
+    -------
+    callable
+    """
+
+    def holds(attempt):
+        case = of(np.random.default_rng(0))
+        access = access_map(examine(attempt, case).report.trace)
+        names = attempt.py_func.__code__.co_varnames
+        for place, element in inputs.items():
+            reads = max(int(access.reads(place, block=block).max()) for block in range(np.prod(case.grid)))
+            if reads > most:
+                raise Wrong(
+                    "not from the tile",
+                    f"The numbers are right, but a block reads {element} of `{names[place]}` {reads} times "
+                    f"from global memory. Load it into the tile once, and read the tile in {loop}.",
+                )
+
+    return holds
+
+
+def at_most(elements, of, own=None):
     """Return a property: a thread computes so many elements of an output, and leaves the others to others.
 
     Parameters
@@ -299,6 +335,8 @@ def at_most(elements, of):
     elements : int
     of : callable
         Takes a generator, returns a launch.
+    own : str, optional
+        What a thread is to compute, in words; by default so many elements.
 
     Returns
     -------
@@ -315,7 +353,7 @@ def at_most(elements, of):
         places = np.unique([writers, trace.array[rows], trace.element[rows]], axis=1)
         most = int(np.unique(places[:2], axis=1, return_counts=True)[1].max())
         if most > elements:
-            each = "one element" if elements == 1 else f"{elements} elements"
+            each = own or ("one element" if elements == 1 else f"{elements} elements")
             raise Wrong(
                 "too much for a thread",
                 f"The numbers are right, but one thread computes {most} elements, and others have nothing to "

@@ -54,6 +54,7 @@ WRONG = {
                 ("exchange(chunks[(rank + 1 - step) % size])", "exchange(chunks[(rank - 1 + step) % size])"),
             ],
         ],
+        "raises": [("return incoming", "incoming"), ("k * n // size :", "k * n / size :")],
         "list instead of array": [("chunks[(rank - step) % size][:] =", "chunks[(rank - step) % size] =")],
         "numbers": [("n = len(array)", "n = len(array)\nif rank == 1:\n    array += array")],
     },

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import workers as benchmark
 from cnn_course.chapters.many_gpus import exercises as check, pictures, ring, scaling, times, workers
+from cnn_course.chapters.many_gpus.exercises.ring_all_reduce import _alike, _ledger
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.evidence import Wrong
 
@@ -198,9 +199,9 @@ def test_a_sum_in_another_order_on_each_worker_is_noticed():
             total += own
 
     with pytest.raises(Wrong) as found:
-        check._alike(everyone_by_itself)
+        _alike(everyone_by_itself)
     assert found.value.mistake == "other bits"
-    check._alike(ring.all_reduce)
+    _alike(ring.all_reduce)
 
 
 def test_a_wrong_sum_is_told_part_by_part():
@@ -209,7 +210,7 @@ def test_a_wrong_sum_is_told_part_by_part():
         if rank == 1:
             array[4] += 10.0 ** (2 * 3 + 2)
 
-    (told,) = check._ledger(twice)
+    (told,) = _ledger(twice)
     assert told == (
         "With 3 workers and 6 numbers, entry 4 of worker 1 has worker 0's once, worker 1's once, "
         "worker 2's twice."

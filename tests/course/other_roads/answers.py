@@ -22,7 +22,22 @@ WRONG = {
         "race": [("t < step", "t < 32")],
         "another fence": [(_BARRIER, "barrier(CLK_GLOBAL_MEM_FENCE);", 2)],
         "leaves early": [("partial[t] = i < n ? x[i] : 0.0f;", "if (i >= n) return;\npartial[t] = x[i];")],
-        "a word of CUDA": [("__local float", "__shared__ float")],
+        "a word of CUDA": [
+            ("__local float", "__shared__ float"),
+            ("get_local_id(0)", "threadIdx.x"),
+            ("__kernel", "__global__"),
+            (_BARRIER, "__syncthreads();", 2),
+        ],
+        "no global memory": [("__global float *out", "float *out")],
+        "other parameters": [
+            ("int n)", "int n, int m)"),
+            (
+                "__global const float *x, __global float *out, int n",
+                "int n, __global float *x, __global float *out",
+            ),
+            ("int n)", "long n)"),
+        ],
+        "// for /": [("step /= 2", "step //= 2")],
         "one item adds": [
             (
                 f"for (int step = 32; step > 0; step /= 2) {{\n    {_ROUND}\n    {_BARRIER}\n}}",
@@ -51,6 +66,15 @@ WRONG = {
             ("tl.store(out", "tl.store(x"),
         ],
         "NumPy": [("tl.sqrt", "np.sqrt")],
+        "number by number": [
+            (
+                "tl.store(out + place, distance / tl.sqrt(variance + 1e-5), mask=there)",
+                "for j in range(columns):\n"
+                "    number = tl.load(x + tl.program_id(0) * columns + j)\n"
+                "    place = tl.program_id(0) * columns + j\n"
+                "    tl.store(out + place, (number - mean) / tl.sqrt(variance + 1e-5))",
+            )
+        ],
     },
     "pooling_program": {
         "out of bounds": [
@@ -72,6 +96,13 @@ WRONG = {
             ("-(-places // 256)", "(-(-places // 256),)"),
         ],
         "no extern": [('extern "C" ', "")],
+        "not small enough": [
+            ("fmaxf(above, below)", "fmaxf(-1e9f, fmaxf(above, below))"),
+            ("fmaxf(above, below)", "fmaxf(-10, fmaxf(above, below))"),
+        ],
+        "numbers": [("return source, -(-places // 256), 256", "return source, 1, 1024")],
+        "other parameters": [("int channels, int height", "int channels, float height")],
+        "// for /": [("int h = height / 2", "int h = height // 2")],
         "does not compile": [("four[1]);", "four[1])")],
     },
     "tune": {
@@ -92,6 +123,23 @@ RIGHT = {
                 "    for (int step = 32; step > 0; step /= 2) {\n    barrier(CLK_LOCAL_MEM_FENCE);",
             ),
             ("partial[t + step];\nbarrier(CLK_LOCAL_MEM_FENCE);", "partial[t + step];"),
+        ],
+        "do, and a function and a type of OpenCL": [
+            ("i < n ? x[i] : 0.0f;", "number(x, i, n);"),
+            (
+                "__kernel void",
+                "float number(__global const float *x, int i, int n) { return i < n ? x[i] : 0.0f; }\n\n"
+                "__kernel void",
+            ),
+            (
+                "int t = get_local_id(0), i = get_global_id(0);",
+                "uint t = get_local_id(0), i = get_global_id(0);",
+            ),
+            ("for (int step = 32; step > 0; step /= 2) {", "uint step = 64;\ndo {\n    step /= 2;"),
+            (
+                "    barrier(CLK_LOCAL_MEM_FENCE);\n}",
+                "    barrier(CLK_LOCAL_MEM_FENCE);\n} while (step > 1);",
+            ),
         ],
         "words without underscores": [
             ("__kernel", "kernel"),

@@ -10,12 +10,30 @@ WRONG = {
         "writes past the edge": [("if n < h.shape[0] and j < hidden:", "if n < h.shape[0]:")],
         "never written": [("j, n = cuda.grid(2)", "n, j = cuda.grid(2)"), ("cell[n, j] = new", "")],
         "float64": [("f * c[n, j]", "1.0 * f * c[n, j]")],
+        "NaN produced": [
+            (
+                "math.tanh(sums[n, j + 2 * hidden])",
+                "(math.exp(sums[n, j + 2 * hidden]) - math.exp(-sums[n, j + 2 * hidden]))"
+                " / (math.exp(sums[n, j + 2 * hidden]) + math.exp(-sums[n, j + 2 * hidden]))",
+            )
+        ],
+        "too much for a thread": [
+            [
+                (
+                    "if n < h.shape[0] and j < hidden:",
+                    "if n < h.shape[0] and j == 0:\n  for j in range(hidden):",
+                ),
+            ]
+        ],
     },
     "last_states": {"raises": [("x.transpose(1, 0, 2)", "x.T")], "returns None": [("return h_n", "")]},
     "lstm_cell_backward_kernel": {
         "writes past the edge": [("if n < c.shape[0] and j < hidden:", "if n < c.shape[0]:")],
         "never written": [("j, n = cuda.grid(2)", "n, j = cuda.grid(2)")],
         "float64": [("float32(1)", "1.0")],
+        "too much for a thread": [
+            ("if n < c.shape[0] and j < hidden:", "if n < c.shape[0] and j == 0:\n  for j in range(hidden):")
+        ],
     },
     "backward_through_time": {
         "raises": [("@ weight_hh", "@ weight_hh.T")],
@@ -35,7 +53,20 @@ RIGHT = {
                     gates[n, gate * hidden + j] = math.tanh(value) if gate == 2 else sigmoid(value)
                 cell[n, j] = gates[n, j] * gates[n, 2 * hidden + j] + gates[n, hidden + j] * c[n, j]
                 h[n, j] = math.tanh(cell[n, j]) * gates[n, 3 * hidden + j]
-        """
+        """,
+        "by rounds over the grid": """
+            x, y = cuda.grid(2)
+            across, down = cuda.gridsize(2)
+            hidden = h.shape[1]
+            for n in range(y, h.shape[0], down):
+                for j in range(x, hidden, across):
+                    i, f = sigmoid(sums[n, j]), sigmoid(sums[n, j + hidden])
+                    g, o = math.tanh(sums[n, j + 2 * hidden]), sigmoid(sums[n, j + 3 * hidden])
+                    gates[n, j], gates[n, j + hidden] = i, f
+                    gates[n, j + 2 * hidden], gates[n, j + 3 * hidden] = g, o
+                    cell[n, j] = f * c[n, j] + i * g
+                    h[n, j] = o * math.tanh(cell[n, j])
+        """,
     },
     "last_states": {
         "the last of all states": [

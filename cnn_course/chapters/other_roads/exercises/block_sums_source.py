@@ -10,18 +10,36 @@ import numpy as np
 from cnn_course.chapters.other_roads.exercises.common import (
     RoadExercise,
     compiled,
+    does_not_compile,
+    insist_on_parameters,
     insist_on_text,
     launched,
     without_comments,
 )
 from cnn_course.chapters.other_roads.roads import missing, source, watched
-from cnn_course.chapters.other_roads.roads.complaints import first_error
 from cnn_course.chapters.other_roads.roads.opencl import OpenCL
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import normal
 from cnn_numba import device
 
 GROUP, ROUNDS = 64, 6
+
+# Besides the twelve lines that the notebook shows: types of OpenCL C, and what version 2.0 calls a barrier.
+_TYPES = """
+typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned int uint;
+typedef unsigned long ulong;
+#define work_group_barrier barrier
+"""
+_INSTEAD_OF = {
+    "__shared__": "`__local`",
+    "__global__": "`__kernel`",
+    "threadIdx": "`get_local_id`",
+    "blockIdx": "`get_group_id`",
+    "blockDim": "`get_local_size`",
+    "gridDim": "`get_num_groups`",
+    "__syncthreads": "`barrier(CLK_LOCAL_MEM_FENCE)`",
+    "__device__": "no word at all",
+}
 
 
 def _block_sums(x, tree=lambda part: part.sum(), tail=0.0):
@@ -38,13 +56,15 @@ def _run_block_sums(attempt, x):
     # OpenCL C has these words without underscores, too.
     code = re.sub(r"\b(kernel|global|local)\b", r"__\1", without_comments(text))
     _insist_on_words(code)
+    insist_on_parameters(code, "block_sums", "*x", "*out", "n")
+    code = _TYPES + code
     if not device.simulated():
         _refuse_what_is_seen(code)
-    if not re.search(r"\b(for|while)\b.*barrier|barrier.*barrier.*barrier", code, re.DOTALL):
+    if not re.search(r"\b(for|while|do)\b.*barrier|barrier.*barrier.*barrier", code, re.DOTALL):
         raise _no_barrier("Between two rounds of the tree there is no `barrier`")
     groups, result = -(-x.size // GROUP), None
     if not device.simulated():
-        road = compiled(source("opencl_words.h") + code)
+        road = compiled(source("opencl_words.h") + code, as_opencl=True)
         result = launched(road, "block_sums", groups, GROUP, x, groups, x.size)
     if result is None or (not missing("OpenCL") and np.allclose(result, _block_sums(x), atol=1e-4)):
         result = launched(_built(text), "block_sums", (groups * GROUP,), (GROUP,), x, groups, x.size)
@@ -52,8 +72,16 @@ def _run_block_sums(attempt, x):
 
 
 def _insist_on_words(code):
-    if "__shared__" in code:
-        raise Wrong("a word of CUDA", "`__shared__` is CUDA's word: in OpenCL it is `__local`.")
+    for word, instead in _INSTEAD_OF.items():
+        if re.search(rf"\b{word}\b", code):
+            raise Wrong("a word of CUDA", f"`{word}` is CUDA's word: in OpenCL it is {instead}.")
+    for parameter in re.search(r"\bblock_sums\s*\(([^)]*)", code)[1].split(","):
+        if "*" in parameter and "__global" not in parameter:
+            raise Wrong(
+                "no global memory",
+                f"`{parameter.strip()}` does not say in which memory it points. What the caller hands over "
+                "lies in global memory: `__global`.",
+            )
     if re.search(r"\bint\b[^;()]*\bhalf\b", code):
         raise Wrong("half", "`half` is the name of a type in OpenCL: call the step otherwise.")
     if "__local" not in code:
@@ -127,8 +155,7 @@ def _built(text):
         with _quiet():
             return OpenCL(text)
     except Exception as error:
-        message = f"OpenCL's compiler refuses it: {first_error(error)}."
-        raise Wrong("does not compile", message) from None
+        raise does_not_compile("OpenCL's compiler", error) from None
 
 
 @contextlib.contextmanager
@@ -176,6 +203,12 @@ block_sums_source = RoadExercise(
             "Half of the numbers are not in the sum: the first round adds the upper 32 to the lower 32.",
             lambda x: _block_sums(x, lambda part: part[:32].sum()),
             ("int step = 32", "int step = 16"),
+        ),
+        "whole numbers": (
+            "Your local array holds whole numbers: `int` cuts off what is behind the point. It must be "
+            "`__local float`.",
+            lambda x: _block_sums(np.trunc(x)),
+            ("__local float", "__local int"),
         ),
         "not written": (
             "Nothing arrives in `out[get_group_id(0)]`.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cnn_course.chapters.other_roads.roads import missing
-from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_error
+from cnn_course.chapters.other_roads.roads.complaints import fault_of, first_error, line_of
 from cnn_course.chapters.other_roads.roads.cuda_cpp import CudaCpp
 from cnn_course.engine.checks.evidence import plain
 from cnn_course.engine.checks.exercise import Exercise, Verdict, Wrong
@@ -38,6 +38,10 @@ class RoadExercise(Exercise):
             return Verdict(self.name, "unsolved", f"It cannot be checked here. {' '.join(reasons)}")
         return super().__call__(getattr(attempt, "fn", attempt))  # Triton's kernels hold their function
 
+    def names_of(self, attempt, given):
+        """Return no names: an attempt takes sizes, or nothing, where the reference takes arrays."""
+        return []
+
     def _verdict(self, attempt):
         if self.broken and callable(attempt) and self._is_as_given(attempt):
             return self._unsolved("The program is still the one you were given.")
@@ -61,12 +65,21 @@ def without_comments(text):
 
 
 @functools.lru_cache(maxsize=4)
-def compiled(text):
+def compiled(text, as_opencl=False):
     """Compile CUDA C++; the compiler's first complaint is shown in its own words."""
     try:
-        return CudaCpp(text)
+        return CudaCpp(text, as_opencl=as_opencl)
     except Exception as error:
-        raise Wrong("does not compile", f"The compiler refuses it: {first_error(error)}.") from None
+        raise does_not_compile("The compiler", error) from None
+
+
+def does_not_compile(compiler, error):
+    """Return the finding of a compiler's first complaint, with the line where it has met it."""
+    complaint, line = first_error(error).rstrip("."), line_of(error)
+    details = [f"It came as far as this line: `{line}`"] if line else []
+    if complaint.startswith("expected a"):
+        details.append("Often the cause is at the end of the line before: does something lack there?")
+    return Wrong("does not compile", f"{compiler} refuses it: {complaint}.", *details)
 
 
 def insist_on_text(text, name):
@@ -75,6 +88,34 @@ def insist_on_text(text, name):
         raise Wrong("not a text", f"The program is a text, and you return a {type(text).__name__}.")
     if not re.search(rf"\b{name}\s*\(", text):
         raise Wrong("another name", f"Call the kernel `{name}`: the launch looks for that name.")
+    if re.search(r"//=|\w *// *\d+ *[;,)]", text):
+        message = "In C `//` begins a comment. Write `/`: between two ints it rounds down."
+        raise Wrong("// for /", message)
+
+
+def insist_on_parameters(code, name, *wanted):
+    """Raise `Wrong` if a kernel has other parameters than those that the launch passes: that may end Python.
+
+    Parameters
+    ----------
+    code : str
+        Without comments.
+    name : str
+    *wanted : str
+        Names, with a star before those of arrays of float; all others are ints.
+    """
+    found = re.search(rf"\b{name}\s*\(([^)]*)", code)[1].split(",")
+    kinds = [_kind_of(parameter) for parameter in found]
+    if kinds != ["*" if one.startswith("*") else "int" for one in wanted]:
+        given = ", ".join(f"`float {one}`" if one.startswith("*") else f"`int {one}`" for one in wanted)
+        message = f"The launch passes {given}: `{name}` must have parameters of these types, in this order."
+        raise Wrong("other parameters", message)
+
+
+def _kind_of(parameter):
+    if "*" in parameter:
+        return "*" if re.search(r"\bfloat\b", parameter) else "another"
+    return "int" if re.search(r"\b(u?int|unsigned)\b(?!.*\blong\b)", parameter) else "another"
 
 
 def launched(road, name, grid, block, given, size, *numbers, before=0):

@@ -11,6 +11,7 @@ from cnn_course.chapters.other_roads.exercises.common import (
     WARP,
     RoadExercise,
     compiled,
+    insist_on_parameters,
     insist_on_text,
     launched,
     without_comments,
@@ -81,6 +82,7 @@ def _run_pooling(attempt, maps):
             'Without `extern "C"` the compiler adds the types of the parameters to the name, and the launch '
             "finds no `max_pool`.",
         )
+    insist_on_parameters(without_comments(text), "max_pool", "*maps", "*out", "channels", "height", "width")
     channels, height, width = maps.shape
     size = channels * (height // 2) * (width // 2)
     road = _compiled_as_written(_INFINITY + text)
@@ -127,16 +129,31 @@ def _insist_on_a_launch(maps, blocks, threads):
         )
 
 
+def _maps(rng):
+    """Draw maps, of odd sizes too, and with more places than a block has threads."""
+    for shape in ((1, 32, 32), (2, 6, 4), (3, 11, 13), (4, 26, 27), (3, 50, 41)):
+        yield (normal(rng, shape) - np.float32(1),)
+
+
+def _takes_any_numbers(attempt):
+    """Demand the largest of numbers that are far below any that a search may begin with."""
+    maps = np.float32(-1e32) * (1 + np.abs(normal(np.random.default_rng(0), (2, 5, 7))))
+    if not np.array_equal(_run_pooling(attempt, maps), _pool(maps)):
+        raise Wrong(
+            "not small enough",
+            "Right, until all four lie below the number that your largest begins with. Begin with one of the "
+            "four, or with `-INFINITY`.",
+        )
+
+
 pooling_program = RoadExercise(
     "pooling_program",
     reference=_pool,
-    cases=lambda rng: [
-        (normal(rng, shape) - np.float32(1),)
-        for shape in ((1, 32, 32), (2, 6, 4), (3, 11, 13), (4, 26, 27), (2, 40, 31))
-    ],
+    cases=_maps,
     run=_run_pooling,
     languages=("CUDA C++",),
     broken=_broken_pooling,
+    properties=(_takes_any_numbers,),
     mistakes={
         "rounded down": (
             "The number of blocks is rounded down, so the results after the last whole block are missing.",

@@ -6,7 +6,7 @@ import numpy as np
 
 from cnn_course.chapters.other_roads.exercises.common import UNTOUCHED, RoadExercise
 from cnn_course.chapters.other_roads.roads.blocks import language
-from cnn_course.engine.checks.evidence import plain
+from cnn_course.engine.checks import errors
 from cnn_course.engine.checks.exercise import Wrong
 from cnn_course.engine.checks.kernels import normal
 from cnn_course.engine.checks.uninitialised import code_of, names_in
@@ -70,7 +70,7 @@ class Addresses:
 
     def __init__(self, arrays, rows, columns):
         self.arrays, self.rows, self.columns = arrays, rows, columns
-        self.stored, self.finding = set(), None
+        self.stored, self.finding, self.widest = set(), None, 0
 
     def __call__(self, program, addresses, mask, is_store):
         """Note one load or store; raise `Wrong` before it touches memory outside of the arrays."""
@@ -86,6 +86,7 @@ class Addresses:
             )
         if is_store:
             self.stored.add(name)
+            self.widest = max(self.widest, addresses.size)
         begins, places = begins[name], (addresses.ravel() - self.arrays[name]) // 4
         asked = places[mask.ravel()]
         if places.size > 1 and begins not in (0, program * columns):
@@ -144,6 +145,15 @@ def _looked_at(addresses):
             delattr(builder, name)
 
 
+def _stopped(error, attempt):
+    """Return the finding of an exception, which Triton's interpreter packs into others of its own."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    lines = (errors.line_of(each, attempt, "function") for each in chain)
+    return Wrong("raises", f"Triton stops: {errors.text(chain[-1])}.", *next(filter(None, lines), ()))
+
+
 def _run_rows(attempt, x):
     """Interpret the program, each array amid others of NaN, so that what lies beside it is no number."""
     triton, _ = language()
@@ -164,10 +174,16 @@ def _run_rows(attempt, x):
         with _looked_at(addresses):
             triton.jit(attempt)[(rows,)](*tensors, columns, BLOCK=margin)
     except Exception as error:
-        raise (addresses.finding or Wrong("raises", f"Triton stops: {plain(str(error))}")) from None
+        raise (addresses.finding or _stopped(error, attempt)) from None
     if "out" not in addresses.stored:
         into = " You store into `x`." if addresses.stored else " There is no `tl.store`."
         raise Wrong("nothing stored", f"Nothing arrives in `out`.{into}")
+    if addresses.widest < columns:
+        raise Wrong(
+            "number by number",
+            "You store one number at a time, as a thread does. A program works on all of its row at once: "
+            "`tl.arange(0, BLOCK)` gives a block of places, and one `tl.store` takes them all.",
+        )
     if not (out[-margin:] == UNTOUCHED).all():
         raise Wrong(
             "writes past the edge",

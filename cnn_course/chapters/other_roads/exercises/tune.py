@@ -79,13 +79,14 @@ def _candidate(rng):
     return Candidate(tile_m, tile_n, tile_k, per_m, per_n, down * across, registers, shared)
 
 
+_TOO_MANY = 64, 64, 8, 1, 1, 4096, 19, 4096
 _OF_THE_NOTEBOOK = (
     (16, 16, 16, 1, 1, 256, 25, 2048),
     (32, 32, 16, 2, 2, 256, 32, 4096),
     (64, 64, 4, 2, 2, 1024, 30, 2048),
     (64, 64, 16, 4, 4, 256, 56, 8192),
     (128, 64, 16, 8, 4, 256, 92, 12288),
-    (64, 64, 8, 1, 1, 4096, 19, 4096),
+    _TOO_MANY,
     (128, 128, 64, 4, 4, 1024, 80, 65536),
 )
 
@@ -98,6 +99,8 @@ def _tunings(rng):
         found = {_time(one, *sizes, gpu): one for one in (_candidate(rng) for _ in range(12))}
         candidates = Candidates([*found.values(), Candidate(256, 128, 64, 8, 8, 512, 96, 98304)])
         right = frozenset(one for one in candidates if rng.random() < 0.6)
+        if number % 3 == 1:  # what comes after it counts
+            candidates.insert(len(candidates) // 2, Candidate(*_TOO_MANY))
         yield candidates, *sizes, gpu, Judge(frozenset() if number == 11 else right)
     # The notebook's: one has 4096 threads, two take the same time, and a multiprocessor holds several blocks.
     candidates = Candidates(Candidate(*one) for one in _OF_THE_NOTEBOOK)
@@ -130,6 +133,11 @@ def _division_by_no_warps(candidates, m, n, depth, gpu, is_right):
     return _tune(candidates, m, n, depth, gpu, is_right)
 
 
+def _until_the_first_misfit(candidates, *given):
+    fitting = [_time(one, *given[:4]) is not None for one in candidates]
+    return _tune(candidates[: (*fitting, False).index(False)], *given)
+
+
 def _refused_threads(candidates, m, n, depth, gpu, is_right):
     if any(one.threads > MOST_THREADS for one in candidates):
         raise ValueError
@@ -151,6 +159,16 @@ tune = Exercise(
             f"`occupancy` refuses the candidate with more than {MOST_THREADS} threads: leave it out first.",
             _refused_threads,
             ("        if one.threads > 1024:\n            continue\n", ""),
+        ),
+        "leaves the loop": (
+            "You leave the loop at the first candidate that does not fit, and those after it are never "
+            "looked at: `continue` goes on with the next one, `break` and `return` do not.",
+            _until_the_first_misfit,
+            lambda candidates, *given: _tune(
+                candidates[: ([one.threads > MOST_THREADS for one in candidates] + [True]).index(True)],
+                *given,
+            ),
+            ("if one.threads > 1024:\n    continue", "if one.threads > 1024:\n    break"),
         ),
         "last of equals": (
             "Of two that are equally fast, you take the last in the list. Take the first.",

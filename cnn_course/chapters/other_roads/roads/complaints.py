@@ -16,6 +16,18 @@ def first_error(error: Exception) -> str:
     return found[1] if found else str(error)
 
 
+def line_of(error: Exception) -> str:
+    r"""Return the line of the program that a compiler shows below its first complaint; "" if there is none.
+
+    >>> line_of(ValueError('kernel.cu(3): error: expected a ";"\n      x[1] = y;\n      ^\n'))
+    'x[1] = y;'
+    >>> line_of(ValueError("error: a.cl:3:1: expected ')'"))
+    ''
+    """
+    found = re.search(r"error:[^\n]*\n([^\n]+)\n *\^", str(error))
+    return found[1].strip() if found else ""
+
+
 def fault_of(error: Exception) -> str:
     """Return what a driver says of a launch: "address", "barrier", or "" for all else.
 

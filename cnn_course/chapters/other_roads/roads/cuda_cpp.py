@@ -25,6 +25,8 @@ class CudaCpp:
         The program; default kernels.cu.
     define : dict, optional
         Names that the program finds defined, as by `#define`.
+    as_opencl : bool, optional
+        A function that does not say where it runs runs on the device, as in OpenCL.
 
     Raises
     ------
@@ -32,7 +34,7 @@ class CudaCpp:
         If the compiler refuses it; it says in which line.
     """
 
-    def __init__(self, text=None, define=None):
+    def __init__(self, text=None, define=None, as_opencl=False):
         from cuda.core import Device, Program, ProgramOptions
 
         self.device = Device()
@@ -40,7 +42,10 @@ class CudaCpp:
         self.stream = self.device.default_stream
         major, minor = self.device.compute_capability
         options = ProgramOptions(
-            arch=f"sm_{major}{minor}", std="c++17", define_macro=list((define or {}).items()) or None
+            arch=f"sm_{major}{minor}",
+            std="c++17",
+            define_macro=list((define or {}).items()) or None,
+            device_as_default_execution_space=as_opencl or None,
         )
         self.code = Program(text or source("kernels.cu"), "c++", options).compile("ptx")
 

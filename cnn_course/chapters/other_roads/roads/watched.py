@@ -63,7 +63,7 @@ def watch(text: str, name: str, x: np.ndarray, n: int) -> Watched | None:
     )
     text = _ARRAY.sub(r"__shared__ Watched<\2> \1;", text)
     try:
-        road = CudaCpp(source("watched.h") + words + text)
+        road = CudaCpp(source("watched.h") + words + text, as_opencl=True)
         road.launch(name, 1, ITEMS, road.array(x), road.empty(x.size), n)
         passed, notes = road.array(np.zeros(ITEMS, np.int32)), np.zeros((ITEMS, NOTES, 3), np.int32)
         notes = road.array(notes)

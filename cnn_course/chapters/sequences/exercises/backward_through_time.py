@@ -53,6 +53,27 @@ def _without_the_last(grad_h_n, weight_hh, cells, gates):
     return grad_gates
 
 
+def _cells_before(change):
+    """Return a function that goes back through time with something exchanged in each round."""
+
+    def function(grad_h_n, weight_hh, cells, gates):
+        grad_gates, zeros = np.empty_like(gates), np.zeros_like(grad_h_n)
+        grad_h, grad_c = grad_h_n, zeros
+        for t in reversed(range(gates.shape[1])):
+            c = cells[:, t - 1] if t else zeros
+            grad_gates[:, t], grad_c = lstm_cell_backward(
+                gates[:, t], *change(c, cells[:, t], grad_h, grad_c)
+            )
+            grad_h = grad_gates[:, t] @ weight_hh
+        return grad_gates
+
+    return function
+
+
+def _from_both(grad_h_n, weight_hh, cells, gates):
+    return reference.lstm_backward(None, weight_hh, cells, gates, grad_h_n=grad_h_n, grad_c_n=grad_h_n)[0]
+
+
 _LOOP = "reversed(range(gates.shape[1]))"
 
 backward_through_time = Exercise(
@@ -100,6 +121,26 @@ backward_through_time = Exercise(
             _loop(unseen=(-1,)),
             _without_the_last,
             [("np.empty_like", "np.zeros_like"), (_LOOP, "reversed(range(gates.shape[1] - 1))")],
+        ),
+        "steps reversed": (
+            "Right, but in the order in which you computed them, the last step first. The result has the "
+            "first step first.",
+            lambda *given: _backward_through_time(*given)[:, ::-1],
+            ("return grad_gates", "return grad_gates[:, ::-1]"),
+        ),
+        "cell begins like the hidden state": (
+            "The gradient of the cell begins as that of the hidden state. The loss does not depend on the "
+            "last cell directly: begin with zeros.",
+            _from_both,
+            ("grad_h, grad_c = grad_h_n, zeros", "grad_h, grad_c = grad_h_n, grad_h_n"),
+        ),
+        "arguments exchanged": (
+            "Two arguments of `cell_backward` are exchanged. They are the gates, the cell *before* the step, "
+            "the cell after it, the gradient of the hidden state, that of the cell.",
+            _cells_before(lambda before, after, grad_h, grad_c: (after, before, grad_h, grad_c)),
+            _cells_before(lambda before, after, grad_h, grad_c: (before, after, grad_c, grad_h)),
+            ("c, cells[:, t], grad_h, grad_c)", "cells[:, t], c, grad_h, grad_c)"),
+            ("c, cells[:, t], grad_h, grad_c)", "c, cells[:, t], grad_c, grad_h)"),
         ),
         "wraps round": (
             "At the first step, `{cells}[:, t - 1]` is the *last* cell. Use zeros there.",

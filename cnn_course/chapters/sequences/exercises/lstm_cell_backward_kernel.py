@@ -4,6 +4,8 @@ import numpy as np
 
 from cnn_course.chapters.sequences.exercises.lstm_cell_kernel import BLOCK, lstm_cell, parts_of, sizes
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
+from cnn_course.engine.checks.mimics import sigmoid
+from cnn_course.engine.checks.writes import at_most
 from cnn_numba.beyond.recurrent import reference
 
 
@@ -56,6 +58,43 @@ def _cell_back(
     return function
 
 
+def _only_later(gates, c, cell, grad_h, grad_cell):
+    grad_sums, _ = lstm_cell_backward(gates, c, cell, grad_h, grad_cell)
+    return grad_sums, grad_cell * parts_of(gates)[1]
+
+
+def _with_gates(change):
+    """Return a function for the backward pass of a cell whose gates are taken otherwise."""
+
+    def function(gates, c, cell, grad_h, grad_cell):
+        changed = np.concatenate(change(*parts_of(gates)), axis=1)
+        return lstm_cell_backward(changed, c, cell, grad_h, grad_cell)
+
+    return function
+
+
+def _stored_in(order):
+    """Return a function for the backward pass of a cell that stores its gradients in another order."""
+
+    def function(gates, c, cell, grad_h, grad_cell):
+        grad_sums, grad_c = lstm_cell_backward(gates, c, cell, grad_h, grad_cell)
+        parts = parts_of(grad_sums)
+        return np.concatenate([parts[k] for k in order], axis=1), grad_c
+
+    return function
+
+
+def _side_by_side(gates, c, cell, grad_h, grad_cell):
+    """Take the gates as if those of each unit were neighbours, and store their gradients in groups."""
+    groups = gates.reshape(len(gates), -1, 4).transpose(0, 2, 1).reshape(gates.shape)
+    return lstm_cell_backward(groups, c, cell, grad_h, grad_cell)
+
+
+def _side_by_side_both(gates, c, cell, grad_h, grad_cell):
+    grad_sums, grad_c = _side_by_side(gates, c, cell, grad_h, grad_cell)
+    return grad_sums.reshape(len(gates), 4, -1).transpose(0, 2, 1).reshape(gates.shape), grad_c
+
+
 def _exchanged(gates, c, cell, grad_h, grad_cell):
     grad_sums, grad_c = lstm_cell_backward(gates, c, cell, grad_h, grad_cell)
     i, f, g, _ = parts_of(gates)
@@ -70,6 +109,7 @@ lstm_cell_backward_kernel = KernelExercise(
     cases=_after_a_cell,
     float32=True,
     once=True,
+    properties=(at_most(4, lambda rng: [*_after_a_cell(rng)][-1], "one unit of one sample"),),
     mistakes={
         "slopes left out": (
             "Multiply each gradient by the slope of its gate `y`: `y * (1 - y)`, or `1 - y * y` for g.",
@@ -140,6 +180,52 @@ lstm_cell_backward_kernel = KernelExercise(
             "Multiply the gradient that you pass on by `f`: only that share of the old cell came through.",
             _cell_back(forget=False),
             ("grad_c[n, j] = dc * f", "grad_c[n, j] = dc"),
+        ),
+        "gates taken in another order": (
+            "You take the gates in another order: they stand as i, f, g, o.",
+            _with_gates(lambda i, f, g, o: (i, f, o, g)),
+            _with_gates(lambda i, f, g, o: (f, i, g, o)),
+            _with_gates(lambda i, f, g, o: (i, g, f, o)),
+            ("g, o = gates", "o, g = gates"),
+        ),
+        "gates side by side": (
+            "You take the four gates of a unit from neighbouring places, `4 * j + k`. The groups stand one "
+            "behind the other: `j`, `j + hidden`, `j + 2 * hidden`, `j + 3 * hidden`.",
+            _side_by_side,
+            _side_by_side_both,
+            [
+                ("gates[n, j], gates[n, j + hidden]", "gates[n, 4 * j], gates[n, 4 * j + 1]"),
+                (
+                    "gates[n, j + 2 * hidden], gates[n, j + 3 * hidden]",
+                    "gates[n, 4 * j + 2], gates[n, 4 * j + 3]",
+                ),
+            ],
+        ),
+        "gradients stored in another order": (
+            "The gradients are right, and stored in another order: `{gates}` has i, f, g, o.",
+            _stored_in((0, 2, 1, 3)),
+            _stored_in((0, 1, 3, 2)),
+            _stored_in((1, 0, 2, 3)),
+            [
+                ("grad_sums[n, j + hidden] = dc * c", "grad_sums[n, j + 2 * hidden] = dc * c"),
+                ("grad_sums[n, j + 2 * hidden] = dc * i", "grad_sums[n, j + hidden] = dc * i"),
+            ],
+        ),
+        "gates squashed again": (
+            "`{gates}` holds what came *out of* sigmoid and tanh: use them as they are.",
+            _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o))),
+            _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), g, sigmoid(o))),
+            _with_gates(lambda i, f, g, o: (sigmoid(i), sigmoid(f), g, o)),
+            (
+                "i, f = gates[n, j], gates[n, j + hidden]",
+                "i, f = sigmoid(gates[n, j]), sigmoid(gates[n, j + hidden])",
+            ),
+        ),
+        "only the step after sent back": (
+            "What you pass on lacks the part that came through this step's hidden state: pass on the *sum* "
+            "of both parts, times `f`.",
+            _only_later,
+            ("grad_c[n, j] = dc * f", "grad_c[n, j] = grad_cell[n, j] * f"),
         ),
         "input gate and content exchanged": (
             "You exchange two factors: the gradient of `i` has the factor `g`, and that of `g` has `i`.",

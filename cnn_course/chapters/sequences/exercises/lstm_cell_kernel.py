@@ -4,6 +4,7 @@ import numpy as np
 
 from cnn_course.engine.checks.kernels import KernelExercise, launch, normal, output
 from cnn_course.engine.checks.mimics import sigmoid
+from cnn_course.engine.checks.writes import at_most
 from cnn_numba import device
 
 BLOCK = 8, 4
@@ -22,8 +23,9 @@ def parts_of(gates):
 
 
 def _before_a_cell(rng):
-    for samples, hidden, grid in sizes():
-        sums, c = 1.5 * normal(rng, (samples, 4 * hidden)), normal(rng, (samples, hidden))
+    """Draw sums and cells; at last sums so large that the exponentials of a tanh would overflow."""
+    for spread, (samples, hidden, grid) in [*((1.5, size) for size in sizes()), (99, [*sizes()][-1])]:
+        sums, c = np.float32(spread) * normal(rng, (samples, 4 * hidden)), normal(rng, (samples, hidden))
         outputs = output((samples, 4 * hidden)), output((samples, hidden)), output((samples, hidden))
         yield launch(grid, BLOCK, sums, c, *outputs)
 
@@ -81,6 +83,28 @@ def _all_squashed_by(function):
     return lambda sums, c: _with_gates(function(np.asarray(sums, np.float64)), c)
 
 
+def _stored_in(order):
+    """Return a mistake's function: the gates are right, and stored in another order."""
+
+    def function(sums, c):
+        gates, cell, h = lstm_cell(sums, c)
+        groups = parts_of(gates)
+        return np.concatenate([groups[k] for k in order], axis=1), cell, h
+
+    return function
+
+
+def _one_squashed_by(function, gate):
+    """Return a mistake's function: one of the gates comes out of another function."""
+
+    def other(sums, c):
+        groups = parts_of(lstm_cell(sums, c)[0])
+        groups[gate] = function(parts_of(sums)[gate])
+        return _with_gates(np.concatenate(groups, axis=1), c)
+
+    return other
+
+
 _SIGMOID_O = "sigmoid(sums[n, j + 3 * hidden])"
 _TANH_G = "math.tanh(sums[n, j + 2 * hidden])"
 
@@ -90,6 +114,7 @@ lstm_cell_kernel = KernelExercise(
     cases=_before_a_cell,
     float32=True,
     once=True,
+    properties=(at_most(4, lambda rng: [*_before_a_cell(rng)][-1], "one unit of one sample"),),
     mistakes={
         "other order of the gates": (
             "The four groups come in the order i, f, g, o, as in PyTorch.",
@@ -145,6 +170,29 @@ lstm_cell_kernel = KernelExercise(
             _cell(lambda i, f, g, o, c: (i * c + f * g, o * np.tanh(i * c + f * g))),
             ("f * c[n, j] + i * g", "i * c[n, j] + f * g"),
             [("i, f = sigmoid", "f, i = sigmoid"), ("= i, f", "= f, i")],
+        ),
+        "gates stored in another order": (
+            "Cell and hidden state are right. Store the gates in the order i, f, g, o.",
+            _stored_in((1, 0, 2, 3)),
+            _stored_in((0, 1, 3, 2)),
+            _stored_in((0, 2, 1, 3)),
+            ("gates[n, j], gates[n, j + hidden] = i, f", "gates[n, j], gates[n, j + hidden] = f, i"),
+        ),
+        "another function for one gate": (
+            "One of the four goes through the wrong function: i, f and o are shares, from a sigmoid, and "
+            "only g goes through tanh.",
+            *(_one_squashed_by(np.tanh, gate) for gate in (0, 1, 3)),
+            ("sigmoid(sums[n, j + hidden])", "math.tanh(sums[n, j + hidden])"),
+        ),
+        "content subtracted": (
+            "You subtract the new content. Add it: `g` has its own sign.",
+            _cell(lambda i, f, g, o, c: (f * c - i * g, o * np.tanh(f * c - i * g))),
+            ("f * c[n, j] + i * g", "f * c[n, j] - i * g"),
+        ),
+        "output gate squashed": (
+            "You take the tanh of the product. Multiply by `o` after the tanh: `o * tanh(cell)`.",
+            _cell(lambda i, f, g, o, c: (f * c + i * g, np.tanh(o * (f * c + i * g)))),
+            ("o * math.tanh(new)", "math.tanh(o * new)"),
         ),
         "old cell forgotten": (
             "The new cell has nothing of the old one. Add `f * {c}`: it is all the memory that the cell has.",

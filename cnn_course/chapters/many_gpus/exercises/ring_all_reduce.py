@@ -1,5 +1,6 @@
-"""The checks of notebook 24, ``24_many_gpus``."""
+"""`ring_all_reduce`: the ring."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -8,225 +9,7 @@ import numpy as np
 
 from cnn_course.chapters.many_gpus import ring
 from cnn_course.engine.checks.evidence import Wrong
-from cnn_course.engine.checks.exercise import Exercise, StandIn, avoids
-
-# --- share_of ----------------------------------------------------------------------------------------------
-
-
-def _shares(n, size):
-    """Deal the images out one by one to count them, and return where each worker's begin and end."""
-    counts = Counter(image % size for image in range(n))
-    ends = np.cumsum([counts[rank] for rank in range(size)])
-    return [(int(end) - counts[rank], int(end)) for rank, end in enumerate(ends)]
-
-
-def _in_blocks_of(block):
-    """Return the mistake of cutting into blocks of one length."""
-    return lambda n, rank, size: (min(rank * block(n, size), n), min((rank + 1) * block(n, size), n))
-
-
-def _rest_to(chosen):
-    def function(n, rank, size):
-        counts = [n // size + (n % size if other == chosen % size else 0) for other in range(size)]
-        return sum(counts[:rank]), sum(counts[: rank + 1])
-
-    return function
-
-
-share_of = Exercise(
-    "share_of",
-    reference=lambda n, rank, size: _shares(n, size)[rank],
-    cases=lambda rng: [
-        *((n, rank, size) for n, size in ((1, 1), (7, 3), (64, 2), (11, 4)) for rank in range(size)),
-        *((2, rank, 4) for rank in range(4)),
-        *((0, 1, 3), (60_000, 6, 7), (1_000_003, 999, 1000)),
-    ],
-    properties=(avoids("array_split"),),
-    mistakes={
-        "rest left out": (
-            "No worker gets the remainder: the first `{n} % {size}` workers take one more image each.",
-            _in_blocks_of(lambda n, size: n // size),
-            [("+ min(rank, rest)", ""), ("each + (rank < rest)", "each")],
-        ),
-        "rounded up": (
-            "You round the share up. Then the last workers get less than the others, or nothing: 11 images "
-            "in blocks of 3 leave 2 for the fourth. The first `{n} % {size}` take one more, and all others "
-            "`{n} // {size}`.",
-            _in_blocks_of(lambda n, size: -(-n // size)),
-            [
-                ("each, rest = divmod(n, size)", "each = -(-n // size)"),
-                ("rank * each + min(rank, rest)", "min(rank * each, n)"),
-                ("first + each + (rank < rest)", "min(first + each, n)"),
-            ],
-        ),
-        "rest to the last": (
-            "The last worker gets the whole remainder, and all wait. Spread it over the first workers.",
-            _rest_to(-1),
-            [
-                ("+ min(rank, rest)", ""),
-                ("first + each + (rank < rest)", "n if rank == size - 1 else first + each"),
-            ],
-        ),
-        "rest to the first": (
-            "Worker 0 gets the whole remainder, and all wait. Spread it over the first workers.",
-            _rest_to(0),
-            [("min(rank, rest)", "(rest if rank else 0)"), ("rank < rest", "rest if rank == 0 else 0")],
-        ),
-        "the last ones more": (
-            "It is the last workers that take one image more in yours. Here it is the first `{n} % {size}`.",
-            lambda n, rank, size: tuple(n - edge for edge in reversed(_shares(n, size)[size - 1 - rank])),
-            [("min(rank, rest)", "max(0, rank - (size - rest))"), ("(rank < rest)", "(rank >= size - rest)")],
-        ),
-        "cut at fractions": (
-            "You cut at `{n} * {rank} // {size}`, as exercise 3 cuts its chunks. Shares differ by one at "
-            "most, but those that take one more are not the first: of 7 images for 3 workers, worker 2 has "
-            "3. Here it is the first `{n} % {size}`.",
-            lambda n, rank, size: (n * rank // size, n * (rank + 1) // size),
-            [
-                ("each, rest = divmod(n, size)", ""),
-                ("rank * each + min(rank, rest)", "n * rank // size"),
-                ("first + each + (rank < rest)", "n * (rank + 1) // size"),
-            ],
-        ),
-        "begin not moved": (
-            "Your shares overlap: count the images that workers before you have more, `min({rank}, {n} % "
-            "{size})`.",
-            lambda n, rank, size: (
-                rank * (n // size),
-                rank * (n // size) + np.diff(_shares(n, size)[rank])[0],
-            ),
-            ("+ min(rank, rest)", ""),
-        ),
-        "length returned": (
-            "You return the first image and the number of images. Return first and end, as in a slice.",
-            lambda n, rank, size: (_shares(n, size)[rank][0], int(np.diff(_shares(n, size)[rank])[0])),
-            ("first + each", "each"),
-        ),
-        "last one inside": (
-            "Your end is the last image itself. As in a slice, the end is the one behind it.",
-            lambda n, rank, size: (_shares(n, size)[rank][0], _shares(n, size)[rank][1] - 1),
-            ("(rank < rest)", "(rank < rest) - 1"),
-        ),
-    },
-)
-
-# --- combined_gradient -------------------------------------------------------------------------------------
-
-
-def _combined(gradients, counts):
-    """Add up image by image, as if each had its worker's gradient."""
-    images = [gradient for gradient, count in zip(gradients, counts, strict=True) for _ in range(count)]
-    return np.array([np.asarray(column, np.float64).mean() for column in zip(*images, strict=True)])
-
-
-def _workers(rng):
-    for counts, entries in [
-        ((4,), 3),
-        ((3, 3), 4),
-        ((5, 2), 7),
-        ((1, 4, 2), 5),
-        ((2, 2, 1, 0), 6),
-        ((0, 3, 0, 9, 1), 2),
-    ]:
-        gradients = rng.normal(size=(len(counts), entries)) + np.arange(len(counts))[:, None]
-        gradients[np.array(counts) == 0] = np.nan
-        yield gradients, np.array(counts)
-
-
-def _near(result, right, rtol):
-    """Return whether a result is right, but for errors of this part of its largest number."""
-    numbers = isinstance(result, np.ndarray) and result.shape == right.shape and result.dtype.kind == "f"
-    return numbers and bool(np.abs(result - right).max() <= rtol * np.abs(right).max())
-
-
-def _in_full_precision(attempt, gradients, counts):
-    """Run an attempt; say it if its result is right, but to the precision of float32 only."""
-    result = attempt(gradients, counts)
-    right = _combined(gradients, counts)
-    if _near(result, right, 1e-5) and not _near(result, right, 1e-9):
-        raise Wrong(
-            "float32",
-            "Your result is right to the precision of float32. The gradients here are float64: keep what you "
-            "compute in their dtype.",
-        )
-    return result
-
-
-def _shows_a_busy_workers_nan(attempt):
-    """Demand NaN where the gradient of a worker with images is NaN."""
-    gradients = np.array([[np.nan, np.nan], [0.5, 2.0], [np.nan, 1.0]])
-    if not np.isnan(attempt(gradients, np.array([0, 4, 7]))[0]):
-        raise Wrong(
-            "NaN hidden",
-            "Right, until the gradient of a worker with images is NaN: yours hides it, and so hides that "
-            "something has gone wrong. Leave out only the workers without images.",
-        )
-
-
-def _with_nothing_for_nan(combine):
-    """Return a mistake that has 0 for the gradients of workers without images."""
-    return lambda gradients, counts: combine(np.nan_to_num(gradients), np.asarray(counts, float)[:, None])
-
-
-combined_gradient = Exercise(
-    "combined_gradient",
-    reference=_combined,
-    cases=_workers,
-    rtol=1e-9,
-    run=_in_full_precision,
-    properties=(_shows_a_busy_workers_nan,),
-    mistakes={
-        "plain mean": (
-            "You take the mean over the workers. Where one has 5 images and the other 2, those 2 would count "
-            "more than twice as much as those 5: weight each worker by its images.",
-            _with_nothing_for_nan(lambda g, n: g.mean(axis=0)),
-            lambda gradients, counts: gradients.mean(axis=0),
-            ("counts[busy] @ gradients[busy] / counts.sum()", "np.nan_to_num(gradients).mean(axis=0)"),
-            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients.mean(axis=0)"),
-        ),
-        "mean of those with images": (
-            "You are right to leave out empty workers. Weight each of the others by its images.",
-            lambda gradients, counts: gradients[counts > 0].mean(axis=0),
-            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].mean(axis=0)"),
-        ),
-        "plain sum": (
-            "You add up the workers' gradients, which are means. Return a mean, too: that of all images.",
-            _with_nothing_for_nan(lambda g, n: g.sum(axis=0)),
-            lambda gradients, counts: gradients.sum(axis=0),
-            ("counts[busy] @ gradients[busy] / counts.sum()", "gradients[busy].sum(axis=0)"),
-        ),
-        "not divided": (
-            "Your gradient is the sum over all images. Divide by how many images there are.",
-            _with_nothing_for_nan(lambda g, n: (g * n).sum(axis=0)),
-            lambda gradients, counts: counts @ gradients,
-            ("/ counts.sum()", ""),
-        ),
-        "divided by the workers": (
-            "You divide by the number of workers. Divide by the sum of the weights: all images.",
-            _with_nothing_for_nan(lambda g, n: (g * n).mean(axis=0)),
-            lambda gradients, counts: (gradients * counts[:, None]).mean(axis=0),
-            ("counts.sum()", "len(counts)"),
-        ),
-        "divided by the busy workers": (
-            "You divide by the number of busy workers. Divide by the sum of the weights: all images.",
-            lambda gradients, counts: counts[counts > 0] @ gradients[counts > 0] / (counts > 0).sum(),
-            ("counts.sum()", "busy.sum()"),
-        ),
-        "NaN of nobody's images": (
-            "Without images the mean is NaN, and 0 times NaN is NaN. Leave such a worker out.",
-            lambda gradients, counts: counts @ gradients / counts.sum(),
-            ("counts[busy] @ gradients[busy]", "counts @ gradients"),
-        ),
-        "weighted the wrong way": (
-            "You divide a worker's gradient by its images, where it is multiplied by them: it is a mean, and "
-            "times the images it is the sum that the others' sums are added to.",
-            _with_nothing_for_nan(lambda g, n: (g / np.maximum(n, 1)).sum(axis=0)),
-            ("counts[busy] @ gradients[busy] / counts.sum()", "(1 / counts[busy]) @ gradients[busy]"),
-        ),
-    },
-)
-
-# --- ring_all_reduce ---------------------------------------------------------------------------------------
+from cnn_course.engine.checks.exercise import Exercise, StandIn
 
 
 def _start(size, length):
@@ -361,7 +144,10 @@ def _economical(attempt):
     journey = _together(attempt, _start(size, length))
     most, own = max((journey.bytes_of(rank), rank) for rank in range(size))
     least = 2 * (size - 1) * length // size * 4
-    counted = f"With {size} workers and {length * 4} bytes each, worker {own} sends {most} bytes; {least} do."
+    counted = (
+        f"With {size} workers and {length * 4} bytes each, worker {own} sends {most} bytes; "
+        f"{least} are enough."
+    )
     if any(note.bytes >= length * 4 for note in journey.sent):
         raise Wrong(
             "whole arrays",
@@ -441,6 +227,15 @@ def _refuse_mixed(counts, chunk, where):
             )
 
 
+def _of_worker(line):
+    """Say of one of several results whose array it is."""
+    for rank, ordinal in enumerate(("first", "second", "third", "fourth", "fifth")):
+        line = re.sub(
+            rf"^That is the {ordinal} of the \d results\.$", f"That is in worker {rank}'s array.", line
+        )
+    return line
+
+
 def _sendings(attempt, size=3, length=6):
     """Return how often a worker sends, at most; 0 where there are no workers."""
     if isinstance(attempt, StandIn):
@@ -453,13 +248,18 @@ def _sendings(attempt, size=3, length=6):
 class RingExercise(Exercise):
     """An exercise whose attempt is the program of a worker in a ring; see `ring`."""
 
+    def names_of(self, attempt, given):
+        """Return no names: the reference takes sizes, and an attempt what a worker has."""
+        return []
+
     def finding(self, evidence):
         """Return the first finding; of wrong numbers also who has sent what."""
         found = super().finding(evidence)
         if found is None or found.mistake not in ("first phase only", "numbers"):
             return found
         if found.mistake == "numbers":
-            return Wrong("numbers", found.message, *found.details, *_ledger(evidence.attempt))
+            details = (_of_worker(line) for line in found.details)
+            return Wrong("numbers", found.message, *details, *_ledger(evidence.attempt))
         return Wrong(*_NOT_INTO_THE_CHUNK) if _sendings(evidence.attempt) > 2 else found
 
     def trials(self, attempt):
@@ -560,88 +360,6 @@ ring_all_reduce = RingExercise(
             "The last entries are in no chunk: end chunk k at `(k + 1) * n // {size}`.",
             partial(_walk, cut=lambda size, length: [k * (length // size) for k in range(size + 1)]),
             ("array[k * n // size : (k + 1) * n // size]", "array[k * (n // size) : (k + 1) * (n // size)]"),
-        ),
-    },
-)
-
-# --- ring_seconds ------------------------------------------------------------------------------------------
-
-
-def _seconds(size, size_in_bytes, latency, bandwidth):
-    """Add it up step by step."""
-    chunk = size_in_bytes / size
-    return float(sum(latency + chunk / bandwidth for _ in range(2) for _ in range(size - 1)))
-
-
-ring_seconds = Exercise(
-    "ring_seconds",
-    reference=_seconds,
-    cases=lambda rng: [
-        *((2, 900_136, 1e-5, 1e9), (4, 900_136, 1e-5, 1e9), (8, 4e8, 3.4e-6, 4.5e11)),
-        *((1, 900_136, 1e-5, 1e9), (3, 1000, 1e-3, 2e6), (1024, 4e8, 9.6e-6, 1.25e10)),
-    ],
-    rtol=1e-9,
-    mistakes={
-        "whole arrays": (
-            "You count whole arrays. Each step sends one chunk of W: `{size_in_bytes} / {size}`.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / bandwidth),
-            ("size_in_bytes / size / bandwidth", "size_in_bytes / bandwidth"),
-        ),
-        "one phase": (
-            "That is one phase. There are two, of W - 1 steps each.",
-            lambda size, n, latency, bandwidth: _seconds(size, n, latency, bandwidth) / 2,
-            ("2 * (size - 1)", "(size - 1)"),
-        ),
-        "no parentheses": (
-            "Each step takes latency and time for a chunk: parentheses, `2 * ({size} - 1) * ({latency} + "
-            "...)`.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * latency + n / size / bandwidth,
-            ("(latency + size_in_bytes / size / bandwidth)", "latency + size_in_bytes / size / bandwidth"),
-        ),
-        "no parentheses round size - 1": (
-            "`2 * {size} - 1` is one step more than `2 * ({size} - 1)`.",
-            lambda size, n, latency, bandwidth: (2 * size - 1) * (latency + n / size / bandwidth),
-            ("2 * (size - 1)", "(2 * size - 1)"),
-        ),
-        "chunks of W - 1": (
-            "You cut W - 1 chunks. There is one for each worker: `{size_in_bytes} / {size}`.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / (size - 1) / bandwidth),
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / max(size - 1, 1) / bandwidth),
-            ("size_in_bytes / size /", "size_in_bytes / max(size - 1, 1) /"),
-            ("size_in_bytes / size /", "size_in_bytes / (size - 1) /"),
-        ),
-        "one step too many": (
-            "You count W steps in a phase. There are W - 1, and none at all for a single worker.",
-            lambda size, n, latency, bandwidth: 2 * size * (latency + n / size / bandwidth),
-            ("2 * (size - 1)", "2 * size"),
-        ),
-        "latency once": (
-            "The latency is there in every step, not once: each step must wait for the one before.",
-            lambda size, n, latency, bandwidth: latency + 2 * (size - 1) * n / size / bandwidth,
-            (
-                "2 * (size - 1) * (latency + size_in_bytes / size / bandwidth)",
-                "latency + 2 * (size - 1) * size_in_bytes / size / bandwidth",
-            ),
-        ),
-        "no latency": (
-            "You leave the latency out. With many workers it is what is left.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * n / size / bandwidth,
-            ("latency + size_in_bytes", "size_in_bytes"),
-        ),
-        "all one after another": (
-            "You add up the times of all workers. They send at once: a step takes as long as one chunk.",
-            lambda size, n, latency, bandwidth: size * _seconds(size, n, latency, bandwidth),
-            ("2 * (size - 1)", "2 * size * (size - 1)"),
-        ),
-        "times the bandwidth": (
-            "Bytes divided by bytes a second are seconds; you multiply.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + n / size * bandwidth),
-            ("/ bandwidth", "* bandwidth"),
-        ),
-        "bits": (
-            "You count 8 bits for each byte. Both numbers are in bytes here.",
-            lambda size, n, latency, bandwidth: 2 * (size - 1) * (latency + 8 * n / size / bandwidth),
-            ("size_in_bytes / size", "8 * size_in_bytes / size"),
         ),
     },
 )
