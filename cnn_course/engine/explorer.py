@@ -1,6 +1,6 @@
 """Sliders around a picture: `explore`, with a still picture where no widget can be shown."""
 
-from cnn_course.engine.plots import Picture
+from cnn_course.engine.plots import Picture, in_widget
 
 
 def explore(draw, **choices):
@@ -78,7 +78,7 @@ class Explorer:
         if key not in self._seen:
             self._seen[key] = self._draw(**values)
         self.picture: Picture = self._seen[key]
-        self._html.value = self.picture._repr_html_()
+        self._html.value = in_widget(self.picture)
 
     def _repr_mimebundle_(self, **options):
         """Return the widget, and the picture for readers of the notebook who have no kernel."""

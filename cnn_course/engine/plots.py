@@ -171,6 +171,8 @@ def _drawn(fig):
         return fig
     full = io.BytesIO()
     with _DRAWING:
+        # Square pixels settle the size of an image only once it is laid out: then its title finds its place.
+        fig.draw_without_rendering()
         fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
     return Image.open(full).convert("RGB")
 
@@ -380,6 +382,16 @@ def marked_up(text: str) -> str:
     '<code>i &lt; n</code> for all'
     """
     return re.sub("`(.*?)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def in_widget(picture) -> str:
+    """Write a picture as HTML for a widget, whose lines would stand as far apart as its sliders.
+
+    >>> in_widget(Picture(b"", 100, "One line.", "A line."))[:40]
+    '<div style="line-height: var(--jp-conten'
+    """
+    style = "line-height: var(--jp-content-line-height, 1.5); font-size: var(--jp-content-font-size1, 14px)"
+    return f'<div style="{style}">{picture._repr_html_()}</div>'
 
 
 def counted(number: int, noun: str) -> str:

@@ -617,6 +617,16 @@ def test_picture_brings_its_own_ground():
     assert max(abs(a - b) for a, b in zip(corner, paper, strict=True)) <= 3
 
 
+@pytest.mark.parametrize(("count", "height"), [(2, 2.6), (3, 2.6), (4, 2.0)])
+def test_a_title_over_an_image_is_not_cut(count, height):
+    fig, axes = plots.figure(1, count, size=(7.2, height))
+    for ax in axes:
+        plots.show_image(ax, np.eye(28), "threads forwards")
+    drawn = np.asarray(opened(plots.picture(fig, "c", "a")).convert("L")).astype(int)
+    assert np.ptp(drawn[:2]) < 8
+    assert np.ptp(drawn[:30]) > 100
+
+
 def luminance(colour):
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]

@@ -1,5 +1,6 @@
 """The rules of the course that a program can check, for every notebook; and that each rule can fail."""
 
+import ast
 import copy
 import importlib
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 from cnn_course.engine import notebooks
 from cnn_course.engine.checks.exercise import Exercise
@@ -28,6 +30,9 @@ TAGS = {
     "exercise",
     *(f"exercise-{part}" for part in PARTS[1:]),
 }
+
+# Launched as the reader leaves them: to see what is wrong, on an image of 28 x 28; and broken by the course.
+ALLOWED = {"brighten-run", "program-broken"}
 
 PLACE = re.compile(r"(?<![\w.:/])/(home|root|Users|tmp|work|usr|opt|var|mnt|private|content)/|\b[A-Z]:\\")
 TIMING = re.compile(r"\b\d[\d.,]*(e-?\d+)?\s?(ns|us|µs|ms|s|sec|seconds?|minutes?|min)\b")
@@ -210,6 +215,43 @@ def predictions(shelf):
             yield f"{cell.id}: the id of a question begins with predict-"
 
 
+def late_answers(shelf):
+    """Ask that a cell with an answer can be run again after all others: some exercises are solved then."""
+    answers = {exercise.name for exercise in notebooks.exercises(shelf.notebook)}
+    cells = [(cell, ast.parse(TransformerManager().transform_cell(cell.source))) for cell in shelf.code]
+    for number, (cell, tree) in enumerate(cells):
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        read = {name.id for name in names} - own
+        if not read & answers or {*tags(cell)} & {"exercise-stub", "exercise-check"}:
+            continue
+        # With another generator there are other numbers, and just as good ones.
+        for later, other in cells[number + 1 :]:
+            yield from (
+                f"{cell.id}: {later.id} makes something else of {name}"
+                for name in sorted((read - answers - {"rng"}) & _assigned(other))
+            )
+
+
+def guarded_launches(shelf):
+    """Ask that no wrong answer is launched, where it could do harm: without a check, and without a tool."""
+    answers = "|".join(exercise.name for exercise in notebooks.exercises(shelf.notebook))
+    for cell in shelf.code:
+        written = {*tags(cell)} & {"exercise-stub", "exercise-check"} or cell.id in ALLOWED
+        if not written and '== "solved"' not in cell.source:
+            yield from (
+                f"{cell.id}: {launch[1]}" for launch in re.finditer(rf"^ *({answers})\[", cell.source, re.M)
+            )
+
+
+def _assigned(tree):
+    """Return the names that a cell gives a value, not those inside of its functions."""
+    statements = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    names = [node for part in statements for node in ast.walk(part) if isinstance(node, ast.Name)]
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
+
+
 def folded_parts(shelf):
     for cell in shelf.markdown:
         opened, closed = (len(re.findall(tag, cell.source)) for tag in ("<details>", "</details>"))
@@ -268,6 +310,8 @@ RULES = [
         exercises_complete,
         checks_exist,
         predictions,
+        late_answers,
+        guarded_launches,
         folded_parts,
         links,
         spelling,
@@ -367,6 +411,16 @@ def _enlarge(shelf):
     shelf.text += "x" * LARGEST_FILE
 
 
+def _take_away(shelf):
+    name = notebooks.exercises(shelf.notebook)[0].name
+    shelf.code[3].update(source=f"{name}(taken)", metadata={})
+    shelf.code[-1].source = "taken = 2"
+
+
+def _launch(shelf):
+    shelf.code[3].update(source=f"{notebooks.exercises(shelf.notebook)[0].name}[1, 32]()", metadata={})
+
+
 def _indent(shelf):
     shelf.text = shelf.text.replace("\n ", "\n  ")
 
@@ -401,6 +455,8 @@ SPOILED = [
     (exercises_complete, _spoil_source("about 8 lines", "some lines")),
     (checks_exist, lambda shelf: setattr(_cell(shelf, "code", "def conv_by_hand"), "id", "unheard-of-stub")),
     (predictions, _spoil_source("<details><summary>Answer</summary>", "<details>")),
+    (late_answers, _take_away),
+    (guarded_launches, _launch),
     (folded_parts, _spoil_source("</summary>\n\n", "</summary>\n")),
     (folded_parts, _spoil_source("</details>", "")),
     (links, _spoil_source("00_start_here.ipynb", "00_begin.ipynb")),

@@ -264,7 +264,7 @@ class Controls:
     def _redraw(self, change=None):
         self._stepper.show(self._stepper.warp, self.step.value - 1)
         # An alert is read out when it appears: what a screen reader says after each key.
-        self._html.value = f'<div role="alert">{self._stepper.picture._repr_html_()}</div>'
+        self._html.value = f'<div role="alert">{plots.in_widget(self._stepper.picture)}</div>'
 
 
 def _checked(value, name, count):

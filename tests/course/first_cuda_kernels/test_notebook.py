@@ -102,7 +102,7 @@ def test_sliders_draw_anew():
     explorer.sliders["size"].value = (4, 5)
     explorer.sliders["name"].value = "cats"
     assert explorer.picture.caption == "(4, 5) cats."
-    assert explorer.widget.children[-1].value == explorer.picture._repr_html_()
+    assert explorer.widget.children[-1].value == plots.in_widget(explorer.picture)
 
 
 def test_each_position_is_drawn_once():
