@@ -130,6 +130,15 @@ def test_map_has_every_notebook_below_those_it_stands_on():
     assert all(f'href="notebooks/{notebook.stem}.html"' in svg for notebook in NOTEBOOKS)
 
 
+def test_titles_fit_their_boxes_on_the_map():
+    boxes = re.findall(r"<a .*?</a>", course_map.draw())
+    assert len(boxes) == len(NOTEBOOKS)
+    for box in boxes:
+        lines = re.findall(r"<text [^>]*>([^<]*)</text>", box)
+        assert max(map(len, lines)) * 8 <= course_map.WIDTH, lines  # a letter is less than 8 wide
+        assert (len(lines) + 0.5) * course_map.LINE <= course_map.HEIGHT, lines
+
+
 def test_map_s_arrows_say_what_the_table_says():
     known = course_map.stops()
     arrows = course_map.arrows(known)

@@ -1,6 +1,7 @@
 """The map of the course as a picture: a box for each notebook, which is a link, below those it stands on."""
 
 import re
+import textwrap
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +9,9 @@ from typing import NamedTuple
 from cnn_course.engine.outline import NOTEBOOKS
 
 ROOT = Path(__file__).parents[2]
-WIDTH, HEIGHT, ACROSS, DOWN = 176, 46, 192, 74
+WIDTH, HEIGHT, ACROSS, DOWN = 128, 54, 142, 78
+#: The letters of a line in a box, and its height.
+LETTERS, LINE = 16, 15
 _ROW = re.compile(r"^\| \[(\w+) ([^\]]+)\]\((\w+)\.ipynb\) \| (\d+) \| [^|]* \| ([^|]*) \|$", re.MULTILINE)
 
 
@@ -92,10 +95,18 @@ def draw(folder="notebooks"):
             f'<a class="{stop.part}" href="{folder}/{stop.stem}.html">'
             f"<title>{escape(stop.number)} {escape(stop.title)}, {stop.minutes} minutes</title>"
             f'<rect x="{x - WIDTH / 2:g}" y="{y - HEIGHT / 2:g}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
-            f'<text x="{x:g}" y="{y - 4:g}">{escape(stop.number)}</text>'
-            f'<text x="{x:g}" y="{y + 14:g}">{escape(stop.title)}</text></a>'
+            f"{_lines(stop, x, y)}</a>"
         )
     return "".join([*parts, "</svg>"])
+
+
+def _lines(stop, x, y):
+    """Return what stands in a notebook's box, line by line: the box is narrow, so that letters are large."""
+    lines = [stop.number, *textwrap.wrap(stop.title, LETTERS)]
+    first = y + 5 - LINE * (len(lines) - 1) / 2
+    heights = (first + LINE * place for place in range(len(lines)))
+    texts = zip(heights, map(escape, lines), strict=False)
+    return "".join(f'<text x="{x:g}" y="{height:g}">{text}</text>' for height, text in texts)
 
 
 def listed(folder="notebooks"):

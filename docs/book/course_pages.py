@@ -15,6 +15,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
 ROOT = Path(__file__).parents[2]
+#: From so many letters on, what a table's cell says would make a tower of words on a telephone.
+LONG = 160
 
 
 class CourseMap(Directive):
@@ -55,6 +57,18 @@ class Glossary(SphinxPostTransform):
             page, _, anchor = reference.get("refuri", "").partition("#")
             if page.endswith("README.html") and anchor in explanations():
                 reference["reftitle"] = explanations()[anchor]
+
+
+class LongCells(SphinxPostTransform):
+    """Mark the cells of tables that say much: on a telephone they stay wide enough to be read."""
+
+    default_priority = 900
+
+    def run(self, **kwargs):
+        """Give each such cell a class."""
+        for cell in self.document.findall(nodes.entry):
+            if len(cell.astext()) >= LONG:
+                cell["classes"].append("long")
 
 
 @cache
@@ -108,6 +122,7 @@ def setup(app):
     app.add_directive("course-map", CourseMap)
     app.add_directive("live-cell", LiveCell)
     app.add_post_transform(Glossary)
+    app.add_post_transform(LongCells)
     app.connect("source-read", to_repository)
     app.connect("doctree-read", unlink_types)
     app.connect("viewcode-find-source", lambda app, name: source_of(name))

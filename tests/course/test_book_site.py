@@ -181,6 +181,40 @@ def test_no_chapter_is_wider_than_a_telephone(chrome):
         assert chrome.execute_script(wide) <= 2, name
 
 
+@pytest.mark.slow
+def test_no_page_of_the_reference_is_wider_than_a_telephone_or_cuts_a_name(chrome):
+    chrome, address = chrome
+    chrome.set_window_size(420, 900)
+    wide = "return document.documentElement.scrollWidth - window.innerWidth"
+    cut = """return [...document.querySelectorAll(".prev-next-area a")]
+      .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent.trim())"""
+    for path in sorted((SITE / "api").glob("*.html")):
+        chrome.get(f"{address}api/{path.name}")
+        assert chrome.execute_script(wide) <= 2, path.name
+        assert chrome.execute_script(cut) == [], path.name
+
+
+@pytest.mark.slow
+def test_tables_are_read_on_a_telephone(chrome):
+    chrome[0].set_window_size(420, 900)
+    narrow = """return [...document.querySelectorAll("main table.table td")]
+      .filter((each) => each.textContent.trim().length >= 165 && each.clientWidth < 180)
+      .map((each) => each.textContent)"""
+    assert show(chrome, "docs/modelled-times.html").execute_script(narrow) == []
+    wider = """const table = document.querySelector("main table.table");
+    return table.scrollWidth - table.parentElement.clientWidth"""
+    assert show(chrome, "notebooks/README.html").execute_script(wider) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_links_look_alike_inside_and_outside_of_tables(theme, chrome):
+    page = show(chrome, "notebooks/README.html", theme)
+    colours = """return [...document.querySelectorAll("article p > a.reference")]
+      .map((each) => getComputedStyle(each).color)"""
+    assert len(set(page.execute_script(colours))) == 1
+
+
 def press(chrome, *keys):
     """Press keys wherever the keyboard is."""
     from selenium.webdriver import ActionChains
