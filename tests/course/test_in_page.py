@@ -105,6 +105,7 @@ DIFFERENT = {
     ("matmul_kernel", "raises"): "the compiler refuses whole rows, the simulator misses an index",
     ("centre_kernel", "wrong with several blocks"): "the simulator runs one block after the other",
     ("channel_sums", "not faster"): "no time is modelled",
+    ("edge_maps", "grid and block exchanged"): "only where the launches are large",
     ("edge_maps", "raises"): "the name that it uses is defined in another cell, which a page runs first",
 }
 

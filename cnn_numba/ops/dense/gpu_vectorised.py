@@ -35,8 +35,8 @@ LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# How many blocks are to share a multiprocessor: they have 128, 72 and 80 registers per thread.
-BLOCKS = {LARGE.results: 4, SMALL.results: 7, TENSOR.results: 3}
+# How many blocks are to share a multiprocessor: they have 168, 72 and 80 registers per thread.
+BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
