@@ -35,7 +35,7 @@ LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# How many blocks are to share a multiprocessor: they have 168, 72 and 80 registers per thread.
+# How many blocks are to share a multiprocessor: with four of LARGE, registers spill on newer GPUs.
 BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
@@ -213,9 +213,9 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
         out[i] = at_least(lower_bound(relu), total)
 
 
-# Over how many blocks a product is split at most: what fills the 132 multiprocessors of an H200, with four
-# blocks of LARGE on each; more of SMALL's would have more partial sums. The numbers are the same on every
-# GPU, so that sums are split the same way and give the same bits.
+# Over how many blocks a product is split at most: some four for each of the 132 multiprocessors of an H200;
+# more of SMALL would have more partial sums. The numbers are the same on every GPU, so that sums are split
+# the same way and give the same bits.
 _ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
 # With fewer blocks of LARGE, SMALL is as fast or faster: modelled for T4, A100 and H100.
 _ENOUGH_LARGE_BLOCKS = 192
