@@ -70,8 +70,10 @@ def test_no_other_module_takes_kernels_from_a_compiler():
 
 # --- What the kernels compute ------------------------------------------------------------------------------
 
+#: numba-cuda-mlir imports PyTorch where it is installed, which takes as long as the kernels of this program.
 _PROGRAM = """
 import sys
+sys.modules["torch"] = None
 import numpy as np
 from cnn_numba import device
 from cnn_numba.device import compiler

@@ -19,6 +19,8 @@ BACKENDS = "reference", "cpu", "gpu"
 
 _NAPOLEON = Config(napoleon_numpy_docstring=True, napoleon_use_rtype=False)
 _CONSTANT = re.compile(r"((?:^#: .*\n)+)(?P<name>[A-Za-z]\w*)(?:: [^=\n]+)? = ", re.MULTILINE)
+#: A comment on what is not a constant of the module: it is indented, or behind a statement.
+_INSIDE = re.compile(r"^.+#: ", re.MULTILINE)
 
 
 class Module(NamedTuple):
@@ -110,7 +112,7 @@ def _attributes(module, tree):
     """
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     strings = any(isinstance(statement, ast.Expr) for node in classes for statement in node.body[1:])
-    if not strings and "#: " not in module.path.read_text(encoding="utf-8"):
+    if not strings and not _INSIDE.search(module.path.read_text(encoding="utf-8")):
         return {}
     return _analysed(module.path, module.name).find_attr_docs()
 

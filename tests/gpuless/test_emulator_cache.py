@@ -12,6 +12,7 @@ import pytest
 from fresh_python import PATH
 from ptx_programs import run
 from quick_code import compiled_plainly
+from warm_python import warm
 
 from gpuless.emulator.run import cache, machine
 from gpuless.emulator.translate import processor
@@ -252,6 +253,6 @@ def test_processes_share_a_folder(folder):
         "for n in range(8): t.check(t.TEXT.replace('add.s32 %r3', f'mov.u32 %r3, {n}; add.s32 %r3'))",
     )
     env = os.environ | {"PYTHONPATH": PATH + os.pathsep + str(Path(__file__).parent)}
-    processes = [subprocess.Popen([sys.executable, "-c", "\n".join(lines)], env=env) for _ in range(4)]
-    assert [process.wait(120) for process in processes] == [0] * 4
+    processes = [warm("emulator").start(["-c", "\n".join(lines)], env) for _ in range(4)]
+    assert [warm("emulator").ended(process, wait=True)[0] for process in processes] == [0] * 4
     assert len(list(folder.iterdir())) == 8

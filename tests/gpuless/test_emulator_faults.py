@@ -426,7 +426,7 @@ print("stopped")
 
 def test_interrupts_may_come_at_any_moment():
     """The second while the first is heard; in a launch whose blocks wait for each other as well."""
-    assert python(INTERRUPTS, GPULESS="emulator") == "stopped\n"
+    assert python_on_the_emulated_gpu(INTERRUPTS) == "stopped\n"
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -669,7 +669,7 @@ def test_threads_streams_processes_and_grids():
         # A machine that others use may let a process wait for longer, but not each time.
         print("stopped", any(seconds_until_stopped() < 1.3 for attempt in range(5)))
     """
-    found = python(BEGINNING, textwrap.dedent(lines), GPULESS="emulator").splitlines()
+    found = python_on_the_emulated_gpu(BEGINNING, textwrap.dedent(lines)).splitlines()
     assert found[:3] == ["True", "forked: CUDA initialized before forking", "spawned: 64.0"]
     assert found[3:] == ["CUDA_ERROR_INVALID_VALUE", "stopped True"]
 

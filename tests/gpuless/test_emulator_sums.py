@@ -92,7 +92,16 @@ def summed(address, store, bits, places, lanes=(1 << 32) - 1, step=7, rounds=5):
     return found.tolist(), wanted.tolist()
 
 
-@pytest.mark.parametrize("lanes", [(1 << 32) - 1, 0x7FFF0FF0, 1 << 13])
+LANES = [(1 << 32) - 1, 0x7FFF0FF0, 1 << 13]
+
+
+@pytest.mark.exhaustive_unless(
+    lambda address, form, lanes: (
+        (list(ADDRESSES).index(address) + list(PLACES).index(form) + LANES.index(lanes)) % 3 == 0
+    ),
+    "each address with all places and all lanes, and all places with all lanes",
+)
+@pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("form", PLACES)
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_lanes_add_up_what_lies_where_they_are(address, form, lanes, features):

@@ -54,7 +54,7 @@ def test_the_tests_to_copy():
     pytest.importorskip("scipy", reason="solves linear programs")
     tests = [str(path) for path in sorted(EXAMPLES.glob("test_*.py"))]
     compile_beforehand(load("test_transpose_time"))
-    status, output, _ = call_warm(*PYTEST, "-q", *tests)
+    status, output, _ = call_warm(*PYTEST, "-p", "without_torch", "-q", *tests)
     assert status == 0, output
 
 

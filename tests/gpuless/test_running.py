@@ -37,11 +37,11 @@ def call(*arguments, cwd=None, given=None, **environment):
 
 
 def call_warm(*arguments, cwd=None, **environment):
-    """Do as `call` does with a module, in a process that has imported Numba: for what comes after that."""
+    """Do as `call` does with a program, in a process that has imported Numba: for what comes after that."""
     if not sys.platform.startswith("linux"):
         return call(*arguments, cwd=cwd, **environment)
     environment = _without_a_gpu() | environment
-    done = warm("emulator").run(arguments[arguments.index("-m") :], environment, folder=cwd)
+    done = warm("emulator").run(arguments[2 if arguments[:2] == tuple(PLAIN) else 0 :], environment, folder=cwd)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

@@ -23,13 +23,17 @@ import threading
 from pathlib import Path
 
 #: What is imported beforehand where it is installed, by the value of ``GPULESS``: what programs on the
-#: emulated GPU need, and models of their launches, and what the compiler for real GPUs does.
+#: emulated GPU need, and models of their launches, and what the compiler for real GPUs does. It looks for a
+#: kernel in the module of its test, which imports pytest and what it tests.
 IMPORTED = {
     "emulator": (
         *("numpy", "numba.cuda", "cuda.bindings.driver", "gpuless.emulator.run.launch"),
-        *("scipy.optimize", "gpuless.profile.command", "gpuless.profile.watched"),
+        *("scipy.optimize", "gpuless.profile.command", "gpuless.profile.watched", "pytest"),
     ),
-    "hardware": ("numpy", "numba.cuda", "cuda.bindings.nvvm", "cuda.bindings.nvjitlink", "cuda.pathfinder"),
+    "hardware": (
+        *("numpy", "numba.cuda", "cuda.bindings.nvvm", "cuda.bindings.nvjitlink", "cuda.pathfinder"),
+        *("gpuless.compiler.worker", "gpuless.emulator.run.recording", "gpuless.profile.report", "pytest"),
+    ),
 }
 
 

@@ -154,7 +154,7 @@ def test_what_cannot_be_said(program, arguments, status, words):
 
 def test_a_trace_that_cannot_be_written_is_named_in_a_line(tmp_path):
     (tmp_path / "a.py").write_text("from numba import cuda\ncuda.to_device([1.0])")
-    status, _, error = call(*PROFILE, "T4", "--trace", "none/t.json", "a.py", cwd=tmp_path)
+    status, _, error = call_warm(*PROFILE, "T4", "--trace", "none/t.json", "a.py", cwd=tmp_path)
     assert status == 1
     assert error.endswith("python -m gpuless profile: none/t.json: No such file or directory\n")
 

@@ -1,11 +1,15 @@
 """What `gpuless.profile` does on a real GPU, with the emulated one in its place, whose times are a CPU's."""
 
+import sys
+from types import SimpleNamespace
+
 import gpuless
 
 # isort: split
 import numpy as np
 import pytest
 from numba import cuda
+from warm_python import warm
 
 from gpuless.profile import hardware
 from gpuless.profile.devices import device
@@ -72,6 +76,18 @@ def test_arrays_that_are_one_stay_one():
     assert again == 2
 
 
+@pytest.fixture
+def warm_process(monkeypatch):
+    """Let the other process be one that has imported Numba, where that can be done."""
+
+    def run(command, input, env, **options):
+        return warm("emulator").run(command[1:], env, given=input)
+
+    if sys.platform.startswith("linux"):
+        monkeypatch.setattr(hardware, "subprocess", SimpleNamespace(run=run))
+
+
+@pytest.mark.usefixtures("warm_process")
 def test_what_the_other_process_refuses_is_said(t4):
     @cuda.jit
     def wide(x):

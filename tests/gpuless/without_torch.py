@@ -1,0 +1,5 @@
+"""A plugin of pytest: PyTorch is not installed. numba-cuda-mlir imports it where it is, which takes seconds."""
+
+import sys
+
+sys.modules["torch"] = None
