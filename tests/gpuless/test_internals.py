@@ -1,15 +1,13 @@
 """docs/internals.md, and the command on it that shows a kernel at each stage: `gpuless.emulator.explain`."""
 
-import os
 import platform
 import re
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fresh_python import PATH
+from test_running import PLAIN, call, call_warm
 
 import gpuless
 
@@ -22,6 +20,8 @@ from gpuless import emulator
 from gpuless.emulator import explain
 
 pytestmark = pytest.mark.filterwarnings("ignore:Host array")
+COMMAND = "-m", "gpuless.emulator.explain"
+command = partial(call_warm, *COMMAND)
 PACKAGE = Path(gpuless.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "internals.md"
 STAGES = ["Python", "PTX", "Analyses", "LLVM IR", "Machine code", "Run"]
@@ -44,19 +44,6 @@ second_kernel[1, 1](x)
 first_kernel[2, 1](x)
 sys.exit(0)
 """
-
-
-def command(*arguments, cwd):
-    """Run the command; return its exit status, and what it prints on both streams."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "gpuless.emulator.explain", *arguments],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": PATH},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def stages(text):
@@ -88,7 +75,7 @@ def test_the_page_shows_what_the_command_prints(tmp_path):
         r"^```python\n(.*?)^```.*?^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S
     ).groups()
     (tmp_path / "kernel.py").write_text(program)
-    status, printed, complaints = command("kernel.py", cwd=tmp_path)
+    status, printed, complaints = call(*PLAIN, *COMMAND, "kernel.py", cwd=tmp_path)
     assert (status, complaints) == (0, "")
     found, expected = stages(printed), stages(shown)
     assert list(found) == list(expected) == ["", *STAGES]
