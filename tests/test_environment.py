@@ -150,6 +150,12 @@ def test_the_data_page_lists_every_checksum():
         assert f"| `{name}` | {size} | `{digest}` |" in page
 
 
+@pytest.fixture(autouse=True)
+def this_python(monkeypatch):
+    """Let make find a Python at once, and not a script that looks for one."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+
+
 def make(*arguments):
     done = subprocess.run(["make", "-C", ROOT, *arguments], capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr
@@ -329,7 +335,7 @@ def pretend(folder, **versions):
         program = folder / name.replace("_", ".")
         numbers = tuple(map(int, number.split(".")))
         program.write_text(
-            f"#!{sys.executable}\nimport sys\nsys.version_info = {numbers}\n"
+            f"#!{sys.executable} -SE\nimport sys\nsys.version_info = {numbers}\n"
             f"if sys.argv[1] == '-V': print('Python {number}')\n"
             "if sys.argv[1] == '-c': exec(sys.argv[2])\n"
         )
