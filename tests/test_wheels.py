@@ -138,7 +138,7 @@ print(len(load("course-text").train_images), needs_download("mnist"), extras.ins
     assert run("import cnn_numba.course").stderr.splitlines()[-1] == f"ModuleNotFoundError: {told}"
 
 
-# The kernels of the CPU would be compiled anew for this copy of the package, which takes most of the time, and
+# The kernels of the CPU would be compiled anew for this copy of the package, which takes most of the time;
 # what is asked here is what the package holds.
 COMMAND = """
 from cnn_numba.cli import main

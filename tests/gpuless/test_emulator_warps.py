@@ -402,17 +402,17 @@ MEETING = {
     "pairs in turn": ("and.b32 %x1, %t, 11;", lambda i: i & 11),
 }
 PLACES = 12
-SPACES = ["global", "shared", ""]
+IN_SPACES = ["global", "shared", ""]
 
 
 @pytest.mark.exhaustive_unless(
     lambda name, space, meeting: (
-        (list(ATOMICS).index(name) + list(MEETING).index(meeting) + SPACES.index(space)) % 3 == 0
+        (list(ATOMICS).index(name) + list(MEETING).index(meeting) + IN_SPACES.index(space)) % 3 == 0
     ),
     "each operation in each space and for each meeting, and each of these with each of those",
 )
 @pytest.mark.parametrize("meeting", MEETING)
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("space", IN_SPACES)
 @pytest.mark.parametrize("name", ATOMICS)
 def test_atomic_operations_one_lane_after_the_other(name, space, meeting):
     """Lanes meet at few places; each sees what the lanes before it left there."""

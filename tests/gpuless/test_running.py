@@ -41,7 +41,9 @@ def call_warm(*arguments, cwd=None, **environment):
     if not sys.platform.startswith("linux"):
         return call(*arguments, cwd=cwd, **environment)
     environment = _without_a_gpu() | environment
-    done = warm("emulator").run(arguments[2 if arguments[:2] == tuple(PLAIN) else 0 :], environment, folder=cwd)
+    done = warm("emulator").run(
+        arguments[2 if arguments[:2] == tuple(PLAIN) else 0 :], environment, folder=cwd
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

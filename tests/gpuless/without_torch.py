@@ -1,4 +1,4 @@
-"""A plugin of pytest: PyTorch is not installed. numba-cuda-mlir imports it where it is, which takes seconds."""
+"""A plugin of pytest: PyTorch is not there. numba-cuda-mlir imports it where it is, which takes seconds."""
 
 import sys
 
