@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fresh_python import NO_SEARCH
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -91,8 +92,9 @@ def test_numpy_stays_below_2_5():
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no numba-cuda")
 def test_numba_cuda_is_the_one_of_its_own_package():
     # numba still holds an old numba.cuda; numba-cuda takes its place through a .pth file.
+    program = f"{NO_SEARCH}; import cnn_numba; from numba import cuda; print(cuda.__file__)"
     printed = subprocess.run(
-        [sys.executable, "-c", "import cnn_numba; from numba import cuda; print(cuda.__file__)"],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=True,
