@@ -444,6 +444,10 @@ def test_errors_name_what_is_wrong():
 # --- The figure --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive_unless(
+    lambda shape, by: by == "thread" or shape in ((70,), (5, 3), (2, 3, 4)),
+    "by threads all shapes; the other two by one shape of each number of axes",
+)
 @pytest.mark.needs("matplotlib")
 @pytest.mark.parametrize("by", ["thread", "warp", "block"])
 @pytest.mark.parametrize("shape", [(1,), (7,), (70,), (5, 3), (2, 3, 4), (4, 1, 1), (80, 90)])

@@ -78,8 +78,17 @@ _WRAPPED = {
 }
 
 
+_SHIFTS = [-5, -40, -64, 0]
+
+
+@pytest.mark.exhaustive_unless(
+    lambda wrapped, shift, stored: (
+        (list(_WRAPPED.values()).index(wrapped) + _SHIFTS.index(shift) + stored) % 2 == 0
+    ),
+    "each way with each shift, and both loaded and stored by each way and with each shift",
+)
 @pytest.mark.parametrize("wrapped", _WRAPPED.values(), ids=_WRAPPED)
-@pytest.mark.parametrize("shift", [-5, -40, -64, 0])
+@pytest.mark.parametrize("shift", _SHIFTS)
 @pytest.mark.parametrize("stored", [False, True])
 def test_negative_indices_count_from_the_end(wrapped, shift, stored):
     # Warps are of one sign, of the other, and of both.
