@@ -5,8 +5,8 @@ import threading
 
 #: A function that a module of LLVM IR declares, or defines.
 _FUNCTION = re.compile(r'^(declare|define)\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.M)
-#: How names begin that no file of a kernel has: LLVM's own functions, and those of NVIDIA's library.
-_BUILT_IN = "llvm.", "__nv_"
+#: How names begin that Numba looks for in no file: of LLVM's functions, NVIDIA's library, and the GPU's system.
+_BUILT_IN = "llvm.", "__nv_", "vprintf", "__assertfail"
 
 
 def hurry():
