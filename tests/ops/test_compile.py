@@ -175,9 +175,7 @@ def test_kernels_can_be_kept_on_disk():
     assert len(prints) == len(KERNELS)
 
 
-VECTORISED = [
-    kernel for kernel in KERNELS if kernel[1] in (READ_FOR_VECTORS, "matmul_small_guarded_kernel")
-]
+VECTORISED = [kernel for kernel in KERNELS if kernel[1] in (READ_FOR_VECTORS, "matmul_small_guarded_kernel")]
 
 
 @pytest.mark.exhaustive_unless(

@@ -1,11 +1,11 @@
-"""What numba-cuda does again and again, done once: a third of the time that it takes to compile a kernel."""
+"""What numba-cuda does again and again for one kernel, done once."""
 
 import re
 import threading
 
 #: A function that a module of LLVM IR declares, or defines.
 _FUNCTION = re.compile(r'^(declare|define)\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.M)
-#: How names begin that Numba looks for in no file: of LLVM's functions, NVIDIA's library, and the GPU's system.
+#: How names begin that Numba looks for in no file: LLVM's, those of NVIDIA's library, and of the GPU itself.
 _BUILT_IN = "llvm.", "__nv_", "vprintf", "__assertfail"
 
 
