@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from cnn_numba import device
+from cnn_numba.ops.dense import gpu_vectorised
 from gpuless import sanitize
 
 
@@ -25,6 +26,14 @@ def only_launches():
             patch.setattr(device, name, refuse)
         with device.observe_launches(listed):
             yield launched
+
+
+def in_two_parts(monkeypatch):
+    """Split sums of more than 32 products over two blocks: those that operations split take long to examine.
+
+    Each part goes through two tiles and both buffers, and the second part ends within a tile.
+    """
+    monkeypatch.setattr(gpu_vectorised, "count_parts", lambda *_: (2, 32))
 
 
 @contextmanager

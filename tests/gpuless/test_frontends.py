@@ -99,3 +99,46 @@ def test_a_frontend_that_does_not_know_is_no_error():
     origin = lines.Origin(module)
     assert origin.names == []
     assert origin.module is module
+
+
+@pytest.fixture
+def compilations(no_kernels, monkeypatch):
+    """Return a list that tells of each of NVVM's compilations whether it makes PTX."""
+    from numba.cuda import codegen
+
+    told, compile_ir = [], codegen.nvvm.compile_ir
+
+    def compiled(modules, **options):
+        told.append("gen-lto" not in options)
+        return compile_ir(modules, **options)
+
+    monkeypatch.setattr(codegen.nvvm, "compile_ir", compiled)
+    return told
+
+
+def test_nvvm_makes_no_ptx_of_a_kernel_that_nothing_is_to_be_linked_with(compilations):
+    @cuda.jit(device=True)
+    def twice(number):
+        return number * 2
+
+    @cuda.jit
+    def linked_alone(x):
+        x[0] = twice(x[0]) ** 0.5
+
+    x = np.full(1, 8, np.float32)
+    linked_alone[1, 1](x)
+    assert (x[0], compilations) == (4, [False])
+    (text,) = linked_alone.inspect_asm().values()  # what is asked for is made
+    assert ".visible .entry" in text
+    assert compilations == [False, True]
+
+
+def test_what_numba_links_a_kernel_with_is_found(compilations):
+    @cuda.jit
+    def reshaping(x):
+        x.reshape((2, 2))[1, 0] = 3
+
+    x = np.zeros(4, np.float32)
+    reshaping[1, 1](x)
+    assert x.tolist() == [0, 0, 3, 0]
+    assert compilations.count(True) == 1

@@ -3,7 +3,7 @@ import pytest
 import torch
 from helpers import assert_close, poisoned, random_float32
 from hypothesis import given, settings, strategies as st
-from launches import only_launches, sanitized
+from launches import in_two_parts, only_launches, sanitized
 
 import gpuless
 from benchmarks.ops import launches_of
@@ -418,9 +418,11 @@ def test_the_sanitizer_finds_nothing_in_any_rung(rng, rung, size, transpose):
     assert_close(device.to_host(out), expected)
 
 
-def test_the_sanitizer_finds_nothing_in_the_layer(rng):
-    x, weight, bias, grad_output = on_device(*layer(rng, 5, 270, 3))
+def test_the_sanitizer_finds_nothing_in_the_layer(rng, monkeypatch):
+    x, weight, bias, grad_output = on_device(*layer(rng, 5, 50, 3))
+    in_two_parts(monkeypatch)
     assert_nothing_found(lambda: gpu.linear_forward(x, weight, bias, relu=True))
+    monkeypatch.undo()
     assert_nothing_found(lambda: gpu.linear_backward_bias(grad_output))
     assert_nothing_found(lambda: gpu.linear_backward(grad_output, x, weight))
     x, weight, bias, grad_output = on_device(*layer(rng, 5, 8, 36))

@@ -247,11 +247,12 @@ def test_the_bias_is_not_rounded_nor_the_result(ops, precision):
 
 @backends("dense", gpu=True)
 def test_float16_overflows_to_infinity_in_its_own_row(ops):
-    x, weight = np.ones((3, 20), np.float32), np.ones((4, 20), np.float32)
+    # Five outputs, which are no whole vectors: kernels for these are compiled where they matter.
+    x, weight = np.ones((3, 20), np.float32), np.ones((5, 20), np.float32)
     x[1, 3] = 70_000
     for precision, expected in (("float16", INFINITY), ("bfloat16", 70_144 + 19), ("tf32", 70_016 + 19)):
         out = ops.linear_forward(x, weight, precision=precision)
-        np.testing.assert_array_equal(out, [[20] * 4, [expected] * 4, [20] * 4])
+        np.testing.assert_array_equal(out, [[20] * 5, [expected] * 5, [20] * 5])
 
 
 @backends("dense", gpu=True)
@@ -336,6 +337,9 @@ def test_a_step_launches_kernels_and_nothing_else(rng, unit):
     assert launched == [kernel, "matmul_sum_parts_kernel", kernel, kernel]
 
 
+@pytest.mark.exhaustive_unless(
+    lambda precision: precision == "float16", "the others at small sizes; they only round other bits away"
+)
 @pytest.mark.gpu
 @of_each_precision
 def test_at_real_sizes_and_twice_the_same_bits(rng, precision):

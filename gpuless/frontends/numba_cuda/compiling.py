@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from gpuless.frontends import signatures
+from gpuless.frontends.numba_cuda.hurry import hurry
 from gpuless.frontends.numba_cuda.inlined import tell_inlined_places
 
 PACKAGE = "numba"
@@ -77,7 +78,9 @@ def prepare():
             library.add_linking_file(get_cudalib("cudadevrt", static=True))
         return library, returned
 
-    _hurry()
+    hurry()
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(100_000)
     found = {}
 
     def for_every_gpu(*arguments, cc, **options):
@@ -88,41 +91,6 @@ def prepare():
         return found[key]
 
     compiler._compile_pyfunc_with_fixup = for_every_gpu
-
-
-def _hurry():
-    """Spare Numba a quarter of its time: comparing and hashing the same again and again, and garbage.
-
-    A description for the debugger is never changed once it is made, and hashes all that it refers to, to any
-    depth. The options of two functions are nearly always set alike. For the size of a type LLVM reads a
-    module with a variable of that type, at each assignment.
-    """
-    from llvmlite.ir.types import Type
-    from llvmlite.ir.values import DIValue
-    from numba.cuda.core.targetconfig import TargetConfig
-
-    hashed, equal, measured = DIValue.__hash__, TargetConfig.__eq__, Type.get_abi_size
-    sizes = {}
-
-    def remembered(value):
-        if "_remembered" not in vars(value):
-            value._remembered = hashed(value)
-        return value._remembered
-
-    def alike(options, others):
-        return getattr(others, "_values", None) == options._values or equal(options, others)
-
-    def size(kind, target, context=None):
-        written = str(target), str(kind)
-        if context is not None or "%" in written[1]:  # a type that is defined elsewhere
-            return measured(kind, target, context)
-        if written not in sizes:
-            sizes[written] = measured(kind, target)
-        return sizes[written]
-
-    DIValue.__hash__, TargetConfig.__eq__, Type.get_abi_size = remembered, alike, size
-    gc.freeze()  # what is imported stays
-    gc.set_threshold(100_000)
 
 
 def arguments_of(kernel, signature):

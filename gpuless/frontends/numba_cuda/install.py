@@ -42,9 +42,12 @@ def _replace(cuda):
     from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import CUDADispatcher
 
+    from gpuless.frontends.numba_cuda.hurry import compile_to_ptx_once, hurry
     from gpuless.frontends.numba_cuda.inlined import tell_inlined_places
 
     tell_inlined_places()
+    hurry()
+    compile_to_ptx_once()
     _keep(cuda)
     CUDADispatcher.add_overload = _remembered(CUDADispatcher.add_overload)
     CUDACodeLibrary.get_cubin = _without_machine_code(CUDACodeLibrary.get_cubin)
