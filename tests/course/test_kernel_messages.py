@@ -1,5 +1,7 @@
 """What the checks say of slips that learners make: wrong answers, and the sentences they get."""
 
+import ast
+
 import pytest
 from advice import advice_of, obeyed
 from test_exercises import FOUND
@@ -305,7 +307,10 @@ def test_what_is_advised_is_the_slip_undone(notebook, exercise, change, words):
     assert verdict.status == "wrong"
     assert all(part in text for part in words.split("\n*")), text
     assert advice_of(verdict), text
-    assert found.check(found.run(obeyed(verdict, source))).status == "solved"
+    mended = obeyed(verdict, source)
+    # That a solution solves its exercise is said in test_exercises.py.
+    is_solution = ast.dump(ast.parse(mended)) == ast.dump(ast.parse(found.cells.solution))
+    assert is_solution or found.check(found.run(mended)).status == "solved"
 
 
 @pytest.mark.parametrize(("notebook", "exercise", "change", "words"), SAYS, ids=names_of(SAYS))
