@@ -110,8 +110,18 @@ def test_stub_raises_in_strict_mode(found, monkeypatch):
         found.check(found.run(found.cells.stub))
 
 
+# Of these a launch takes longer, where it is compiled quickly, than to compile it well.
+LARGE = {"choose_launch"}
+
+
+@pytest.fixture
+def compiled_for_its_launches(found, request):
+    if found.cells.name not in LARGE:
+        request.getfixturevalue("quickly_compiled")
+
+
 @each_exercise
-@pytest.mark.usefixtures("quickly_compiled")
+@pytest.mark.usefixtures("compiled_for_its_launches")
 def test_solution_solves(found, monkeypatch):
     monkeypatch.setenv("CNN_NUMBA_STRICT", "1")
     assert verdict_on(found, found.cells.solution).status == "solved"
