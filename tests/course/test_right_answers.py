@@ -11,9 +11,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quickly_compiled")]
 
 EACH = [(found, name, answer) for found in FOUND for name, answer in found.right.items()]
 # But for kernels that are swapped into the step: how fast they are takes long to model.
-FIRST = {
-    found.path: answer for found, _, answer in reversed(EACH) if not isinstance(found.check, KernelSwap)
-}
+FIRST = {found.path: answer for found, _, answer in reversed(EACH) if not isinstance(found.check, KernelSwap)}
 
 
 @pytest.mark.exhaustive_unless(
