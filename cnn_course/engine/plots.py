@@ -172,8 +172,7 @@ def _drawn(fig):
     full = io.BytesIO()
     with _DRAWING:
         # Square pixels settle the size of an image only once it is laid out: then its title finds its place.
-        if any(ax.get_aspect() != "auto" for ax in fig.axes):
-            fig.draw_without_rendering()
+        fig.draw_without_rendering()
         fig.savefig(full, format="png", dpi=DPI, facecolor=fig.get_facecolor())
     return Image.open(full).convert("RGB")
 
