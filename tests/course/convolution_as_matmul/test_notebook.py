@@ -1,7 +1,6 @@
 """What notebook 14 draws, and what its open problem compares and refuses."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,19 +119,9 @@ def entry():
 compiled = pytest.mark.skipif(device.simulated(), reason="there is nothing to compare in the simulator")
 
 
-def naive(x, weight, bias, out):
-    """Be the package's operation by a kernel that is compiled in a moment."""
-    conv2d_forward_naive(x, weight, bias, out=out)
-
-
 @compiled
-@pytest.mark.exhaustive_unless(
-    lambda package: package is naive,
-    "with a kernel that compiles sooner; what is said of the two is the same",
-)
-@pytest.mark.parametrize("package", [naive, beat_conv2d_forward.package], ids=["naive", "the package's"])
-def test_the_notebooks_entry_is_right_and_slower(entry, package):
-    standing = replace(beat_conv2d_forward, package=package)(entry["convolve"])
+def test_the_notebooks_entry_is_right_and_slower(entry):
+    standing = beat_conv2d_forward(entry["convolve"])
     status = "measured" if device.hardware() else "modelled"
     assert (standing.status, standing.mistake) == (status, "")
     assert standing.factor > 1
