@@ -83,6 +83,17 @@ SUMS = [
 ]
 
 
+# Each way to load and each way to add is in one of these.
+OF_ALL_PARTS = {
+    *("reduce_baseline", "reduce_v1_interleaved_addressing", "reduce_v2_bank_conflict_free"),
+    *("reduce_v4_unroll_last_warp", "reduce_v6_multi_add"),
+    *("4: Sequential Addressing (+ Multiple Load per Thread)", "kernel_0", "kernel_3", "kernel_6"),
+}
+
+
+@pytest.mark.exhaustive_unless(
+    lambda name: name in OF_ALL_PARTS, "sums that are put together of the same functions"
+)
 @pytest.mark.parametrize(("type_", "name", "threads"), SUMS)
 def test_sums_of_whole_numbers(type_, name, threads):
     kernel, per_thread = getattr(held_out, f"SUMS_OF_{type_.upper()}")[name]

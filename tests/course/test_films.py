@@ -61,22 +61,31 @@ def test_a_film_has_frames_that_differ_and_stays_small(draw, count):
     assert len(film.png) + len(film.still.png) < 120_000
 
 
-RESULTS = (
-    films.barrier_film,
-    reductions.tree_film,
-    convolution_films.buffers_film,
-    backward.scatter_film,
-    machine.divergence_film,
-    online,
-)
-
-
-@pytest.mark.parametrize("draw", RESULTS)
+@pytest.mark.parametrize("draw", [films.barrier_film, online])
 def test_what_a_film_comes_to_stands_still_below_it(draw):
     film = drawn(draw)
     last = np.asarray(list(frames(film))[-1], np.int16)
     still = np.asarray(Image.open(io.BytesIO(film.still.png)).convert("RGB"), np.int16)
     assert abs(last - still).mean() < 1  # but for the palettes
+
+
+@pytest.fixture
+def handed_over(monkeypatch):
+    """Return a list of what films are made of: drawing all frames of one takes seconds."""
+    made = []
+    monkeypatch.setattr(plots, "film", lambda *parts, **options: made.append(parts))
+    return made
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [reductions.tree_film, convolution_films.buffers_film, backward.scatter_film, machine.divergence_film],
+)
+def test_the_last_frame_is_what_stands_still_below(draw, handed_over):
+    draw()
+    ((parts, still, *_),) = handed_over
+    last, still = (plots.picture(each, "Drawn.", "Alike.").png for each in (list(parts)[-1], still))
+    assert last == still
 
 
 def test_both_pictures_are_described_and_the_still_one_is_folded():
@@ -87,8 +96,9 @@ def test_both_pictures_are_described_and_the_still_one_is_folded():
     assert repr(film) == f"Figure. {film.caption}\n[{film.alt}]"
 
 
-def test_the_halo_is_loaded_in_rounds():
-    caption = films.halo_film((8, 4), 3).caption
+def test_the_halo_is_loaded_in_rounds(handed_over):
+    films.halo_film((8, 4), 3)
+    ((_, _, caption, _),) = handed_over
     assert caption.startswith("A block of 8 x 4 threads loads 60 pixels.")
 
 

@@ -4,16 +4,20 @@ import pytest
 from test_exercises import FOUND
 from wrong_answers import changed
 
+from cnn_course.chapters.capstone.judging import KernelSwap
+
 # Without a compiler a check judges by what the simulator stores, and refuses a stored 0.0.
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quickly_compiled")]
 
 EACH = [(found, name, answer) for found in FOUND for name, answer in found.right.items()]
-FIRST = {found.path: answer for found, _, answer in reversed(EACH)}
+# But for kernels that are swapped into the step: how fast they are takes long to model.
+FIRST = {found.path: answer for found, _, answer in reversed(EACH) if not isinstance(found.check, KernelSwap)}
 
 
 @pytest.mark.exhaustive_unless(
     lambda found, answer: answer is FIRST[found.path],
-    "the first unusual answer of each notebook; all are judged by the functions that judge the solutions",
+    "the first unusual answer of each notebook; all are judged by the functions that judge the solutions; "
+    "capstone/test_swaps.py: other swaps, among them one that passes",
 )
 @pytest.mark.parametrize(
     ("found", "answer"),
