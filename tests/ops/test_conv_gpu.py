@@ -445,7 +445,7 @@ def test_tiles_are_stored_without_bank_conflicts():
         gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
     assert len(degrees) == 2 * (len(TILES) + 2)
     # Two warps cannot load 8 steps each where a tile has 32.
-    two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "left_tile"))
+    two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "tiles"))
     assert two == 2
     assert set(degrees.values()) == {1}
 

@@ -152,7 +152,7 @@ def gradients_operand(tile, outputs):
             if k < end:
                 values[i] = read(grad_output, uint32(row_at[i] + at), k)
 
-    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
 
 
 def columns_operand(tile, outputs, has_ones):
@@ -197,7 +197,7 @@ def columns_operand(tile, outputs, has_ones):
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
 
-    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), columns
+    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
 
 
 def weight_sums(tile, outputs, has_ones):

@@ -24,9 +24,10 @@ from cnn_numba.ops.shared.tensor_cores import (
     round_to_tf32,
     to_tf32,
 )
-from cnn_numba.ops.shared.warps import load4
+from cnn_numba.ops.shared.warps import load4, store4
 
 MINUS_INFINITY = float32(-math.inf)
+OUTSIDE = uint32(0xFFFFFFFF)  # a place outside of every array
 REDUCED = "tf32", "float16", "bfloat16"
 
 
@@ -84,16 +85,18 @@ class Tile(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """How an operand gets into its tile, ``tile[k, line]``: two device functions, and the tile's pitch.
+    """How an operand gets into its tile, ``tile[k, line]``: three device functions, and the tile's pitch.
 
-    The first argument of either is what the kernel gives `accumulate`: the array, where the thread begins.
+    The first argument of each is what the kernel gives `accumulate`: the array, where the thread begins.
     """
 
     fetch: object
     """``(source, start, end, values)``: load the thread's share of the tile at k = `start`; zeros past
     `end`."""
+    place: object
+    """``(source)``: where in the tile the thread's share begins."""
     stash: object
-    """``(source, values, tile, at)``: put it where the tile begins, at `at`."""
+    """``(source, values, tile, at)``: put it there, at `at`."""
     pitch: int
     """Distance from one k to the next in the tile, a multiple of 4. With four more than a multiple of 32,
     what is written down a column goes to different banks."""
@@ -225,13 +228,13 @@ def _fragments(tile, row_pitch, column_pitch):
         return tile[at], tile[at + step], tile[at + 2 * step], tile[at + 3 * step]
 
     @cuda.jit(device=True)
-    def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
+    def multiply(tile, row_at, column_at, rows, columns, sums):
         for j in range(column_tiles):
-            right = four(column_tile, column_at + uint32(8 * j), column_step)
+            right = four(tile, column_at + uint32(8 * j), column_step)
             columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
         for i in range(row_tiles):
-            left = four(row_tile, row_at + uint32(16 * i), row_step)
-            below = four(row_tile, row_at + uint32(16 * i + 8), row_step)
+            left = four(tile, row_at + uint32(16 * i), row_step)
+            below = four(tile, row_at + uint32(16 * i + 8), row_step)
             for j in range(column_tiles):
                 right = columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3]
                 at = 2 * i * thread_columns + 2 * j
@@ -275,9 +278,9 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
         row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
 
         @cuda.jit(device=True)
-        def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
-            half(row_tile, row_at, column_tile, column_at, rows, columns, sums)
-            half(row_tile, row_at + row_jump, column_tile, column_at + column_jump, rows, columns, sums)
+        def multiply(tile, row_at, column_at, rows, columns, sums):
+            half(tile, row_at, column_at, rows, columns, sums)
+            half(tile, row_at + row_jump, column_at + column_jump, rows, columns, sums)
 
         return multiply
 
@@ -285,15 +288,15 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
     _, row, column = thread_results(tile)
 
     @cuda.jit(device=True)
-    def multiply_once(row_tile, row_at, column_tile, column_at, rows, columns, sums):
+    def multiply_once(tile, row_at, column_at, rows, columns, sums):
         if thread_rows >= 4:
             for i in range(0, thread_rows, 4):
-                rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = load4(row_tile, row_at + row(i))
+                rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = load4(tile, row_at + row(i))
         else:
             for i in range(thread_rows):
-                rows[i] = row_tile[row_at + row(i)]
+                rows[i] = tile[row_at + row(i)]
         for j in range(0, thread_columns, 4):
-            four = load4(column_tile, column_at + column(j))
+            four = load4(tile, column_at + column(j))
             columns[j], columns[j + 1], columns[j + 2], columns[j + 3] = four
         for i in range(thread_rows):
             for j in range(thread_columns):
@@ -311,9 +314,10 @@ def product_engine(tile, left, right):
     depth, results = uint32(tile.depth), tile.results
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     row_loads, column_loads = tile.row_loads, tile.column_loads
-    left_half, right_half = tile.depth * left.pitch, tile.depth * right.pitch
-    left_size, right_size = 2 * left_half, 2 * right_half
-    fetch_left, stash_left, fetch_right, stash_right = left.fetch, left.stash, right.fetch, right.stash
+    left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
+    size = 2 * half
+    fetch_left, place_left, stash_left, _ = left
+    fetch_right, place_right, stash_right, _ = right
     if tile.tensor_cores:
         steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
         first, multiply = _fragments(tile, left.pitch, right.pitch)
@@ -327,9 +331,8 @@ def product_engine(tile, left, right):
 
     @cuda.jit(device=True, inline="always")
     def accumulate(left_source, right_source, begin, end, sums):
-        # Two halves each, so that one barrier a step is enough; for vectors they begin at 16 bytes.
-        left_tile = cuda.shared.array(left_size, float32, alignment=16)
-        right_tile = cuda.shared.array(right_size, float32, alignment=16)
+        # The left tile and the right one, twice, so that one barrier a step is enough.
+        tiles = cuda.shared.array(size, float32, alignment=16)
         rows = cuda.local.array(row_numbers, float32)
         columns = cuda.local.array(column_numbers, float32)
         next_left = cuda.local.array(row_loads, float32)
@@ -337,26 +340,29 @@ def product_engine(tile, left, right):
         for i in range(results):
             sums[i] = float32(0)
         row, column = first()
-        left_start, right_start = uint32(0), uint32(0)
+        # The half that is read and the one that is written change places at each step. Where a thread writes
+        # is carried along: the compiler would work it out again from the thread's number.
+        here, move = uint32(half), uint32(half)
+        left_to, right_to = place_left(left_source), uint32(place_right(right_source) + left_half)
         start = begin
         while start < uint32(end + depth):
             # The next tiles are on their way from global memory while the current ones are multiplied.
             fetch_left(left_source, start, end, next_left)
             fetch_right(right_source, start, end, next_right)
             if start > begin:
-                left_at, right_at = uint32(left_start + row), uint32(right_start + column)
+                left_at, right_at = uint32(here + row), uint32(uint32(here + left_half) + column)
                 left_end = uint32(left_at + left_half)
                 while left_at != left_end:
-                    multiply(left_tile, left_at, right_tile, right_at, rows, columns, sums)
+                    multiply(tiles, left_at, right_at, rows, columns, sums)
                     left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
-            # Into the other half, which no thread has read since the last barrier.
-            left_start = uint32(left_half - left_start)
-            right_start = uint32(uint32(right_half) - right_start)
             round_left(next_left)
             round_right(next_right)
-            stash_left(left_source, next_left, left_tile, left_start)
-            stash_right(right_source, next_right, right_tile, right_start)
+            # Into the other half, which no thread has read since the last barrier.
+            stash_left(left_source, next_left, tiles, left_to)
+            stash_right(right_source, next_right, tiles, right_to)
             cuda.syncthreads()
+            left_to, right_to = uint32(left_to + move), uint32(right_to + move)
+            here, move = uint32(here - move), uint32(-move)
             start = uint32(start + depth)
 
     return accumulate
@@ -396,13 +402,89 @@ def transposed_load(depth_step, threads):
 
 
 def scattered_store(place, loads, jump, pitch):
-    """Make the `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
+    """Make `place` and `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
+
+    @cuda.jit(device=True)
+    def begin(source):
+        k, line = place()
+        return uint32(k * pitch + line)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
-        k, line = place()
-        at = uint32(at + k * pitch + line)
         for i in range(loads):
             tile[at + i * jump] = values[i]
 
-    return stash
+    return begin, stash
+
+
+def _written_out(count, step):
+    """Make a device function ``(0, given)`` that calls ``step(i, given)`` for each i below `count`.
+
+    Where the compiler leaves a loop, what it indexes goes to local memory. `count` is a power of 2.
+    """
+    if count == 1:
+        return step
+    half, middle = _written_out(count // 2, step), count // 2
+
+    @cuda.jit(device=True)
+    def steps(first, given):
+        half(first, given)
+        half(first + middle, given)
+
+    return steps
+
+
+def result_store(tile, place, addend):
+    """Make the device function that writes a thread's results, four at once where they lie side by side.
+
+    It is called as ``store(sums, first, rows, pitch, relu, fours, target, given)``: `first` is the tile's
+    first row and column, `pitch` the distance of rows in the target, `fours` says whether columns lie side by
+    side there, four at a time. ``place(given, column)`` returns where in row 0 a column lies, OUTSIDE if
+    there is none, ``addend(given, row, column)`` what a result begins with.
+    """
+    thread_columns, in_fours = tile.thread_columns, not tile.tensor_cores
+    first_result, result_row, result_column = thread_results(tile)
+
+    @cuda.jit(device=True)
+    def store_four(i, how):
+        """Write the results of row i in four columns, that of the first at `at` in the thread's sums."""
+        sums, at, columns, places, row, rows, pitch, bound, fours, target, given = how
+        m, at = uint32(row + result_row(i)), i * thread_columns + at
+        if m < rows:
+            four = (
+                at_least(bound, sums[at] + addend(given, m, columns[0])),
+                at_least(bound, sums[at + 1] + addend(given, m, columns[1])),
+                at_least(bound, sums[at + 2] + addend(given, m, columns[2])),
+                at_least(bound, sums[at + 3] + addend(given, m, columns[3])),
+            )
+            if fours:
+                if places[0] != OUTSIDE:
+                    store4(target, uint32(places[0] + m * pitch), *four)
+            else:
+                for q in range(4):
+                    if places[q] != OUTSIDE:
+                        target[uint32(places[q] + m * pitch)] = four[q]
+
+    store_rows = _written_out(tile.thread_rows, store_four)
+
+    @cuda.jit(device=True)
+    def store_columns(number, how):
+        sums, row, column, rows, pitch, bound, fours, target, given = how
+        columns = cuda.local.array(4, uint32)
+        places = cuda.local.array(4, uint32)
+        for q in range(4):
+            columns[q] = uint32(column + result_column(4 * number + q))
+            places[q] = OUTSIDE
+            if q == 0 or not fours:
+                places[q] = place(given, columns[q])
+        store_rows(0, (sums, 4 * number, columns, places, row, rows, pitch, bound, fours, target, given))
+
+    store_all = _written_out(thread_columns // 4, store_columns)
+
+    @cuda.jit(device=True)
+    def store(sums, first, rows, pitch, relu, fours, target, given):
+        row, column = first_result()
+        row, column, fours = uint32(first[0] + row), uint32(first[1] + column), fours and in_fours
+        store_all(0, (sums, row, column, rows, pitch, lower_bound(relu), fours, target, given))
+
+    return store
