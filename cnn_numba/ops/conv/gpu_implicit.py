@@ -20,17 +20,17 @@ from cnn_numba.ops.conv import checks
 from cnn_numba.ops.conv.gathers import Gather, backward_gathers, forward_gather
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
-    OUTSIDE,
     Operand,
     Tile,
+    begin_at,
     ffma_tiles,
     product_engine,
-    result_store,
     scattered_store,
     tensor_tiles,
     tile_for,
     transposed_load,
 )
+from cnn_numba.ops.shared.results import OUTSIDE, result_store
 from cnn_numba.ops.shared.warps import unsigned_divmod
 
 NOWHERE = 1 << 30  # a row outside of every image
@@ -197,16 +197,11 @@ def pixels_operand(tile, position, reader):
                     values[i * each + c] = read(images, uint32(corner[c] + offset), row, column, gather)
 
     @cuda.jit(device=True)
-    def begin_of(source):
-        k, line = place()
-        return uint32(k * uint32(pitch) + line)
-
-    @cuda.jit(device=True)
     def stash(source, values, tile, at):
         for i in range(loads * each):
             tile[at + uint32(i // each * jump * pitch + i % each * lines)] = values[i]
 
-    return Operand(fetch, begin_of, stash, pitch), corners, each
+    return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
 
 
 @cuda.jit(device=True)
@@ -341,10 +336,8 @@ def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
     device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
 
 
-def conv2d_forward_implicit(
-    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"
-):
-    """`conv2d_forward` as a matrix product; arguments and result are the same."""
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
+    """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`."""
     arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
     *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:

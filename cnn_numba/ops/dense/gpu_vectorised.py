@@ -18,18 +18,15 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
-    OUTSIDE,
     REDUCED,
     Operand,
     Tile,
-    at_least,
     ffma_tiles,
-    lower_bound,
     product_engine,
-    result_store,
     tensor_tiles,
     tile_for,
 )
+from cnn_numba.ops.shared.results import OUTSIDE, at_least, lower_bound, result_store
 from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
@@ -48,13 +45,14 @@ def aligned(matrix, vector=4):
 
 
 def _sources(lines, tile):
-    """Make two device functions: where in its tile a thread's first four elements are, and where to load.
+    """Make two device functions: where to load, and where in its tile a thread's first four elements are.
 
     `along_k` tells which way the matrix lies in memory; so do four elements, and the next thread's follow on
     them. A source has the line and the k of the first one in the tile at k = 0, and what a step along each
     adds to an index.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
+    pitch = uint32(lines + tile.padding)
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -70,12 +68,17 @@ def _sources(lines, tile):
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
         return matrix, along_k, uint32(first_line + line), k, line_step, k_step, lines
 
-    return place, source
+    @cuda.jit(device=True)
+    def begin(source):
+        line, k = place(source[1])
+        return uint32(k * pitch + line)
+
+    return source, begin
 
 
 def _operand(lines, tile, vectors):
     """Return a matrix as an operand, and its source; with `vectors` every row is whole vectors of four."""
-    place, source = _sources(lines, tile)
+    source, begin = _sources(lines, tile)
     pitch = uint32(lines + tile.padding)
     fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
@@ -103,11 +106,6 @@ def _operand(lines, tile, vectors):
                 left = uint32(end - k) if along_k else uint32(lines - line)
                 for i in range(4):
                     values[at + i] = matrix[index + i] if inside and i < left else float32(0)
-
-    @cuda.jit(device=True)
-    def begin(source):
-        line, k = place(source[1])
-        return uint32(k * pitch + line)
 
     @cuda.jit(device=True)
     def stash(source, values, tile, first):
