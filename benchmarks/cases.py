@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from benchmarks.rungs import matmul, max_pool
 from benchmarks.rungs.conv_constant import conv2d_forward_constant
 from benchmarks.rungs.conv_naive import conv2d_forward_naive
+from benchmarks.rungs.conv_tiled import conv2d_forward_tiled
 from cnn_numba import device
 from cnn_numba.ops import backends
-from cnn_numba.ops.conv.gpu_implicit import conv2d_forward_implicit
-from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
+from cnn_numba.ops.conv.gpu_implicit import conv2d_forward
 from cnn_numba.ops.shapes import conv2d_window, pool2d_window
 
 _CONVOLUTION_RUNGS = {
     "naive": conv2d_forward_naive,
     "constant": conv2d_forward_constant,
     "tiled": conv2d_forward_tiled,
-    "implicit": conv2d_forward_implicit,
+    "implicit": conv2d_forward,
 }
 _PRODUCT_RUNGS = {
     "naive": matmul.matmul_naive,

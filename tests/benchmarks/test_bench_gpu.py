@@ -11,7 +11,7 @@ import torch
 
 from benchmarks import accuracy, epoch, epoch_gpu, ops as bench_ops, plots as bench_plots, pytorch, records
 from benchmarks.cases import CASES, Case, convolutions, poolings, products
-from benchmarks.rungs import conv_constant, conv_naive, matmul, max_pool
+from benchmarks.rungs import conv_constant, conv_naive, conv_tiled, matmul, max_pool
 from cnn_numba import cli, device
 from cnn_numba.data import batches, load
 from cnn_numba.nn.models import mnist_cnn
@@ -68,7 +68,7 @@ def test_cases_of_the_targets_are_measured():
 def test_a_ladder_has_every_rung_of_its_operation(case):
     backend = importlib.import_module(f"cnn_numba.ops.{case.folder}.gpu")
     # Not those on Tensor Cores, which compute something else: products of rounded operands.
-    modules = backend, conv_constant, conv_naive, matmul, max_pool
+    modules = backend, conv_constant, conv_naive, conv_tiled, matmul, max_pool
     functions = [pair for module in modules for pair in inspect.getmembers(module, inspect.isfunction)]
     rungs = {name: each for name, each in functions if name.startswith(f"{case.operation}_")}
     assert rungs == {f"{case.operation}_{rung}": function for rung, function in case.rungs.items()}

@@ -7,16 +7,10 @@ from helpers import assert_close, kernels_in, poisoned, random_float32
 from hypothesis import given, strategies as st
 from test_conv import Case, cases, thorough
 
-from benchmarks.rungs import conv_constant, conv_naive
+from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
 from cnn_numba import device
 from cnn_numba.ops.backends import with_scratch
-from cnn_numba.ops.conv import (
-    gpu,
-    gpu_implicit,
-    gpu_tiled,
-    gpu_weight,
-    reference,
-)
+from cnn_numba.ops.conv import gpu, gpu_implicit, gpu_weight, reference
 from gpuless import access_map, sanitize
 from gpuless.access import WRITE
 
@@ -36,8 +30,8 @@ def with_tile(function, tile):
 FORWARD = {
     "naive": conv_naive.conv2d_forward_naive,
     "constant": conv_constant.conv2d_forward_constant,
-    "tiled": gpu.conv2d_forward_tiled,
-    **{k: with_tile(gpu.conv2d_forward_implicit, tile) for k, tile in TILES.items()},
+    "tiled": conv_tiled.conv2d_forward_tiled,
+    **{k: with_tile(gpu.conv2d_forward, tile) for k, tile in TILES.items()},
 }
 BACKWARD_INPUT = {k: with_tile(gpu.conv2d_backward_input, tile) for k, tile in TILES.items()}
 BACKWARD_WEIGHT = {
@@ -145,7 +139,7 @@ def test_results_are_written_in_fours_where_these_lie_side_by_side(
         (
             fours_of_outputs,
             outputs,
-            lambda out: gpu.conv2d_forward_implicit(x, weight, out=out, **window(case)),
+            lambda out: gpu.conv2d_forward(x, weight, out=out, **window(case)),
         ),
         (
             fours_of_pixels,
@@ -310,7 +304,7 @@ def test_the_kernel_suits_the_shape_and_fills_a_large_gpu(launches):
         gpu_implicit.conv2d_implicit_narrow_kernel,
         gpu_weight.conv2d_backward_weight_wide_kernel,
         total,
-        gpu_tiled.conv2d_forward_tiled_kernel,
+        gpu_implicit.conv2d_implicit_flat_kernel,
         gpu_implicit.conv2d_implicit_flat_kernel,
         gpu_weight.conv2d_backward_weight_narrow_kernel,
         total,
@@ -411,7 +405,7 @@ def test_the_sanitizer_finds_nothing(reports):
     gpu.conv2d_backward_bias(grad_output, device_poisoned(bias.shape))
     x, grad_output, wide = device.zeros((1, 9, 2, 2)), device.zeros((1, 33, 1, 1)), (33, 9, 2, 2)
     gpu.conv2d_backward_weight(grad_output, x, wide)
-    modules = (gpu, conv_constant, gpu_implicit, conv_naive, gpu_tiled, gpu_weight)
+    modules = (gpu, conv_constant, gpu_implicit, conv_naive, conv_tiled, gpu_weight)
     kernels = {kernel for module in modules for kernel in kernels_in(module).values()}
     kernels -= set(gpu_weight.WITH_ONES.values())  # test_fused_gpu.py
     exact = [kernel for kernel in kernels if not kernel.py_func.capability]  # others: test_precision.py
@@ -440,12 +434,12 @@ def test_tiles_are_stored_without_bank_conflicts():
     )
     with device.observe_launches(examine):
         for tile in TILES.values():
-            with_tile(gpu.conv2d_forward_implicit, tile)(x, weight)
+            with_tile(gpu.conv2d_forward, tile)(x, weight)
         gpu.conv2d_backward_weight(grad_output, x, weight.shape)
         gpu.conv2d_backward_weight(device.zeros((1, 33, 1, 1)), device.zeros((1, 9, 2, 2)), (33, 9, 2, 2))
     assert len(degrees) == 2 * (len(TILES) + 2)
     # Two warps cannot load 8 steps each where a tile has 32.
-    two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "left_tile"))
+    two = degrees.pop((gpu_implicit.conv2d_implicit_narrow_kernel, "tiles"))
     assert two == 2
     assert set(degrees.values()) == {1}
 
@@ -543,10 +537,10 @@ def test_filters_larger_than_constant_memory_are_refused(launches):
 
 def test_tiles_larger_than_shared_memory_are_refused(launches):
     x = device.zeros((1, 1, 60, 90))
-    gpu.conv2d_forward_tiled(x, device.zeros((1, 1, 20, 20)))
+    conv_tiled.conv2d_forward_tiled(x, device.zeros((1, 1, 20, 20)))
     assert len(launches) == 1
     with pytest.raises(ValueError, match=r"\(60, 90\) with stride \(1, 1\) needs .* and a block has 49152"):
-        gpu.conv2d_forward_tiled(x, device.zeros((1, 1, 60, 90)))
+        conv_tiled.conv2d_forward_tiled(x, device.zeros((1, 1, 60, 90)))
     gpu.conv2d_forward(x, device.zeros((1, 1, 60, 90)))  # which takes another kernel
     assert [kernel for kernel, _, _ in launches[1:]] == [gpu_implicit.conv2d_implicit_narrow_kernel]
 

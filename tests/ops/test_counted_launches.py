@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.rungs import matmul
 from benchmarks.rungs.conv_naive import conv2d_forward_naive
+from benchmarks.rungs.conv_tiled import conv2d_forward_tiled
 from cnn_numba import device
 from cnn_numba.ops.activation import gpu as activation
-from cnn_numba.ops.conv import gpu as conv
 from cnn_numba.ops.pool import gpu as pool
 from gpuless import access_map, count
 
@@ -34,7 +34,7 @@ def examined(tool, operation):
     [
         lambda: matmul.matmul_naive(ones(40, 24), ones(24, 50)),
         lambda: matmul.matmul_tiled(ones(40, 24), ones(24, 50)),
-        lambda: conv.conv2d_forward_tiled(ones(1, 2, 6, 6), ones(2, 2, 3, 3), padding=1),
+        lambda: conv2d_forward_tiled(ones(1, 2, 6, 6), ones(2, 2, 3, 3), padding=1),
         lambda: pool.max_pool2d_forward(ones(2, 3, 6, 6), 2),
         lambda: activation.tanh_forward(ones(77)),
     ],

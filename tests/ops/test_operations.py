@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import arguments
 
-from benchmarks.rungs import conv_constant, conv_naive, matmul, matmul_tensor, max_pool
+from benchmarks.rungs import conv_constant, conv_naive, conv_tiled, matmul, matmul_tensor, max_pool
 from cnn_numba import beyond, device, ops
 from cnn_numba.ops.backends import backend
 from cnn_numba.ops.conv import reference as conv_reference
@@ -22,7 +22,7 @@ from cnn_numba.ops.pool import reference as pool_reference
 
 #: Rungs that the package does not run, and where the contract of each stands.
 RUNGS = {
-    **dict.fromkeys((conv_constant, conv_naive), conv_reference),
+    **dict.fromkeys((conv_constant, conv_naive, conv_tiled), conv_reference),
     **dict.fromkeys((matmul, matmul_tensor), dense_reference),
     max_pool: pool_reference,
 }
@@ -307,7 +307,8 @@ def case_of(name):
 
 def public_functions():
     """Return (module, name) of the public functions in all backends of all operations, rungs included."""
-    found = [(module, name) for module in RUNGS for name in _defined_in(module) if name != "constant_kernel"]
+    not_operations = "constant_kernel", "shared_bytes"
+    found = [(module, name) for module in RUNGS for name in _defined_in(module) if name not in not_operations]
     folders = {path.parent.name for package in (ops, beyond) for path in folder_of(package).glob("*/gpu.py")}
     folders -= {"fused"}  # chains are no operation of every backend; their tests are in `test_fused*.py`
     for operation in sorted(folders):

@@ -1,16 +1,13 @@
-"""Convolution on the GPU: the best kernel for the shape, and by name the rungs that lead to it.
+"""Convolution on the GPU.
 
-- `gpu_tiled`: forward, each pixel loaded once into shared memory for all the windows it is in.
 - `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
 - `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
 """
 
 from cnn_numba import device
-from cnn_numba.arguments import pair
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward_implicit
-from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled
+from cnn_numba.ops.conv.gpu_implicit import conv2d_backward_input, conv2d_forward
 from cnn_numba.ops.conv.gpu_weight import (
     Conv2dScratch,
     checked_scratch,
@@ -27,8 +24,6 @@ __all__ = [
     "conv2d_backward_input",
     "conv2d_backward_weight",
     "conv2d_forward",
-    "conv2d_forward_implicit",
-    "conv2d_forward_tiled",
     "conv2d_scratch",
 ]
 
@@ -42,18 +37,6 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
     It is the `scratch` of `conv2d_backward_weight`, for batches of any size.
     """
     return checked_scratch(None, input_shape, weight_shape, stride, padding)
-
-
-def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
-    """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`."""
-    DEVICE.check("weight", weight, (None,) * 4)
-    _, channels, kernel_h, kernel_w = weight.shape
-    # With one channel the sums are short, and the time goes into reading and writing. A matrix product would
-    # be mostly preparation: its step alone is longer than the nine products of a 3 x 3 kernel.
-    short = channels == 1 and kernel_h * kernel_w <= 32 and max(pair(stride, "stride")) <= 4
-    if short and precision == "float32":
-        return conv2d_forward_tiled(x, weight, bias, stride, padding, out, relu)
-    return conv2d_forward_implicit(x, weight, bias, stride, padding, out, relu, precision=precision)
 
 
 @cuda.jit

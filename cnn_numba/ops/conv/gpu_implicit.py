@@ -22,17 +22,16 @@ from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
     Tile,
-    at_least,
+    begin_at,
     ffma_tiles,
-    lower_bound,
     product_engine,
     scattered_store,
     tensor_tiles,
-    thread_results,
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.warps import store4, unsigned_divmod
+from cnn_numba.ops.shared.results import OUTSIDE, result_store
+from cnn_numba.ops.shared.warps import unsigned_divmod
 
 NOWHERE = 1 << 30  # a row outside of every image
 _TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
@@ -58,15 +57,6 @@ def row_by_row(gather, column):
     n, position = unsigned_divmod(column, gather.count_h * gather.count_w)
     i, j = unsigned_divmod(position, gather.count_w)
     return n, i, j
-
-
-@cuda.jit(device=True)
-def _target_place(gather, column):
-    """Return whether the product has such a column, and where in the target it begins."""
-    n, h, w = row_by_row(gather, column)
-    images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
-    in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
-    return n < images, uint32(n * image + in_plane)
 
 
 class Reader(NamedTuple):
@@ -159,7 +149,7 @@ def weights_operand(tile, offset):
             if wanted:
                 values[i] = weight[uint32(row_at[i] + weight_at)]
 
-    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
 
 
 def pixels_operand(tile, position, reader):
@@ -208,44 +198,38 @@ def pixels_operand(tile, position, reader):
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
-        k, line = place()
-        at = uint32(at + k * uint32(pitch) + line)
         for i in range(loads * each):
             tile[at + uint32(i // each * jump * pitch + i % each * lines)] = values[i]
 
-    return Operand(fetch, stash, pitch), corners, each
+    return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
 
 
-def result_store(tile):
-    """Make the device function that writes a thread's results, four at once if possible."""
-    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
-    first_result, result_row, result_column = thread_results(tile)
-    lie_in_fours = not tile.tensor_cores
+@cuda.jit(device=True)
+def _place(given, column):
+    """Return where in the first plane of its image a column of the product lies, OUTSIDE if there is none."""
+    _, _, gather = given
+    n, h, w = row_by_row(gather, column)
+    images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
+    in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
+    return uint32(n * image + in_plane) if n < images else OUTSIDE
+
+
+@cuda.jit(device=True)
+def _bias(given, row, column):
+    bias, has_bias, _ = given
+    return bias[row] if has_bias else float32(0)
+
+
+def target_store(tile):
+    """Make the device function that writes a thread's results to the target."""
+    store = result_store(tile, _place, _bias)
 
     @cuda.jit(device=True)
-    def store(sums, first_row, first_column, bias, has_bias, relu, target, gather):
-        row, column = first_result()
-        rows, plane, bound = uint32(gather.rows), uint32(gather.target_plane), lower_bound(relu)
-        for i in range(thread_rows):
-            m = uint32(first_row + row + result_row(i))
-            addend = bias[m] if has_bias and m < rows else float32(0)
-            for j in range(i * thread_columns, (i + 1) * thread_columns):
-                sums[j] = at_least(bound, sums[j] + addend)
-        fours = lie_in_fours and gather.target_fours
-        for j in range(thread_columns):
-            if fours and j % 4:
-                continue
-            inside, target_at = _target_place(gather, uint32(first_column + column + result_column(j)))
-            for i in range(thread_rows):
-                m, at = uint32(first_row + row + result_row(i)), i * thread_columns + j
-                if inside and m < rows:
-                    if fours:
-                        four = sums[at], sums[at + 1], sums[at + 2], sums[at + 3]
-                        store4(target, uint32(target_at + m * plane), *four)
-                    else:
-                        target[uint32(target_at + m * plane)] = sums[at]
+    def store_results(sums, first, bias, has_bias, relu, target, gather):
+        rows, plane, fours = uint32(gather.rows), uint32(gather.target_plane), gather.target_fours
+        store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, gather))
 
-    return store
+    return store_results
 
 
 def gathered_product(tile, position, reader):
@@ -280,16 +264,19 @@ def gathered_product(tile, position, reader):
 def implicit_kernel(tile):
     """Make a kernel whose blocks compute such tiles."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, PLAIN), result_store(tile)
+    multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile)
 
-    @cuda.jit
+    # Threads with 64 sums would take a few more than 128 registers, and leave no room for a fourth block.
+    bounds = (tile.threads, 512 // tile.threads) if tile.results == LARGE.results else None
+
+    @cuda.jit(launch_bounds=bounds)
     @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
-        first_row, first_column = multiply(source, weight, table, sums, gather)
-        store(sums, first_row, first_column, bias, has_bias, relu, target, gather)
+        first = multiply(source, weight, table, sums, gather)
+        store(sums, first, bias, has_bias, relu, target, gather)
 
     return conv2d_implicit_kernel
 
@@ -349,10 +336,8 @@ def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
     device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
 
 
-def conv2d_forward_implicit(
-    x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"
-):
-    """`conv2d_forward` as a matrix product; arguments and result are the same."""
+def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
+    """Convolve a batch of images, ReLU included; see `reference.conv2d_forward`."""
     arrays, how = (x, weight, bias, out), {"relu": relu, "precision": precision}
     *_, out, window = checks.conv2d_forward(DEVICE, *arrays, window=(stride, padding), **how)
     if out.size:

@@ -21,10 +21,10 @@ from cnn_numba.ops.shared.products import (
     product_engine,
     scattered_store,
     tensor_tiles,
-    thread_results,
     tile_for,
     transposed_load,
 )
+from cnn_numba.ops.shared.results import OUTSIDE, result_store
 from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 
 
@@ -152,7 +152,7 @@ def gradients_operand(tile, outputs):
             if k < end:
                 values[i] = read(grad_output, uint32(row_at[i] + at), k)
 
-    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), rows
+    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), rows
 
 
 def columns_operand(tile, outputs, has_ones):
@@ -197,7 +197,17 @@ def columns_operand(tile, outputs, has_ones):
             if (k < end) & in_h & in_w:
                 values[i] = x[uint32(corner + column_at[i])]
 
-    return Operand(fetch, scattered_store(place, loads, jump, pitch), pitch), columns
+    return Operand(fetch, *scattered_store(place, loads, jump, pitch), pitch), columns
+
+
+@cuda.jit(device=True)
+def _place(columns, column):
+    return column if column < columns else OUTSIDE
+
+
+@cuda.jit(device=True)
+def _nothing(columns, row, column):
+    return float32(0)
 
 
 def weight_sums(tile, outputs, has_ones):
@@ -209,25 +219,10 @@ def weight_sums(tile, outputs, has_ones):
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
-    thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     gradients, gradient_rows = gradients_operand(tile, outputs)
     pixels, pixel_columns = columns_operand(tile, outputs, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
-    first_result, result_row, result_column = thread_results(tile)
-
-    @cuda.jit(device=True)
-    def store(total, first_row, first_column, sums, shape):
-        """Write the thread's results, as far as they exist, to this block's part."""
-        row, column = first_result()
-        rows, columns = uint32(shape.rows), uint32(_columns(shape) + further)
-        for i in range(thread_rows):
-            m = uint32(first_row + row + result_row(i))
-            if m < rows:
-                at = uint32((cuda.blockIdx.z * rows + m) * columns)
-                for j in range(thread_columns):
-                    n = uint32(first_column + column + result_column(j))
-                    if n < columns:
-                        sums[uint32(at + n)] = total[i * thread_columns + j]
+    store = result_store(tile, _place, _nothing)
 
     @cuda.jit(device=True, inline="always")
     def sum_up(grad_output, x, sums, shape):
@@ -245,7 +240,10 @@ def weight_sums(tile, outputs, has_ones):
         gradient_source = grad_output, row_at, shape
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)
-        store(total, first_row, first_column, sums, shape)
+        # The parts of the sums follow one another, as further rows.
+        columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
+        first, rows = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
+        store(total, first, rows, columns, False, False, sums, columns)
 
     return sum_up
 

@@ -21,22 +21,21 @@ from cnn_numba.ops.shared.products import (
     REDUCED,
     Operand,
     Tile,
-    at_least,
     ffma_tiles,
-    lower_bound,
     product_engine,
     tensor_tiles,
-    thread_results,
     tile_for,
 )
+from cnn_numba.ops.shared.results import OUTSIDE, at_least, lower_bound, result_store
 from cnn_numba.ops.shared.warps import load4, store4, sum_grid, sum_of_parts
 
 LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest_parts=2)
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# How many blocks are to share a multiprocessor: with four of LARGE, registers spill on newer GPUs.
-BLOCKS = {LARGE.results: 3, SMALL.results: 7, TENSOR.results: 3}
+# How many blocks are to share a multiprocessor, with guards at edges and with vectors: as many as leave
+# registers enough, on every GPU.
+BLOCKS = {LARGE.results: (3, 4), SMALL.results: (7, 7), TENSOR.results: (3, 3)}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
@@ -46,12 +45,14 @@ def aligned(matrix, vector=4):
 
 
 def _sources(lines, tile):
-    """Make two device functions: where in its tile a thread's first four elements are, and where to load.
+    """Make two device functions: where to load, and where in its tile a thread's first four elements are.
 
     `along_k` tells which way the matrix lies in memory; so do four elements, and the next thread's follow on
-    them. A source has the index of the first one in the tile at k = 0, which is `k_step` more for each k.
+    them. A source has the line and the k of the first one in the tile at k = 0, and what a step along each
+    adds to an index.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
+    pitch = uint32(lines + tile.padding)
 
     @cuda.jit(device=True)
     def place(along_k):
@@ -64,30 +65,37 @@ def _sources(lines, tile):
     @cuda.jit(device=True)
     def source(matrix, along_k, first_line, lines, depth):
         line, k = place(along_k)
-        line = uint32(first_line + line)
         line_step, k_step = (depth, uint32(1)) if along_k else (uint32(1), lines)
-        return matrix, along_k, uint32(line * line_step + k * k_step), line, k, line_step, k_step, lines
+        return matrix, along_k, uint32(first_line + line), k, line_step, k_step, lines
 
-    return place, source
+    @cuda.jit(device=True)
+    def begin(source):
+        line, k = place(source[1])
+        return uint32(k * pitch + line)
+
+    return source, begin
 
 
 def _operand(lines, tile, vectors):
     """Return a matrix as an operand, and its source; with `vectors` every row is whole vectors of four."""
-    place, source = _sources(lines, tile)
+    source, begin = _sources(lines, tile)
     pitch = uint32(lines + tile.padding)
     fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
-        matrix, along_k, first, first_line, first_k, line_step, k_step, lines = source
+        matrix, along_k, first_line, first_k, line_step, k_step, lines = source
         more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
-        step = uint32(more_lines * line_step + more_k * k_step)
-        first = uint32(first + start * k_step)
+        # Lines beyond the last repeat it: they are not kept.
+        last = uint32(lines - (4 if vectors and not along_k else 1))
+        moved = uint32(start * k_step)
         for v in range(fours):
-            index, line = uint32(first + v * step), uint32(first_line + v * more_lines)
-            k, at = uint32(first_k + start + v * more_k), 4 * v
-            inside = line < lines and k < end
+            line = uint32(min(uint32(first_line + v * more_lines), last))
+            k, at = uint32(first_k + v * more_k), 4 * v
+            index = uint32(uint32(line * line_step + k * k_step) + moved)
+            k = uint32(k + start)
+            inside = k < end
             if vectors:
                 if inside:
                     values[at], values[at + 1], values[at + 2], values[at + 3] = load4(matrix, index)
@@ -100,10 +108,8 @@ def _operand(lines, tile, vectors):
                     values[at + i] = matrix[index + i] if inside and i < left else float32(0)
 
     @cuda.jit(device=True)
-    def stash(source, values, tile, at):
+    def stash(source, values, tile, first):
         along_k = source[1]
-        line, k = place(along_k)
-        first = uint32(at + k * pitch + line)
         more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
         for v in range(fours):
             at = uint32(first + v * uint32(more_k * pitch + more_lines))
@@ -113,7 +119,19 @@ def _operand(lines, tile, vectors):
             else:
                 store4(tile, at, values[4 * v], values[4 * v + 1], values[4 * v + 2], values[4 * v + 3])
 
-    return Operand(fetch, stash, lines + tile.padding), source
+    return Operand(fetch, begin, stash, lines + tile.padding), source
+
+
+@cuda.jit(device=True)
+def _place(given, column):
+    """Return where in row 0 a column lies, OUTSIDE if there is none."""
+    return column if column < given[2] else OUTSIDE
+
+
+@cuda.jit(device=True)
+def _bias(given, row, column):
+    bias, has_bias, columns = given
+    return bias[column] if has_bias and column < columns else float32(0)
 
 
 def tile_product(tile, vectors):
@@ -122,35 +140,12 @@ def tile_product(tile, vectors):
     With `vectors` all three matrices need rows of 4 n elements. Shared arrays and loops must have sizes known
     when a kernel is compiled: here they are.
     """
-    results, thread_rows, thread_columns = tile.results, tile.thread_rows, tile.thread_columns
+    results = tile.results
     (left, left_source), (right, right_source) = (
         _operand(lines, tile, vectors) for lines in (tile.rows, tile.columns)
     )
     accumulate = product_engine(tile, left, right)
-    first_result, result_row, result_column = thread_results(tile)
-    step = 4 if vectors and not tile.tensor_cores else 1
-
-    @cuda.jit(device=True)
-    def store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out):
-        """Write the thread's results, as far as they exist, to this block's part."""
-        row, column = first_result()
-        part, bound = uint32(cuda.blockIdx.z * rows * columns), lower_bound(relu)
-        for j in range(thread_columns):
-            n = uint32(first_column + column + result_column(j))
-            addend = bias[n] if has_bias and n < columns else float32(0)
-            for i in range(thread_rows):
-                at = i * thread_columns + j
-                sums[at] = at_least(bound, sums[at] + addend)
-        for j in range(0, thread_columns, step):
-            n = uint32(first_column + column + result_column(j))
-            for i in range(thread_rows):
-                m, at = uint32(first_row + row + result_row(i)), i * thread_columns + j
-                if m < rows and n < columns:
-                    index = uint32(part + m * columns + n)
-                    if step == 4:
-                        store4(out, index, sums[at], sums[at + 1], sums[at + 2], sums[at + 3])
-                    else:
-                        out[index] = sums[at]
+    store = result_store(tile, _place, _bias)
 
     @cuda.jit(device=True, inline="always")
     def compute(a, b, bias, out, first, sizes, part, transpose_a, transpose_b, has_bias, relu):
@@ -160,7 +155,10 @@ def tile_product(tile, vectors):
         a_source = left_source(a, not transpose_a, first_row, rows, depth)
         b_source = right_source(b, transpose_b, first_column, columns, depth)
         accumulate(a_source, b_source, begin, end, sums)
-        store(sums, first_row, first_column, bias, has_bias, relu, rows, columns, out)
+        # Parts follow one another in `out`, as further rows.
+        before = uint32(cuda.blockIdx.z * rows)
+        first, end = (uint32(before + first_row), first_column), uint32(before + rows)
+        store(sums, first, end, columns, relu, vectors, out, (bias, has_bias, columns))
 
     return compute
 
@@ -170,7 +168,7 @@ def _make_kernel(name, tile, vectors):
     compute = tile_product(tile, vectors)
     block_rows, block_columns = uint32(tile.rows), uint32(tile.columns)
 
-    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results]))
+    @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results][vectors]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
         """Compute one tile of results per block, from one part of their sums.
@@ -216,7 +214,7 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
 # Over how many blocks a product is split at most: some four for each of the 132 multiprocessors of an H200;
 # more of SMALL would have more partial sums. The numbers are the same on every GPU, so that sums are split
 # the same way and give the same bits.
-_ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
+_ENOUGH_BLOCKS = {LARGE.results: 412, SMALL.results: 256, TENSOR.results: 256}
 # With fewer blocks of LARGE, SMALL is as fast or faster: modelled for T4, A100 and H100.
 _ENOUGH_LARGE_BLOCKS = 192
 

@@ -20,9 +20,9 @@ from cnn_numba.ops.conv.gpu_implicit import (
     best_tile,
     gathered_product,
     grid_of,
-    result_store,
     row_by_row,
     table_size,
+    target_store,
 )
 from cnn_numba.ops.conv.gpu_weight import (
     NARROW as NARROW_WEIGHT,
@@ -74,7 +74,7 @@ UNPOOLED = Reader(_corner, _offset, _read)
 def unpooling_kernel(tile):
     """Make a kernel whose blocks compute such tiles of the gradient of the images."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, UNPOOLED), result_store(tile)
+    multiply, store = gathered_product(tile, row_by_row, UNPOOLED), target_store(tile)
 
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Gather)")
@@ -82,8 +82,8 @@ def unpooling_kernel(tile):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
         sums = cuda.local.array(results, float32)
-        first_row, first_column = multiply((grad_output, codes), weight, table, sums, gather)
-        store(sums, first_row, first_column, weight, False, False, grad_input, gather)
+        first = multiply((grad_output, codes), weight, table, sums, gather)
+        store(sums, first, weight, False, False, grad_input, gather)
 
     return conv2d_pool_backward_input_kernel
 

@@ -23,7 +23,8 @@ from cnn_numba.ops.conv.gpu_implicit import (
     table_size,
 )
 from cnn_numba.ops.pool.gpu import larger
-from cnn_numba.ops.shared.products import Tile, thread_results
+from cnn_numba.ops.shared.products import Tile
+from cnn_numba.ops.shared.results import thread_results
 from cnn_numba.ops.shared.warps import load4
 
 #: Positions of a pooling window, and the code of one that gets no gradient.

@@ -20,7 +20,7 @@ from cnn_numba.ops.fused import checks
 from cnn_numba.ops.loss.checks import Target, target_of
 from cnn_numba.ops.loss.gpu import TOTALS, add_metrics, forward_backward_row
 from cnn_numba.ops.shapes import DEVICE
-from cnn_numba.ops.shared.products import at_least, lower_bound
+from cnn_numba.ops.shared.results import at_least, lower_bound
 from cnn_numba.ops.shared.warps import WARP, warp_and_lane, warp_sum
 
 GROUPS = 16  # of samples: a column of gradients is as many sums

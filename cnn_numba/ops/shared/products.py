@@ -8,10 +8,10 @@ Operands may be rounded on the way, to tf32, float16 or bfloat16. Tensor Cores m
 multiplies them like other float32 numbers, with FFMA, and gets the same products.
 """
 
-import math
 from typing import NamedTuple
 
 from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.shared.results import thread_results
 from cnn_numba.ops.shared.tensor_cores import (
     multiply_bfloat16,
     multiply_float16,
@@ -26,7 +26,6 @@ from cnn_numba.ops.shared.tensor_cores import (
 )
 from cnn_numba.ops.shared.warps import load4
 
-MINUS_INFINITY = float32(-math.inf)
 REDUCED = "tf32", "float16", "bfloat16"
 
 
@@ -84,16 +83,18 @@ class Tile(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """How an operand gets into its tile, ``tile[k, line]``: two device functions, and the tile's pitch.
+    """How an operand gets into its tile, ``tile[k, line]``: three device functions, and the tile's pitch.
 
-    The first argument of either is what the kernel gives `accumulate`: the array, where the thread begins.
+    The first argument of each is what the kernel gives `accumulate`: the array, where the thread begins.
     """
 
     fetch: object
     """``(source, start, end, values)``: load the thread's share of the tile at k = `start`; zeros past
     `end`."""
+    place: object
+    """``(source)``: where in the tile the thread's share begins."""
     stash: object
-    """``(source, values, tile, at)``: put it where the tile begins, at `at`."""
+    """``(source, values, tile, at)``: put it there, at `at`."""
     pitch: int
     """Distance from one k to the next in the tile, a multiple of 4. With four more than a multiple of 32,
     what is written down a column goes to different banks."""
@@ -114,73 +115,6 @@ def tensor_tiles(tile):
 def ffma_tiles(tile):
     """Return the tile for tf32, float16 and bfloat16 that are multiplied like any float32 numbers."""
     return [tile._replace(precision=precision) for precision in REDUCED]
-
-
-# How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
-# row of the right tile and 4 x 4 of the left one: few, and no two of them in the same bank.
-LANES_DOWN, LANES_ACROSS = 4, 8
-
-
-def thread_results(tile):
-    """Make the device functions that return where in its tile a thread's results lie.
-
-    They are groups of up to 4 x 4, and the next group begins where the warp's last one ends. ``first()``
-    returns row and column of the first result, ``row(i)`` and ``column(j)`` how far it is from there to
-    row i and column j of the thread's results.
-    """
-    if tile.tensor_cores:
-        return _fragment_results(tile)
-    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
-    row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
-    warp_rows, warp_columns = (
-        uint32(LANES_DOWN * tile.thread_rows),
-        uint32(LANES_ACROSS * tile.thread_columns),
-    )
-    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
-
-    @cuda.jit(device=True)
-    def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // uint32(32), thread % uint32(32)
-        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
-        column = warp % warps_across * warp_columns + lane % lanes_across * 4
-        return uint32(row), uint32(column)
-
-    @cuda.jit(device=True)
-    def row(i):
-        return uint32(i // group * row_step + i % group)
-
-    @cuda.jit(device=True)
-    def column(j):
-        return uint32(j // 4 * column_step + j % 4)
-
-    return first, row, column
-
-
-def _fragment_results(tile):
-    """Do what `thread_results` does, for the results that Tensor Cores leave with a thread.
-
-    Those of 16 x 8 are two pairs of neighbours, eight rows apart; a warp has several such pieces.
-    """
-    warp_rows, warp_columns = uint32(8 * tile.thread_rows), uint32(4 * tile.thread_columns)
-    warps_across = uint32(tile.columns // (4 * tile.thread_columns))
-
-    @cuda.jit(device=True)
-    def first():
-        thread = uint32(cuda.threadIdx.x)
-        warp, lane = thread // 32, thread % uint32(32)
-        row = warp // warps_across * warp_rows + lane // uint32(4)
-        return uint32(row), warp % warps_across * warp_columns + lane % 4 * 2
-
-    @cuda.jit(device=True)
-    def row(i):
-        return uint32(8 * i)
-
-    @cuda.jit(device=True)
-    def column(j):
-        return uint32(j // 2 * 8 + j % 2)
-
-    return first, row, column
 
 
 def _fragments(tile, row_pitch, column_pitch):
@@ -225,13 +159,13 @@ def _fragments(tile, row_pitch, column_pitch):
         return tile[at], tile[at + step], tile[at + 2 * step], tile[at + 3 * step]
 
     @cuda.jit(device=True)
-    def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
+    def multiply(tile, row_at, column_at, rows, columns, sums):
         for j in range(column_tiles):
-            right = four(column_tile, column_at + uint32(8 * j), column_step)
+            right = four(tile, column_at + uint32(8 * j), column_step)
             columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3] = right
         for i in range(row_tiles):
-            left = four(row_tile, row_at + uint32(16 * i), row_step)
-            below = four(row_tile, row_at + uint32(16 * i + 8), row_step)
+            left = four(tile, row_at + uint32(16 * i), row_step)
+            below = four(tile, row_at + uint32(16 * i + 8), row_step)
             for j in range(column_tiles):
                 right = columns[4 * j], columns[4 * j + 1], columns[4 * j + 2], columns[4 * j + 3]
                 at = 2 * i * thread_columns + 2 * j
@@ -275,9 +209,9 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
         row_jump, column_jump = uint32(steps // 2 * row_pitch), uint32(steps // 2 * column_pitch)
 
         @cuda.jit(device=True)
-        def multiply(row_tile, row_at, column_tile, column_at, rows, columns, sums):
-            half(row_tile, row_at, column_tile, column_at, rows, columns, sums)
-            half(row_tile, row_at + row_jump, column_tile, column_at + column_jump, rows, columns, sums)
+        def multiply(tile, row_at, column_at, rows, columns, sums):
+            half(tile, row_at, column_at, rows, columns, sums)
+            half(tile, row_at + row_jump, column_at + column_jump, rows, columns, sums)
 
         return multiply
 
@@ -285,15 +219,15 @@ def _multiplier(tile, row_pitch, column_pitch, steps):
     _, row, column = thread_results(tile)
 
     @cuda.jit(device=True)
-    def multiply_once(row_tile, row_at, column_tile, column_at, rows, columns, sums):
+    def multiply_once(tile, row_at, column_at, rows, columns, sums):
         if thread_rows >= 4:
             for i in range(0, thread_rows, 4):
-                rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = load4(row_tile, row_at + row(i))
+                rows[i], rows[i + 1], rows[i + 2], rows[i + 3] = load4(tile, row_at + row(i))
         else:
             for i in range(thread_rows):
-                rows[i] = row_tile[row_at + row(i)]
+                rows[i] = tile[row_at + row(i)]
         for j in range(0, thread_columns, 4):
-            four = load4(column_tile, column_at + column(j))
+            four = load4(tile, column_at + column(j))
             columns[j], columns[j + 1], columns[j + 2], columns[j + 3] = four
         for i in range(thread_rows):
             for j in range(thread_columns):
@@ -311,9 +245,10 @@ def product_engine(tile, left, right):
     depth, results = uint32(tile.depth), tile.results
     thread_rows, thread_columns = tile.thread_rows, tile.thread_columns
     row_loads, column_loads = tile.row_loads, tile.column_loads
-    left_half, right_half = tile.depth * left.pitch, tile.depth * right.pitch
-    left_size, right_size = 2 * left_half, 2 * right_half
-    fetch_left, stash_left, fetch_right, stash_right = left.fetch, left.stash, right.fetch, right.stash
+    left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
+    size = 2 * half
+    fetch_left, place_left, stash_left, _ = left
+    fetch_right, place_right, stash_right, _ = right
     if tile.tensor_cores:
         steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
         first, multiply = _fragments(tile, left.pitch, right.pitch)
@@ -327,51 +262,40 @@ def product_engine(tile, left, right):
 
     @cuda.jit(device=True, inline="always")
     def accumulate(left_source, right_source, begin, end, sums):
-        # Two halves each, so that one barrier a step is enough; for vectors they begin at 16 bytes.
-        left_tile = cuda.shared.array(left_size, float32, alignment=16)
-        right_tile = cuda.shared.array(right_size, float32, alignment=16)
-        rows = cuda.local.array(row_numbers, float32)
-        columns = cuda.local.array(column_numbers, float32)
+        # The left tile and the right one, twice, so that one barrier a step is enough.
+        tiles = cuda.shared.array(size, float32, alignment=16)
+        rows, columns = cuda.local.array(row_numbers, float32), cuda.local.array(column_numbers, float32)
         next_left = cuda.local.array(row_loads, float32)
         next_right = cuda.local.array(column_loads, float32)
         for i in range(results):
             sums[i] = float32(0)
         row, column = first()
-        left_start, right_start = uint32(0), uint32(0)
+        # The half that is read and the one that is written change places at each step. Where a thread writes
+        # is carried along: the compiler would work it out again from the thread's number.
+        here, move = uint32(half), uint32(half)
+        left_to, right_to = place_left(left_source), uint32(place_right(right_source) + left_half)
         start = begin
         while start < uint32(end + depth):
             # The next tiles are on their way from global memory while the current ones are multiplied.
             fetch_left(left_source, start, end, next_left)
             fetch_right(right_source, start, end, next_right)
             if start > begin:
-                left_at, right_at = uint32(left_start + row), uint32(right_start + column)
+                left_at, right_at = uint32(here + row), uint32(uint32(here + left_half) + column)
                 left_end = uint32(left_at + left_half)
                 while left_at != left_end:
-                    multiply(left_tile, left_at, right_tile, right_at, rows, columns, sums)
+                    multiply(tiles, left_at, right_at, rows, columns, sums)
                     left_at, right_at = uint32(left_at + left_jump), uint32(right_at + right_jump)
-            # Into the other half, which no thread has read since the last barrier.
-            left_start = uint32(left_half - left_start)
-            right_start = uint32(uint32(right_half) - right_start)
             round_left(next_left)
             round_right(next_right)
-            stash_left(left_source, next_left, left_tile, left_start)
-            stash_right(right_source, next_right, right_tile, right_start)
+            # Into the other half, which no thread has read since the last barrier.
+            stash_left(left_source, next_left, tiles, left_to)
+            stash_right(right_source, next_right, tiles, right_to)
             cuda.syncthreads()
+            left_to, right_to = uint32(left_to + move), uint32(right_to + move)
+            here, move = uint32(here - move), uint32(-move)
             start = uint32(start + depth)
 
     return accumulate
-
-
-@cuda.jit(device=True)
-def lower_bound(relu):
-    """Return what no result may be below, 0 or minus infinity: chosen once, not at every result."""
-    return float32(0) if relu else MINUS_INFINITY
-
-
-@cuda.jit(device=True)
-def at_least(bound, value):
-    """Return the larger of the two; NaN stays."""
-    return bound if value < bound else value
 
 
 def transposed_load(depth_step, threads):
@@ -395,14 +319,23 @@ def transposed_load(depth_step, threads):
     return place
 
 
+def begin_at(place, pitch):
+    """Make the `place` of an operand whose threads begin at the k and the line that ``place()`` returns."""
+
+    @cuda.jit(device=True)
+    def begin(source):
+        k, line = place()
+        return uint32(k * uint32(pitch) + line)
+
+    return begin
+
+
 def scattered_store(place, loads, jump, pitch):
-    """Make the `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
+    """Make `place` and `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):
-        k, line = place()
-        at = uint32(at + k * pitch + line)
         for i in range(loads):
             tile[at + i * jump] = values[i]
 
-    return stash
+    return begin_at(place, pitch), stash

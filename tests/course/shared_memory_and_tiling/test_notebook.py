@@ -8,10 +8,10 @@ from numba import cuda
 from PIL import Image
 from test_notebooks import ROOT, defined_in_cell
 
+from benchmarks.rungs.conv_tiled import conv2d_forward_tiled, shared_bytes
 from cnn_course.chapters.shared_memory_and_tiling import exercises as checks, pictures as tile_pictures
 from cnn_course.chapters.shared_memory_and_tiling.exercises import tiles
 from cnn_course.engine import notebooks
-from cnn_numba.ops.conv.gpu_tiled import conv2d_forward_tiled, shared_bytes
 from gpuless import access_map, sanitize
 from gpuless.inspector import InspectionError, inspect_kernels
 

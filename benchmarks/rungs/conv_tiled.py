@@ -10,7 +10,7 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.conv import checks
 from cnn_numba.ops.shapes import DEVICE, Window2d
-from cnn_numba.ops.shared.products import at_least, lower_bound
+from cnn_numba.ops.shared.results import at_least, lower_bound
 
 TILE_W, TILE_H = 32, 8
 THREADS = TILE_W * TILE_H

@@ -1,0 +1,163 @@
+"""Where in a tile of a matrix product a thread's results lie, and how they are written."""
+
+import math
+
+from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.shared.warps import store4
+
+MINUS_INFINITY = float32(-math.inf)
+OUTSIDE = uint32(0xFFFFFFFF)  # a place outside of every array
+
+# How the 32 threads of a warp lie on its results. Reading four numbers each, they read 8 x 4 neighbours of a
+# row of the right tile and 4 x 4 of the left one: few, and no two of them in the same bank.
+LANES_DOWN, LANES_ACROSS = 4, 8
+
+
+def thread_results(tile):
+    """Make the device functions that return where in its tile a thread's results lie.
+
+    They are groups of up to 4 x 4, and the next group begins where the warp's last one ends. ``first()``
+    returns row and column of the first result, ``row(i)`` and ``column(j)`` how far it is from there to
+    row i and column j of the thread's results.
+    """
+    if tile.tensor_cores:
+        return _fragment_results(tile)
+    group, lanes_across = min(4, tile.thread_rows), uint32(LANES_ACROSS)
+    row_step, column_step = LANES_DOWN * group, LANES_ACROSS * 4
+    warp_rows, warp_columns = (
+        uint32(LANES_DOWN * tile.thread_rows),
+        uint32(LANES_ACROSS * tile.thread_columns),
+    )
+    warps_across = uint32(tile.columns // (LANES_ACROSS * tile.thread_columns))
+
+    @cuda.jit(device=True)
+    def first():
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // uint32(32), thread % uint32(32)
+        row = warp // warps_across * warp_rows + lane // lanes_across * uint32(group)
+        column = warp % warps_across * warp_columns + lane % lanes_across * 4
+        return uint32(row), uint32(column)
+
+    @cuda.jit(device=True)
+    def row(i):
+        return uint32(i // group * row_step + i % group)
+
+    @cuda.jit(device=True)
+    def column(j):
+        return uint32(j // 4 * column_step + j % 4)
+
+    return first, row, column
+
+
+def _fragment_results(tile):
+    """Do what `thread_results` does, for the results that Tensor Cores leave with a thread.
+
+    Those of 16 x 8 are two pairs of neighbours, eight rows apart; a warp has several such pieces.
+    """
+    warp_rows, warp_columns = uint32(8 * tile.thread_rows), uint32(4 * tile.thread_columns)
+    warps_across = uint32(tile.columns // (4 * tile.thread_columns))
+
+    @cuda.jit(device=True)
+    def first():
+        thread = uint32(cuda.threadIdx.x)
+        warp, lane = thread // 32, thread % uint32(32)
+        row = warp // warps_across * warp_rows + lane // uint32(4)
+        return uint32(row), warp % warps_across * warp_columns + lane % 4 * 2
+
+    @cuda.jit(device=True)
+    def row(i):
+        return uint32(8 * i)
+
+    @cuda.jit(device=True)
+    def column(j):
+        return uint32(j // 2 * 8 + j % 2)
+
+    return first, row, column
+
+
+@cuda.jit(device=True)
+def lower_bound(relu):
+    """Return what no result may be below, 0 or minus infinity: chosen once, not at every result."""
+    return float32(0) if relu else MINUS_INFINITY
+
+
+@cuda.jit(device=True)
+def at_least(bound, value):
+    """Return the larger of the two; NaN stays."""
+    return bound if value < bound else value
+
+
+def _written_out(count, step):
+    """Make a device function ``(0, given)`` that calls ``step(i, given)`` for each i below `count`.
+
+    Where the compiler leaves a loop, what it indexes goes to local memory. `count` is a power of 2.
+    """
+    if count == 1:
+        return step
+    half, middle = _written_out(count // 2, step), count // 2
+
+    @cuda.jit(device=True)
+    def steps(first, given):
+        half(first, given)
+        half(first + middle, given)
+
+    return steps
+
+
+@cuda.jit(device=True)
+def _put(target, place, further, value):
+    if place != OUTSIDE:
+        target[uint32(place + further)] = value
+
+
+def result_store(tile, place, addend):
+    """Make the device function that writes a thread's results, four at once where they lie side by side.
+
+    It is called as ``store(sums, first, rows, pitch, relu, fours, target, given)``: `first` is the tile's
+    first row and column, `pitch` the distance of rows in the target, `fours` says whether columns lie side by
+    side there, four at a time. ``place(given, column)`` returns where in row 0 a column lies, OUTSIDE if
+    there is none, ``addend(given, row, column)`` what is added to a result.
+    """
+    thread_columns, in_fours = tile.thread_columns, not tile.tensor_cores
+    first_result, result_row, result_column = thread_results(tile)
+
+    @cuda.jit(device=True)
+    def store_four(i, how):
+        """Write the results of row i in four columns, that of the first at `at` in the thread's sums."""
+        sums, at, columns, places, row, rows, pitch, bound, fours, target, given = how
+        m, at = uint32(row + result_row(i)), i * thread_columns + at
+        if m < rows:
+            four = (
+                at_least(bound, sums[at] + addend(given, m, columns[0])),
+                at_least(bound, sums[at + 1] + addend(given, m, columns[1])),
+                at_least(bound, sums[at + 2] + addend(given, m, columns[2])),
+                at_least(bound, sums[at + 3] + addend(given, m, columns[3])),
+            )
+            if not fours:
+                for q in range(4):
+                    _put(target, places[q], m * pitch, four[q])
+            elif places[0] != OUTSIDE:
+                store4(target, uint32(places[0] + m * pitch), *four)
+
+    store_rows = _written_out(tile.thread_rows, store_four)
+
+    @cuda.jit(device=True)
+    def store_columns(number, how):
+        sums, row, column, rows, pitch, bound, fours, target, given = how
+        columns, places = cuda.local.array(4, uint32), cuda.local.array(4, uint32)
+        for q in range(4):
+            columns[q] = uint32(column + result_column(4 * number + q))
+            places[q] = OUTSIDE
+            if q == 0 or not fours:
+                places[q] = place(given, columns[q])
+        store_rows(0, (sums, 4 * number, columns, places, row, rows, pitch, bound, fours, target, given))
+
+    store_all = _written_out(thread_columns // 4, store_columns)
+
+    @cuda.jit(device=True)
+    def store(sums, first, rows, pitch, relu, fours, target, given):
+        row, column = first_result()
+        row, column, fours = uint32(first[0] + row), uint32(first[1] + column), fours and in_fours
+        store_all(0, (sums, row, column, rows, pitch, lower_bound(relu), fours, target, given))
+
+    return store
