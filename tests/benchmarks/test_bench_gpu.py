@@ -71,7 +71,12 @@ def test_a_ladder_has_every_rung_of_its_operation(case):
     modules = backend, conv_constant, conv_naive, conv_tiled, matmul, max_pool
     functions = [pair for module in modules for pair in inspect.getmembers(module, inspect.isfunction)]
     rungs = {name: each for name, each in functions if name.startswith(f"{case.operation}_")}
-    assert rungs == {f"{case.operation}_{rung}": function for rung, function in case.rungs.items()}
+    below = {  # the highest rung may be the operation itself
+        f"{case.operation}_{rung}": function
+        for rung, function in case.rungs.items()
+        if function is not getattr(backend, case.operation, None)
+    }
+    assert rungs == below
 
 
 @of_each(TINY)

@@ -126,11 +126,11 @@ def test_large_products_and_convolutions_come_near_the_bound():
         for shape in ((2048, 2048), (2048, 2048), (64, 32, 56, 56), (32, 32, 3, 3))
     )
     work = {
-        "product": (lambda: matmul_vectorised(a, b), 2 * 2048**3, (0.94, 0.91, 0.76)),
+        "product": (lambda: matmul_vectorised(a, b), 2 * 2048**3, (0.95, 0.92, 0.8)),
         "convolution": (
             lambda: conv_gpu.conv2d_forward(images, weight, None, 1, 1),
             2 * 64 * 32 * 56**2 * 32 * 9,
-            (0.8, 0.84, 0.54),
+            (0.81, 0.87, 0.58),
         ),
     }
     gpus = [gpuless.profile.device(name) for name in GPUS]
