@@ -215,14 +215,14 @@ def _place(given, column):
 
 
 @cuda.jit(device=True)
-def _bias(given, row, column):
-    bias, has_bias, _ = given
-    return bias[row] if has_bias else float32(0)
+def _bias(given, row):
+    bias, has_bias, gather = given
+    return bias[row] if has_bias and row < uint32(gather.rows) else float32(0)
 
 
 def target_store(tile):
     """Make the device function that writes a thread's results to the target."""
-    store = result_store(tile, _place, _bias)
+    store = result_store(tile, _place, _bias, by_row=True)
 
     @cuda.jit(device=True)
     def store_results(sums, first, bias, has_bias, relu, target, gather):
@@ -266,10 +266,7 @@ def implicit_kernel(tile):
     results, table_numbers = tile.results, table_size(tile)
     multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile)
 
-    # Threads with 64 sums would take a few more than 128 registers, and leave no room for a fourth block.
-    bounds = (tile.threads, 512 // tile.threads) if tile.results == LARGE.results else None
-
-    @cuda.jit(launch_bounds=bounds)
+    @cuda.jit
     @device.signature(_TYPES, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""

@@ -206,7 +206,7 @@ def _place(columns, column):
 
 
 @cuda.jit(device=True)
-def _nothing(columns, row, column):
+def _nothing(columns, column):
     return float32(0)
 
 

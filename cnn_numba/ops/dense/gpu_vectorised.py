@@ -129,7 +129,7 @@ def _place(given, column):
 
 
 @cuda.jit(device=True)
-def _bias(given, row, column):
+def _bias(given, column):
     bias, has_bias, columns = given
     return bias[column] if has_bias and column < columns else float32(0)
 

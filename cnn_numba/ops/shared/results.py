@@ -110,28 +110,31 @@ def _put(target, place, further, value):
         target[uint32(place + further)] = value
 
 
-def result_store(tile, place, addend):
+def result_store(tile, place, addend, by_row=False):
     """Make the device function that writes a thread's results, four at once where they lie side by side.
 
     It is called as ``store(sums, first, rows, pitch, relu, fours, target, given)``: `first` is the tile's
     first row and column, `pitch` the distance of rows in the target, `fours` says whether columns lie side by
     side there, four at a time. ``place(given, column)`` returns where in row 0 a column lies, OUTSIDE if
-    there is none, ``addend(given, row, column)`` what is added to a result.
+    there is none, ``addend(given, column)`` what is added there, or with `by_row` in a row.
     """
-    thread_columns, in_fours = tile.thread_columns, not tile.tensor_cores
+    thread_rows, thread_columns, in_fours = tile.thread_rows, tile.thread_columns, not tile.tensor_cores
     first_result, result_row, result_column = thread_results(tile)
 
     @cuda.jit(device=True)
     def store_four(i, how):
         """Write the results of row i in four columns, that of the first at `at` in the thread's sums."""
-        sums, at, columns, places, row, rows, pitch, bound, fours, target, given = how
+        sums, at, addends, places, row, rows, pitch, bound, fours, target, given = how
         m, at = uint32(row + result_row(i)), i * thread_columns + at
+        if by_row:
+            addends[0] = addend(given, m)
+        a, b, c = (0, 0, 0) if by_row else (1, 2, 3)
         if m < rows:
             four = (
-                at_least(bound, sums[at] + addend(given, m, columns[0])),
-                at_least(bound, sums[at + 1] + addend(given, m, columns[1])),
-                at_least(bound, sums[at + 2] + addend(given, m, columns[2])),
-                at_least(bound, sums[at + 3] + addend(given, m, columns[3])),
+                at_least(bound, sums[at] + addends[0]),
+                at_least(bound, sums[at + 1] + addends[a]),
+                at_least(bound, sums[at + 2] + addends[b]),
+                at_least(bound, sums[at + 3] + addends[c]),
             )
             if not fours:
                 for q in range(4):
@@ -139,18 +142,18 @@ def result_store(tile, place, addend):
             elif places[0] != OUTSIDE:
                 store4(target, uint32(places[0] + m * pitch), *four)
 
-    store_rows = _written_out(tile.thread_rows, store_four)
+    store_rows = _written_out(thread_rows, store_four)
 
     @cuda.jit(device=True)
     def store_columns(number, how):
         sums, row, column, rows, pitch, bound, fours, target, given = how
-        columns, places = cuda.local.array(4, uint32), cuda.local.array(4, uint32)
+        places, addends = cuda.local.array(4, uint32), cuda.local.array(4, float32)
         for q in range(4):
-            columns[q] = uint32(column + result_column(4 * number + q))
-            places[q] = OUTSIDE
-            if q == 0 or not fours:
-                places[q] = place(given, columns[q])
-        store_rows(0, (sums, 4 * number, columns, places, row, rows, pitch, bound, fours, target, given))
+            n = uint32(column + result_column(4 * number + q))
+            places[q] = place(given, n) if q == 0 or not fours else OUTSIDE
+            if not by_row:
+                addends[q] = addend(given, n)
+        store_rows(0, (sums, 4 * number, addends, places, row, rows, pitch, bound, fours, target, given))
 
     store_all = _written_out(thread_columns // 4, store_columns)
 
