@@ -120,6 +120,7 @@ def result_store(tile, place, addend, by_row=False):
     """
     thread_rows, thread_columns, in_fours = tile.thread_rows, tile.thread_columns, not tile.tensor_cores
     first_result, result_row, result_column = thread_results(tile)
+    a, b, c = ((1, 2, 3), (0, 0, 0))[by_row]  # which addends are those of the other three
 
     @cuda.jit(device=True)
     def store_four(i, how):
@@ -128,7 +129,6 @@ def result_store(tile, place, addend, by_row=False):
         m, at = uint32(row + result_row(i)), i * thread_columns + at
         if by_row:
             addends[0] = addend(given, m)
-        a, b, c = (0, 0, 0) if by_row else (1, 2, 3)
         if m < rows:
             four = (
                 at_least(bound, sums[at] + addends[0]),
