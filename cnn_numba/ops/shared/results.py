@@ -105,9 +105,10 @@ def _written_out(count, step):
 
 
 @cuda.jit(device=True)
-def _put(target, place, further, value):
-    if place != OUTSIDE:
-        target[uint32(place + further)] = value
+def _put_each(target, places, further, values):
+    for q in range(4):
+        if places[q] != OUTSIDE:
+            target[uint32(places[q] + further)] = values[q]
 
 
 def result_store(tile, place, addend, by_row=False):
@@ -137,8 +138,7 @@ def result_store(tile, place, addend, by_row=False):
                 at_least(bound, sums[at + 3] + addends[c]),
             )
             if not fours:
-                for q in range(4):
-                    _put(target, places[q], m * pitch, four[q])
+                _put_each(target, places, m * pitch, four)
             elif places[0] != OUTSIDE:
                 store4(target, uint32(places[0] + m * pitch), *four)
 
