@@ -29,7 +29,7 @@ def only_launches():
 
 
 def in_two_parts(monkeypatch):
-    """Split sums of more than 32 products over two blocks: those that operations split take long to examine.
+    """Split each sum over two blocks, the first with 32 products: those that operations split are long.
 
     Each part goes through two tiles and both buffers, and the second part ends within a tile.
     """

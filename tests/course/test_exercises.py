@@ -110,7 +110,7 @@ def test_stub_raises_in_strict_mode(found, monkeypatch):
         found.check(found.run(found.cells.stub))
 
 
-# Of these a launch takes longer, where it is compiled quickly, than to compile it well.
+# A launch of these takes longer in quickly compiled code than compiling it well takes.
 LARGE = {"choose_launch"}
 
 
@@ -218,8 +218,8 @@ def each_function_is_called_once(found, monkeypatch):
 @pytest.mark.usefixtures("each_function_is_called_once")
 def test_mistakes_differ_from_the_reference_and_from_their_neighbours(found):
     mistakes = [(name, each) for name, (_, *functions) in found.check.mistakes.items() for each in functions]
-    told = [found.check(found.check.behaving_like(function)).mistake for _, function in mistakes]
-    assert told == [name for name, _ in mistakes]
+    recognised = [found.check(found.check.behaving_like(function)).mistake for _, function in mistakes]
+    assert recognised == [name for name, _ in mistakes]
 
 
 @each_exercise

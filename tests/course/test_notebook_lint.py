@@ -334,12 +334,19 @@ def test_solutions_pass_the_linter_and_the_formatter(tmp_path):
         found = notebooks.exercises(notebooks.read(path))
         code = "\n\n\n".join(exercise.solution for exercise in found) + "\n"
         (tmp_path / f"{path.stem}.py").write_text(code, encoding="utf-8")
-    common = ["--no-cache", "--config", str(FOLDER.parent / "pyproject.toml"), str(tmp_path)]
+    common = [
+        "--no-cache",
+        "--no-respect-gitignore",
+        "--config",
+        str(FOLDER.parent / "pyproject.toml"),
+        str(tmp_path),
+    ]
     # Kernels take what the formula has.
     for command in (["check", "--ignore", "D,F821,PLR0913"], ["format", "--check"]):
         command = [sys.executable, "-m", "ruff", *command, *common]
         run = subprocess.run(command, text=True, capture_output=True, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(PATHS)} files already formatted" in run.stdout
 
 
 def test_the_map_links_to_every_notebook_there_is():

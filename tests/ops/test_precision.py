@@ -247,7 +247,7 @@ def test_the_bias_is_not_rounded_nor_the_result(ops, precision):
 
 @backends("dense", gpu=True)
 def test_float16_overflows_to_infinity_in_its_own_row(ops):
-    # Five outputs, which are no whole vectors: kernels for these are compiled where they matter.
+    # Five outputs are no whole vectors: the kernels for whole vectors need not be compiled for this test.
     x, weight = np.ones((3, 20), np.float32), np.ones((5, 20), np.float32)
     x[1, 3] = 70_000
     for precision, expected in (("float16", INFINITY), ("bfloat16", 70_144 + 19), ("tf32", 70_016 + 19)):
@@ -338,7 +338,7 @@ def test_a_step_launches_kernels_and_nothing_else(rng, unit):
 
 
 @pytest.mark.exhaustive_unless(
-    lambda precision: precision == "float16", "the others at small sizes; they only round other bits away"
+    lambda precision: precision != "bfloat16", "float16 is packed and multiplied likewise"
 )
 @pytest.mark.gpu
 @of_each_precision

@@ -201,7 +201,7 @@ def columns_operand(tile, outputs, has_ones):
 
 
 @cuda.jit(device=True)
-def _place(columns, column):
+def _column_place(columns, column):
     return column if column < columns else OUTSIDE
 
 
@@ -222,7 +222,7 @@ def weight_sums(tile, outputs, has_ones):
     gradients, gradient_rows = gradients_operand(tile, outputs)
     pixels, pixel_columns = columns_operand(tile, outputs, has_ones)
     accumulate = product_engine(tile, gradients, pixels)
-    store = result_store(tile, _place, _nothing)
+    store = result_store(tile, _column_place, _nothing)
 
     @cuda.jit(device=True, inline="always")
     def sum_up(grad_output, x, sums, shape):
@@ -242,8 +242,8 @@ def weight_sums(tile, outputs, has_ones):
         accumulate(gradient_source, pixel_source, begin, end, total)
         # The parts of the sums follow one another, as further rows.
         columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
-        first, rows = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
-        store(total, first, rows, columns, False, False, sums, columns)
+        first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
+        store(total, first, end_row, columns, False, False, sums, columns)
 
     return sum_up
 

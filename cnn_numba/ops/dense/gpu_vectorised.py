@@ -157,8 +157,8 @@ def tile_product(tile, vectors):
         accumulate(a_source, b_source, begin, end, sums)
         # Parts follow one another in `out`, as further rows.
         before = uint32(cuda.blockIdx.z * rows)
-        first, end = (uint32(before + first_row), first_column), uint32(before + rows)
-        store(sums, first, end, columns, relu, vectors, out, (bias, has_bias, columns))
+        first, end_row = (uint32(before + first_row), first_column), uint32(before + rows)
+        store(sums, first, end_row, columns, relu, vectors, out, (bias, has_bias, columns))
 
     return compute
 
@@ -214,7 +214,7 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
 # Over how many blocks a product is split at most: some four for each of the 132 multiprocessors of an H200;
 # more of SMALL would have more partial sums. The numbers are the same on every GPU, so that sums are split
 # the same way and give the same bits.
-_ENOUGH_BLOCKS = {LARGE.results: 412, SMALL.results: 256, TENSOR.results: 256}
+_ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
 # With fewer blocks of LARGE, SMALL is as fast or faster: modelled for T4, A100 and H100.
 _ENOUGH_LARGE_BLOCKS = 192
 

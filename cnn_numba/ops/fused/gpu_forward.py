@@ -24,12 +24,11 @@ from cnn_numba.ops.conv.gpu_implicit import (
 )
 from cnn_numba.ops.pool.gpu import larger
 from cnn_numba.ops.shared.products import Tile
-from cnn_numba.ops.shared.results import thread_results
+from cnn_numba.ops.shared.results import OUTSIDE, thread_results
 from cnn_numba.ops.shared.warps import load4
 
 #: Positions of a pooling window, and the code of one that gets no gradient.
 WINDOW, DEAD = 4, 4
-ABSENT = 0xFFFFFFFF  # where a window lies that there is not
 
 
 @cuda.jit(device=True)
@@ -70,7 +69,7 @@ def pooled_kernel(tile):
         for group in range(groups):
             at = uint32(first_column + column + result_column(WINDOW * group)) // uint32(WINDOW)
             n = at // plane
-            out_at[group] = uint32(n * uint32(rows * plane) + (at - n * plane)) if at < windows else ABSENT
+            out_at[group] = uint32(n * uint32(rows * plane) + (at - n * plane)) if at < windows else OUTSIDE
         for i in range(thread_rows):
             m = uint32(first_row + row + result_row(i))
             if m < rows:
@@ -84,7 +83,7 @@ def pooled_kernel(tile):
                         sums[k + 3] + addend,
                         relu,
                     )
-                    if out_at[group] != ABSENT:
+                    if out_at[group] != OUTSIDE:
                         at = uint32(out_at[group] + m * plane)
                         out[at], codes[at] = best, uint8(code)
 

@@ -36,9 +36,9 @@ class Tile(NamedTuple):
     columns: int
     depth: int
     thread_rows: int
-    """Results of one thread: 2 or a multiple of 4."""
+    """Results of one thread: a power of 2, from 2 on."""
     thread_columns: int
-    """A multiple of 4."""
+    """Four times a power of 2."""
     part_depth: int = 1
     """Where sums are split: how long a part is at least, for that to pay."""
     fewest_parts: int = 1
@@ -46,8 +46,7 @@ class Tile(NamedTuple):
     precision: str = "float32"
     """What the operands are rounded to."""
     tensor_cores: bool = False
-    """Whether those multiply. Then `thread_rows` is even, `thread_columns` too, and `depth` a multiple of 16.
-    """
+    """Whether those multiply. Then `depth` is a multiple of 16."""
 
     @property
     def threads(self):
@@ -91,7 +90,7 @@ class Operand(NamedTuple):
     fetch: object
     """``(source, start, end, values)``: load the thread's share of the tile at k = `start`; zeros past
     `end`."""
-    place: object
+    begin: object
     """``(source)``: where in the tile the thread's share begins."""
     stash: object
     """``(source, values, tile, at)``: put it there, at `at`."""
@@ -247,8 +246,8 @@ def product_engine(tile, left, right):
     row_loads, column_loads = tile.row_loads, tile.column_loads
     left_half, half = tile.depth * left.pitch, tile.depth * (left.pitch + right.pitch)
     size = 2 * half
-    fetch_left, place_left, stash_left, _ = left
-    fetch_right, place_right, stash_right, _ = right
+    fetch_left, begin_left, stash_left, _ = left
+    fetch_right, begin_right, stash_right, _ = right
     if tile.tensor_cores:
         steps, row_numbers, column_numbers = 16, 1, 2 * thread_columns
         first, multiply = _fragments(tile, left.pitch, right.pitch)
@@ -273,7 +272,7 @@ def product_engine(tile, left, right):
         # The half that is read and the one that is written change places at each step. Where a thread writes
         # is carried along: the compiler would work it out again from the thread's number.
         here, move = uint32(half), uint32(half)
-        left_to, right_to = place_left(left_source), uint32(place_right(right_source) + left_half)
+        left_to, right_to = begin_left(left_source), uint32(begin_right(right_source) + left_half)
         start = begin
         while start < uint32(end + depth):
             # The next tiles are on their way from global memory while the current ones are multiplied.
@@ -320,7 +319,7 @@ def transposed_load(depth_step, threads):
 
 
 def begin_at(place, pitch):
-    """Make the `place` of an operand whose threads begin at the k and the line that ``place()`` returns."""
+    """Make the `begin` of an operand whose threads begin at the k and the line that ``place()`` returns."""
 
     @cuda.jit(device=True)
     def begin(source):
@@ -331,7 +330,7 @@ def begin_at(place, pitch):
 
 
 def scattered_store(place, loads, jump, pitch):
-    """Make `place` and `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
+    """Make `begin` and `stash` of an operand whose threads load numbers that are `jump` apart in the tile."""
 
     @cuda.jit(device=True)
     def stash(source, values, tile, at):

@@ -90,7 +90,7 @@ def at_least(bound, value):
 def _written_out(count, step):
     """Make a device function ``(0, given)`` that calls ``step(i, given)`` for each i below `count`.
 
-    Where the compiler leaves a loop, what it indexes goes to local memory. `count` is a power of 2.
+    There is no loop: what it indexes may go to local memory. `count` is a power of 2.
     """
     if count == 1:
         return step
@@ -121,7 +121,7 @@ def result_store(tile, place, addend, by_row=False):
     """
     thread_rows, thread_columns, in_fours = tile.thread_rows, tile.thread_columns, not tile.tensor_cores
     first_result, result_row, result_column = thread_results(tile)
-    a, b, c = ((1, 2, 3), (0, 0, 0))[by_row]  # which addends are those of the other three
+    second, third, fourth = ((1, 2, 3), (0, 0, 0))[by_row]  # a row has one addend, each column its own
 
     @cuda.jit(device=True)
     def store_four(i, how):
@@ -133,9 +133,9 @@ def result_store(tile, place, addend, by_row=False):
         if m < rows:
             four = (
                 at_least(bound, sums[at] + addends[0]),
-                at_least(bound, sums[at + 1] + addends[a]),
-                at_least(bound, sums[at + 2] + addends[b]),
-                at_least(bound, sums[at + 3] + addends[c]),
+                at_least(bound, sums[at + 1] + addends[second]),
+                at_least(bound, sums[at + 2] + addends[third]),
+                at_least(bound, sums[at + 3] + addends[fourth]),
             )
             if not fours:
                 _put_each(target, places, m * pitch, four)

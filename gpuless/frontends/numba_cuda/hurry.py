@@ -5,16 +5,16 @@ import threading
 
 #: A function that a module of LLVM IR declares, or defines.
 _FUNCTION = re.compile(r'^(declare|define)\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.M)
-#: How names begin that Numba looks for in no file: LLVM's, those of NVIDIA's library, and of the GPU itself.
+#: How functions begin that Numba never links from a file: LLVM's, libdevice's, and the GPU's own.
 _BUILT_IN = "llvm.", "__nv_", "vprintf", "__assertfail"
 
 
 def hurry():
-    """Spare Numba comparing, hashing and measuring the same.
+    """Remember what Numba compares, hashes and measures repeatedly.
 
-    A description for the debugger is never changed once it is made, and hashes all that it refers to, to any
-    depth. The options of two functions are nearly always set alike. For the size of a type LLVM reads a
-    module with a variable of that type, at each assignment.
+    A description for the debugger hashes all that it refers to, to any depth; only Numba's last step changes
+    one, after all others are made. The options of two functions are nearly always set alike. For the size of
+    a type LLVM reads a module with a variable of that type, at each assignment.
     """
     from llvmlite.ir.types import Type
     from llvmlite.ir.values import DIValue
@@ -29,7 +29,8 @@ def hurry():
         return value._remembered
 
     def alike(options, others):
-        return getattr(others, "_values", None) == options._values or equal(options, others)
+        same_kind = type(others) is type(options)
+        return (same_kind and others._values == options._values) or equal(options, others)
 
     def size(kind, target, context=None):
         written = str(target), str(kind)

@@ -1,4 +1,4 @@
-"""Notebook 11: its kernels against the package's, its race, its pictures, the sizes that its checks use."""
+"""Notebook 11: its kernels against the repository's, its race, its pictures, the sizes in its checks."""
 
 import io
 

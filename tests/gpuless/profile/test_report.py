@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numba import cuda, float32, int32
 from products import zeros
-from test_running import call_warm
+from test_running import PLAIN, call
 
 from gpuless.profile.metrics import telling
 from gpuless.profile.stalls import REASONS
@@ -342,7 +342,7 @@ def test_two_processes_print_the_same(capsys):
     """This one, and one with other hashes that has one thread for blocks."""
     runpy.run_path(str(PROGRAM), run_name="__main__")
     printed = capsys.readouterr().out
-    status, other, error = call_warm(str(PROGRAM), GPULESS_THREADS="1")
+    status, other, error = call(*PLAIN, str(PROGRAM), PYTHONHASHSEED="1", GPULESS_THREADS="1")
     assert status == 0, error
     assert len(printed) > 10_000
     assert printed == other
