@@ -183,7 +183,7 @@ def _docstring(node, margin=""):
 def _operations(packages):
     """Return the page of the operations: a table with a row for each, and a column for each backend."""
     title = "The operations"
-    head = ["operation", *(f"``{backend}``" for backend in BACKENDS), "rungs"]
+    head = ["operation", *(f"``{backend}``" for backend in BACKENDS), "GPU kernels"]
     rows = [head]
     for package in sorted(packages, key=lambda name: name.rpartition(".")[2]):
         names = {module.name.rpartition(".")[2] for module in packages[package]}
