@@ -10,7 +10,7 @@ from test_conv import Case, cases, thorough
 from benchmarks.rungs import conv_constant, conv_naive, conv_tiled
 from cnn_numba import device
 from cnn_numba.ops.backends import with_scratch
-from cnn_numba.ops.conv import gpu, gpu_implicit, gpu_weight, reference
+from cnn_numba.ops.conv import gpu, gpu_direct, gpu_implicit, gpu_weight, reference
 from gpuless import access_map, sanitize
 from gpuless.access import WRITE
 
@@ -289,10 +289,11 @@ def launches():
 COURSE = Case((64, 32, 13, 13), (64, 32, 3, 3))
 GREY = Case((64, 1, 28, 28), (32, 1, 3, 3))
 FULL = Case((64, 64, 56, 56), (64, 64, 3, 3), 1, 1)
+WIDE = Case((64, 32, 28, 28), (64, 32, 5, 5), 1, 2)
 
 
 def test_the_kernel_suits_the_shape_and_fills_a_large_gpu(launches):
-    for case in (COURSE, GREY, FULL):
+    for case in (COURSE, GREY, FULL, WIDE):
         x, weight = device.empty(case.x_shape), device.empty(case.weight_shape)
         out = gpu.conv2d_forward(x, weight, None, case.stride, case.padding)
         gpu.conv2d_backward_input(out, weight, x.shape, case.stride, case.padding)
@@ -308,8 +309,12 @@ def test_the_kernel_suits_the_shape_and_fills_a_large_gpu(launches):
         gpu_implicit.conv2d_implicit_flat_kernel,
         gpu_weight.conv2d_backward_weight_narrow_kernel,
         total,
+        gpu_direct.conv2d_direct_kernel,
+        gpu_direct.conv2d_direct_kernel,
+        gpu_weight.conv2d_backward_weight_wide_kernel,
+        total,
         gpu_implicit.conv2d_implicit_large_kernel,
-        gpu_implicit.conv2d_implicit_large_kernel,
+        gpu_implicit.conv2d_implicit_flat_kernel,
         gpu_weight.conv2d_backward_weight_wide_kernel,
         total,
     ]

@@ -3,6 +3,11 @@
 from typing import NamedTuple
 
 from cnn_numba import device
+from cnn_numba.device.compiler import cuda, float32, uint32
+from cnn_numba.ops.shared.results import OUTSIDE, result_store
+
+#: The signature of a kernel ``(source, weight, bias, has_bias, relu, target, gather)``.
+CONVOLUTION = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
 
 class Gather(NamedTuple):
@@ -122,3 +127,34 @@ def backward_gathers(weight, window, grad_input):
                 target_i=stride_h * width,
                 target_j=stride_w,
             )
+
+
+@cuda.jit(device=True)
+def _bias(given, row):
+    bias, has_bias, gather = given
+    return bias[row] if has_bias and row < uint32(gather.rows) else float32(0)
+
+
+def target_store(tile, position):
+    """Make the device function that writes a thread's results to the target.
+
+    ``position(gather, column)`` returns image, row and column of the element in a column of the product.
+    """
+
+    @cuda.jit(device=True)
+    def place(given, column):
+        """Return where in the first plane of its image a column lies, OUTSIDE if there is none."""
+        _, _, gather = given
+        n, h, w = position(gather, column)
+        images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
+        in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
+        return uint32(n * image + in_plane) if n < images else OUTSIDE
+
+    store = result_store(tile, place, _bias, by_row=True)
+
+    @cuda.jit(device=True)
+    def store_results(sums, first, bias, has_bias, relu, target, gather):
+        rows, plane, fours = uint32(gather.rows), uint32(gather.target_plane), gather.target_fours
+        store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, gather))
+
+    return store_results

@@ -1,6 +1,7 @@
 """Convolution on the GPU.
 
 - `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
+- `gpu_direct`: the same for large 3x3 convolutions, from pixels in shared memory.
 - `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
 """
 

@@ -16,8 +16,14 @@ from typing import NamedTuple
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
-from cnn_numba.ops.conv import checks
-from cnn_numba.ops.conv.gathers import Gather, backward_gathers, forward_gather
+from cnn_numba.ops.conv import checks, gpu_direct
+from cnn_numba.ops.conv.gathers import (
+    CONVOLUTION,
+    Gather,
+    backward_gathers,
+    forward_gather,
+    target_store,
+)
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
@@ -30,11 +36,9 @@ from cnn_numba.ops.shared.products import (
     tile_for,
     transposed_load,
 )
-from cnn_numba.ops.shared.results import OUTSIDE, result_store
 from cnn_numba.ops.shared.warps import unsigned_divmod
 
 NOWHERE = 1 << 30  # a row outside of every image
-_TYPES = "void(float32[::1], float32[::1], float32[::1], bool, bool, float32[::1], Gather)"
 
 
 def table_size(tile):
@@ -204,34 +208,6 @@ def pixels_operand(tile, position, reader):
     return Operand(fetch, begin_at(place, pitch), stash, pitch), corners, each
 
 
-@cuda.jit(device=True)
-def _place(given, column):
-    """Return where in the first plane of its image a column of the product lies, OUTSIDE if there is none."""
-    _, _, gather = given
-    n, h, w = row_by_row(gather, column)
-    images, image = uint32(gather.images), uint32(gather.rows) * uint32(gather.target_plane)
-    in_plane = uint32(gather.target_first) + h * uint32(gather.target_i) + w * uint32(gather.target_j)
-    return uint32(n * image + in_plane) if n < images else OUTSIDE
-
-
-@cuda.jit(device=True)
-def _bias(given, row):
-    bias, has_bias, gather = given
-    return bias[row] if has_bias and row < uint32(gather.rows) else float32(0)
-
-
-def target_store(tile):
-    """Make the device function that writes a thread's results to the target."""
-    store = result_store(tile, _place, _bias, by_row=True)
-
-    @cuda.jit(device=True)
-    def store_results(sums, first, bias, has_bias, relu, target, gather):
-        rows, plane, fours = uint32(gather.rows), uint32(gather.target_plane), gather.target_fours
-        store(sums, first, rows, plane, relu, fours, target, (bias, has_bias, gather))
-
-    return store_results
-
-
 def gathered_product(tile, position, reader):
     """Make a device function ``(source, weight, table, sums, gather)`` that computes a block's tile.
 
@@ -264,10 +240,10 @@ def gathered_product(tile, position, reader):
 def implicit_kernel(tile):
     """Make a kernel whose blocks compute such tiles."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile)
+    multiply, store = gathered_product(tile, row_by_row, PLAIN), target_store(tile, row_by_row)
 
     @cuda.jit
-    @device.signature(_TYPES, capability=tile.capability)
+    @device.signature(CONVOLUTION, capability=tile.capability)
     def conv2d_implicit_kernel(source, weight, bias, has_bias, relu, target, gather: Gather):
         """Compute one tile per block; a grid of (blocks of columns, blocks of rows)."""
         table = cuda.shared.array(table_numbers, int32)
@@ -327,10 +303,14 @@ def best_tile(gather, tiles=(LARGE, SMALL), for_few_rows=(FLAT, NARROW)):
 
 
 def _launch(gather, source, weight, bias, has_bias, relu, target, precision):
-    tile = best_tile(gather) if precision == "float32" else tile_for(precision, TENSOR, NARROW)
-    flat = [array.reshape(-1) for array in (source, weight, bias, target)]
-    arguments = *flat[:3], has_bias, relu, flat[3], gather.aimed_at(target)
-    device.launch(_KERNELS[tile], grid_of(tile, gather), tile.threads, *arguments)
+    flat, gather = [array.reshape(-1) for array in (source, weight, bias, target)], gather.aimed_at(target)
+    if precision == "float32" and gpu_direct.can_compute(gather) and gpu_direct.pays(gather):
+        kernel, tile, grid = gpu_direct.conv2d_direct_kernel, gpu_direct.TILE, gpu_direct.grid_of(gather)
+        gather = gather._replace(target_fours=gather.target_fours and gather.count_w % 4 == 0)
+    else:
+        tile = best_tile(gather) if precision == "float32" else tile_for(precision, TENSOR, NARROW)
+        kernel, grid = _KERNELS[tile], grid_of(tile, gather)
+    device.launch(kernel, grid, tile.threads, *flat[:3], has_bias, relu, flat[3], gather)
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
-from cnn_numba.ops.conv.gathers import Gather, backward_gathers
+from cnn_numba.ops.conv.gathers import Gather, backward_gathers, target_store
 from cnn_numba.ops.conv.gpu_implicit import (
     LARGE,
     Reader,
@@ -22,7 +22,6 @@ from cnn_numba.ops.conv.gpu_implicit import (
     grid_of,
     row_by_row,
     table_size,
-    target_store,
 )
 from cnn_numba.ops.conv.gpu_weight import (
     NARROW as NARROW_WEIGHT,
@@ -74,7 +73,7 @@ UNPOOLED = Reader(_corner, _offset, _read)
 def unpooling_kernel(tile):
     """Make a kernel whose blocks compute such tiles of the gradient of the images."""
     results, table_numbers = tile.results, table_size(tile)
-    multiply, store = gathered_product(tile, row_by_row, UNPOOLED), target_store(tile)
+    multiply, store = gathered_product(tile, row_by_row, UNPOOLED), target_store(tile, row_by_row)
 
     @cuda.jit
     @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Gather)")
