@@ -110,7 +110,7 @@ def _fill_row_ends(tiles):
     if row < CHANNELS * _ROWS:
         for half in range(2):
             for column in range(_PIXELS, _PITCH):
-                tiles[row * _PITCH + uint32(half * _HALF + column)] = float32(0)
+                tiles[row * _PITCH + half * _HALF + column] = float32(0)
 
 
 @cuda.jit(device=True)
@@ -140,11 +140,11 @@ def _fetch_weights(weight, are_there, step, weight_from, values):
 def _multiply_row(tiles, pixel_at, weight_at, pixels, sums):
     """Add the products of a row of the kernels."""
     pixels[0], pixels[1], pixels[2], pixels[3] = load4(tiles, pixel_at)
-    pixels[4], pixels[5], pixels[6], pixels[7] = load4(tiles, pixel_at + uint32(4))
-    pixels[8], pixels[9], _, _ = load4(tiles, pixel_at + uint32(8))
+    pixels[4], pixels[5], pixels[6], pixels[7] = load4(tiles, pixel_at + 4)
+    pixels[8], pixels[9], _, _ = load4(tiles, pixel_at + 8)
     for kw in range(SIDE):
-        a, b, c, d = load4(tiles, weight_at + uint32(kw * _TAP))
-        e, f, g, h = load4(tiles, weight_at + uint32(kw * _TAP + OUTS // 2))
+        a, b, c, d = load4(tiles, weight_at + kw * _TAP)
+        e, f, g, h = load4(tiles, weight_at + (kw * _TAP + OUTS // 2))
         for j in range(LINE):
             pixel = pixels[j + kw]
             sums[j] += a * pixel
@@ -160,10 +160,9 @@ def _multiply_row(tiles, pixel_at, weight_at, pixels, sums):
 @cuda.jit(device=True)
 def _multiply_channel(tiles, pixel_at, weight_at, pixels, sums):
     """Add the products of a channel. No loop: addresses are constants from the first."""
-    row, taps = uint32(_PITCH), uint32(SIDE * _TAP)
     _multiply_row(tiles, pixel_at, weight_at, pixels, sums)
-    _multiply_row(tiles, pixel_at + row, weight_at + taps, pixels, sums)
-    _multiply_row(tiles, pixel_at + 2 * row, weight_at + 2 * taps, pixels, sums)
+    _multiply_row(tiles, pixel_at + _PITCH, weight_at + SIDE * _TAP, pixels, sums)
+    _multiply_row(tiles, pixel_at + 2 * _PITCH, weight_at + 2 * SIDE * _TAP, pixels, sums)
 
 
 _store = target_store(TILE, _position)
@@ -200,14 +199,14 @@ def conv2d_direct_kernel(source, weight, bias, has_bias, relu, target, gather: G
         _fetch_weights(weight, channel < uint32(gather.channels), step, weight_from, fetched_weights)
         if channel > uint32(0):
             _multiply_channel(tiles, pixel_at, weight_at, pixels, sums)
-            _multiply_channel(tiles, pixel_at + uint32(_PLANE), weight_at + uint32(TAPS * _TAP), pixels, sums)
+            _multiply_channel(tiles, pixel_at + _PLANE, weight_at + TAPS * _TAP, pixels, sums)
         # Into the other half, which no thread has read since the last barrier.
         for i in range(_LOADS):
             for c in range(CHANNELS):
-                tiles[pixel_to[i] + uint32(c * _PLANE)] = fetched[CHANNELS * i + c]
+                tiles[pixel_to[i] + c * _PLANE] = fetched[CHANNELS * i + c]
             pixel_to[i] = uint32(pixel_to[i] + move)
         for i in range(_WEIGHT_LOADS):
-            tiles[weight_to + uint32(i * _SHARERS * _TAP)] = fetched_weights[i]
+            tiles[weight_to + i * _SHARERS * _TAP] = fetched_weights[i]
         cuda.syncthreads()
         weight_to = uint32(weight_to + move)
         pixel_at, weight_at = uint32(pixel_at - move), uint32(weight_at - move)
