@@ -86,7 +86,7 @@ def _begin_pixels(gather, first_image, top, left, pixel_from, pixel_to, channels
         is_inside = (n < uint32(gather.images)) & (row < _ROWS) & (h < height) & (w < width)
         channels[i] = uint32(gather.channels) if is_inside else uint32(0)
         pixel_from[i] = uint32(uint32(uint32(n * gather.channels) * height + h) * width + w)
-        # What is too many goes beyond the pixels of a row.
+        # Threads without a pixel write beyond those of the first row.
         pixel_to[i] = uint32(row * _PITCH + column) if row < _ROWS else uint32(_PITCH - 1)
 
 
@@ -105,7 +105,7 @@ def _begin_weights(gather, first_out, weight_from):
 
 @cuda.jit(device=True)
 def _fill_row_ends(tiles):
-    """Fill what is beyond the pixels of a row: it's read, four numbers at a time, and not used."""
+    """Fill the two numbers after the pixels of each row: loads of four read them, and nothing uses them."""
     row = uint32(cuda.threadIdx.x)
     if row < CHANNELS * _ROWS:
         for half in range(2):
