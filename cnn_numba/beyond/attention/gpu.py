@@ -17,19 +17,16 @@ _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 class AttentionScratch(NamedTuple):
     """Working space of attention on the GPU."""
 
-    averages: object  # (size,) float32: for each query the sum over d of grad_output * out
+    averages: object  # (size,) float32: for each query, the sum over d of grad_output * out
 
 
 def attention_scratch(q_shape, k_shape):
-    """Allocate the working space that the passes of one layer can share.
-
-    It is the `scratch` of `attention_backward`; one for more queries and larger batches will do.
-    """
+    """Allocate the `scratch` of `attention_backward`, for up to this many queries."""
     return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
 
 
 def _checked_averages(scratch, shape):
-    """Return the array in a scratch that is large enough, made if there is no scratch."""
+    """Return the `averages` of a scratch, checked, as an array (heads, queries); None allocates it."""
     if scratch is None:
         scratch = attention_scratch(shape, shape)
     if not isinstance(scratch, AttentionScratch):
@@ -45,9 +42,9 @@ def _checked_averages(scratch, shape):
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
-    """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
+    """Average the values for each query; see `reference.attention_forward`.
 
-    head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
+    head_dim is at most 64: a thread holds up to 16 features, and up to four threads share a query.
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
@@ -61,8 +58,8 @@ def attention_backward(
 ):  # fmt: skip
     """Send the gradient back through attention; see `reference.attention_backward`.
 
-    Nobody adds to what another thread has written: the keys' gradients are sums over the queries in a launch
-    of its own, which computes the weights once more.
+    The keys' gradients are sums over the queries. A second launch computes them, and the weights again: no
+    thread adds to what another has written.
     """
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
@@ -77,12 +74,12 @@ def _heads(x):
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
-# --- Heads together, places together ------------------------------------------------------------------------
+# --- Splitting and merging heads ----------------------------------------------------------------------------
 
 
 @cuda.jit(device=True)
-def _place_of(i, heads, length, features):
-    """Return the place (p * n, h, t, d) of number `i` of an array of this shape."""
+def _indices_of(i, heads, length, features):
+    """Return the indices (p * N + n, h, t, d) of element `i` of an array (P, N, H, T, D)."""
     row = i // features
     rest = row // length
     return rest // heads, rest % heads, row - rest * length, uint32(i - row * features)
@@ -91,10 +88,10 @@ def _place_of(i, heads, length, features):
 @cuda.jit
 @device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element per thread, in the order in which they are written; launched over all elements."""
+    """Move one element per thread; neighbouring threads write neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < out.size:
-        rest, h, t, d = _place_of(i, heads, length, features)
+        rest, h, t, d = _indices_of(i, heads, length, features)
         p, n = rest // batch_size, rest % batch_size
         out[i] = x[uint32((((n * length + t) * parts + p) * heads + h) * features + d)]
 
@@ -109,16 +106,16 @@ def split_heads(x, out=None):
 @cuda.jit
 @device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element per thread, in the order in which they are read; launched over all elements."""
+    """Move one element per thread; neighbouring threads read neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
-        rest, h, t, d = _place_of(i, heads, length, features)
+        rest, h, t, d = _indices_of(i, heads, length, features)
         p, n = rest // batch_size, rest % batch_size
         out[uint32((((n * length + t) * parts + p) * heads + h) * features + d)] = x[i]
 
 
 def merge_heads(x, out=None):
-    """Move each place's features together again; see `reference.merge_heads`."""
+    """Move each position's features together again; see `reference.merge_heads`."""
     _, out = checks.merge_heads(DEVICE, x, out)
     parts, batch_size, heads, length, features = x.shape
     return _move(merge_heads_kernel, x, (batch_size, parts, heads, length, features), out)
