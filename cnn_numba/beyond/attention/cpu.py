@@ -158,7 +158,7 @@ def _pack_across(rows, panels):
 
 @serial_jit
 def _pack_down(rows, panels):
-    """Copy rows into panels of TILE_COLUMNS features, rows down, below a row of zeros and padded with zeros."""
+    """Copy rows into panels of TILE_COLUMNS features, rows down; zeros above and below."""
     count, features = rows.shape
     depth = _whole_tiles(count) * TILE_COLUMNS + 1
     for first in range(0, features, TILE_COLUMNS):
