@@ -1,10 +1,10 @@
-"""What carries numbers and words between workers: torch.distributed, watched.
+"""Communication between workers: torch.distributed, with heartbeats.
 
-Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and forever for a dead or stopped one. So every worker sends a heartbeat once a
-second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
+Sums go through gloo on the host and NCCL on GPUs; text goes through the store at MASTER_PORT. A sum waits for
+the slowest worker, and forever for a dead or stopped one. So every worker sends a heartbeat once a second,
+and a waiting one looks at the others' heartbeats: it waits for a busy worker, and reports a silent one.
 
-torch is imported when a `ProcessGroup` is made: one worker needs none.
+torch is imported when a `ProcessGroup` is made: a single worker needs none.
 """
 
 import errno
@@ -25,16 +25,16 @@ from cnn_numba import device
 from cnn_numba.beyond.workers.watch import Watch
 from gpuless import nvidia
 
-#: Timeouts that a worker is waited for which is alive.
+#: How many timeouts to wait for a worker that is alive.
 PATIENCE = 20
-#: Seconds within which all have to arrive, at least: to import torch takes its time.
+#: Seconds within which all workers have to arrive, at least: importing torch takes time.
 ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user.
+    """Why the workers can't begin or can't continue, in one line for the user.
 
-    The other workers read its `reason`. With `saved` this training run has a checkpoint to go on from.
+    The other workers read `reason`. `saved` says whether this training run has a checkpoint to continue from.
     """
 
     def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:
@@ -43,26 +43,26 @@ class WorkersError(RuntimeError):
 
 
 class ProcessGroup:
-    """One worker's connection to the others: torch's process group, and a watch for those that end.
+    """One worker's connection to the others: torch's process group, and a watch for workers that end.
 
-    `run` is the same for all workers and restarts of one start. After `timeout` seconds without a sign of
-    life a worker is given up.
+    `run` is the same for all workers and all restarts of one start. After `timeout` seconds without a
+    heartbeat a worker counts as lost.
     """
 
     def __init__(self, place, timeout):
-        # torch's message about a lost connection is a page, and here it becomes a line.
+        # torch prints a page about a lost connection; here it becomes a line.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
 
         self.torch, self.dist = torch, torch.distributed
         self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
         if place.local_size == place.size and sys.platform == "linux":
-            # All are on this machine: no name has to be looked up, and no firewall is in the way.
+            # All workers are on this machine: this needs no look-up of a name, and passes firewalls.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        whole = self._open_store()
-        # Kept by torchrun through its restarts, in which the first worker finds it.
-        self.run = whole.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
-        store = self._part(whole)
+        store = self._open_store()
+        # torchrun keeps this through its restarts.
+        self.run = store.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
+        store = self._part(store)
         self.peers = self._arrive(store)
         self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
         try:
@@ -81,7 +81,7 @@ class ProcessGroup:
         )
 
     def _listening(self):
-        """Return a socket that this machine alone reaches, if the others are on it; None for torch's own."""
+        """Return a socket that only this machine reaches, if all workers are on it; None for torch's own."""
         family, where = self._family_and_address()
         if not ipaddress.ip_address(where[0]).is_loopback:
             return None
@@ -100,24 +100,24 @@ class ProcessGroup:
         return False
 
     def _part(self, store):
-        """Return what of a store belongs to this start of the workers, and to none before."""
+        """Return the part of a store that belongs to this start of the workers, not to an earlier one."""
         return self.dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
 
     def _open_store(self):
-        """Open the store: torchrun's, or the first worker's own."""
+        """Open the store, which torchrun or the first worker hosts."""
         where = f"{self.place.address}:{self.place.port}"
         self._await_name(where)
         master = self.rank == 0 and not self.place.store_there
         try:
             return self._connect(master)
         except (OSError, RuntimeError, ValueError) as error:
-            if master and self._port_is_taken():  # torch's own error says so in its text only
+            if master and self._port_is_taken():  # torch's error says so only in its text
                 raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
             reason = str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
 
     def _await_name(self, where):
-        """Wait until the name of worker 0's machine is known: torch takes longer, and says it in a page."""
+        """Wait until the name of worker 0's machine is known; torch would wait longer, and print a page."""
         deadline = time.monotonic() + max(self.timeout, ARRIVAL)
         while True:
             try:
@@ -130,7 +130,7 @@ class ProcessGroup:
             time.sleep(0.5)
 
     def _arrive(self, store):
-        """Introduce this worker to the others, and wait for all; return what each says of itself."""
+        """Announce this worker, and wait for all others; return host, pid and size of each."""
         about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
         limit, missing = max(self.timeout, ARRIVAL), range(self.size)
         deadline = time.monotonic() + limit
@@ -150,16 +150,16 @@ class ProcessGroup:
         except self.dist.DistError:
             raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
         for peer in peers.values():
-            # From within a container the processes of the next one cannot be seen.
+            # A container doesn't see the processes of another one.
             peer["visible"] = peer["host"] == about["host"] and _runs(peer["pid"])
         return peers
 
     def _insist_on_size(self, peers):
-        """Refuse workers that were started with another WORLD_SIZE."""
+        """Raise WorkersError if a worker was started with another WORLD_SIZE."""
         for rank, peer in peers.items():
             if peer["size"] != self.size:
                 if self.rank == 0 and not self.place.store_there:
-                    time.sleep(1.0)  # the store ends with this worker: let the others see the same
+                    time.sleep(1.0)  # the store ends with this worker: let the others read it first
                 sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
                 all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
                 raise WorkersError(f"the workers differ: WORLD_SIZE is {all_sizes}")
@@ -171,7 +171,7 @@ class ProcessGroup:
         )
 
     def versions(self):
-        """Return what has to be the same for all workers."""
+        """Return the versions that must be the same for all workers."""
         installed = {name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")}
         return {"Python": platform.python_version(), **installed}
 
@@ -192,7 +192,7 @@ class ProcessGroup:
             except RuntimeError as error:
                 failed.append(error)
 
-        # It waits for the others, and does not look whether they are still there.
+        # The call waits for the others without noticing that they have ended.
         thread = threading.Thread(target=start, daemon=True, name="start of the group")
         thread.start()
         while thread.is_alive():
@@ -204,14 +204,14 @@ class ProcessGroup:
     # --- Numbers and words ---------------------------------------------------------------------------------
 
     def start(self, array, done=None):
-        """Begin to add an array of the host up, in place; return what waits for the sum."""
+        """Start to sum an array on the host, in place; return a function that waits for the sum."""
         work = self._begun(self.dist.all_reduce, self.torch.from_numpy(array))
         if done is not None:
             work.get_future().then(lambda future: done())
         return lambda: self._wait(work)
 
     def start_on_device(self, array):
-        """Begin to add an array of the GPU up, in place; the current stream waits. Not yet run on a GPU."""
+        """Start to sum an array on the GPU, in place; the current stream waits. Not yet run on a GPU."""
         if not self.has_gpu:
             raise WorkersError(
                 f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
@@ -232,7 +232,7 @@ class ProcessGroup:
         self._wait(self._begun(self.dist.broadcast, self.torch.from_numpy(array), 0))
 
     def exchange(self, text):
-        """Return what every worker says here."""
+        """Return the text that each worker passes here, by rank."""
         mine = self.torch.frombuffer(bytearray(text.encode()), dtype=self.torch.uint8)
         sizes = [self.torch.zeros(1, dtype=self.torch.int64) for _ in range(self.size)]
         self._wait(self._begun(self.dist.all_gather, sizes, self.torch.tensor([len(mine)])))
@@ -256,7 +256,7 @@ class ProcessGroup:
                 work.wait(timedelta(seconds=1))
                 return
             except RuntimeError:
-                # A second is over, or the collective has failed: then `work` is completed, and fails again.
+                # Either a second is over, or the collective has failed: then `work` is completed.
                 if over:
                     raise self._lost() from None
             self.look()
@@ -269,28 +269,28 @@ class ProcessGroup:
     # --- Which workers are alive ---------------------------------------------------------------------------
 
     def look(self):
-        """Raise WorkersError if a worker has ended, or is silent for too long."""
+        """Raise WorkersError if a worker has ended or been silent for too long."""
         if found := self._culprit(self.timeout):
             raise WorkersError(found)
 
     def _lost(self):
-        """Return the error for a connection that broke, naming whose it was as soon as that shows."""
+        """Return the error for a broken connection; wait a few seconds for the name of the lost worker."""
         found, deadline = None, time.monotonic() + 6
         while not found and time.monotonic() < deadline:
             self.watch.refresh()
-            # Not yet a silent one: on a busy machine a process that was killed takes a while to end.
+            # A silent one doesn't count yet: on a busy machine a killed process takes a while to end.
             found = self._culprit(silence=math.inf)
             time.sleep(0.1)
         found = found or self._culprit(silence=4)
         return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
 
     def _culprit(self, silence):
-        """Return which worker has ended, and how; None if all are there, or ended well."""
+        """Return which worker is lost, and how; None if all are alive or ended normally."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
         self.watch.ask()
         if gone or self.watch.silence() > silence:
-            self.watch.refresh()  # why they ended
+            self.watch.refresh()  # for the reasons
         for why in filter(None, self.watch.left.values()):
             return why
         for rank in gone:
@@ -311,22 +311,22 @@ class ProcessGroup:
     # --- The end -------------------------------------------------------------------------------------------
 
     def part(self):
-        """Wait until all are done; then the connection may go."""
+        """Wait until all are done, and close the connection."""
         self.exchange("done")
         self.watch.end()
         self.dist.destroy_process_group()
 
     def leave(self, why):
-        """Tell the others that this worker ends, and why, if there is something wrong."""
+        """Tell the others that this worker ends, and why if something is wrong."""
         self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
 
 
 def _runs(pid):
-    """Return whether a process of this machine runs: after its end it may still have its number."""
+    """Return whether a process of this machine runs; a zombie doesn't."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # somebody else's, or a system without /proc
+        return True  # another user's process, or a system without /proc
