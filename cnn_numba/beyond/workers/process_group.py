@@ -56,6 +56,8 @@ class ProcessGroup:
 
         self.torch, self.dist = torch, torch.distributed
         self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
+        self.arrival = max(timeout, ARRIVAL)
+        self.hosts_store = self.rank == 0 and not place.store_there
         if place.local_size == place.size and sys.platform == "linux":
             # All workers are on this machine: this needs no look-up of a name, and passes firewalls.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -73,11 +75,11 @@ class ProcessGroup:
 
     # --- Meeting -------------------------------------------------------------------------------------------
 
-    def _connect(self, master=False):
-        where, limit = (self.place.address, self.place.port), timedelta(seconds=max(self.timeout, ARRIVAL))
-        listening = self._listening() if master else None
+    def _connect(self, host=False):
+        where, limit = (self.place.address, self.place.port), timedelta(seconds=self.arrival)
+        listening = self._listening() if host else None
         return self.dist.TCPStore(
-            *where, None, master, limit, wait_for_workers=False, master_listen_fd=listening
+            *where, None, host, limit, wait_for_workers=False, master_listen_fd=listening
         )
 
     def _listening(self):
@@ -106,34 +108,31 @@ class ProcessGroup:
     def _open_store(self):
         """Open the store, which torchrun or the first worker hosts."""
         where = f"{self.place.address}:{self.place.port}"
-        self._await_name(where)
-        master = self.rank == 0 and not self.place.store_there
         try:
-            return self._connect(master)
+            self._await_name()
+            return self._connect(self.hosts_store)
         except (OSError, RuntimeError, ValueError) as error:
-            if master and self._port_is_taken():  # torch's error says so only in its text
+            if self.hosts_store and self._port_is_taken():  # torch's error says so only in its text
                 raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
-            reason = str(error).partition("\n")[0]
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
 
-    def _await_name(self, where):
+    def _await_name(self):
         """Wait until the name of worker 0's machine is known; torch would wait longer, and print a page."""
-        deadline = time.monotonic() + max(self.timeout, ARRIVAL)
+        deadline = time.monotonic() + self.arrival
         while True:
             try:
                 socket.getaddrinfo(self.place.address, self.place.port)
                 return
-            except OSError as error:
-                reason = error.strerror or error
-            if time.monotonic() > deadline:
-                raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}")
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
             time.sleep(0.5)
 
     def _arrive(self, store):
         """Announce this worker, and wait for all others; return host, pid and size of each."""
         about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
-        limit, missing = max(self.timeout, ARRIVAL), range(self.size)
-        deadline = time.monotonic() + limit
+        missing, deadline = range(self.size), time.monotonic() + self.arrival
         try:
             if store.add(f"rank/{self.rank}", 1) > 1:
                 raise WorkersError(f"two workers have RANK={self.rank}")
@@ -145,7 +144,7 @@ class ProcessGroup:
                 if not (missing := [rank for rank in range(self.size) if rank not in peers]):
                     break
                 if time.monotonic() > deadline:
-                    raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
+                    raise WorkersError(self._who_arrived(missing, f"within {self.arrival:g} s"))
                 time.sleep(0.02)
         except self.dist.DistError:
             raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
@@ -158,7 +157,7 @@ class ProcessGroup:
         """Raise WorkersError if a worker was started with another WORLD_SIZE."""
         for rank, peer in peers.items():
             if peer["size"] != self.size:
-                if self.rank == 0 and not self.place.store_there:
+                if self.hosts_store:
                     time.sleep(1.0)  # the store ends with this worker: let the others read it first
                 sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
                 all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
@@ -318,7 +317,7 @@ class ProcessGroup:
 
     def leave(self, why):
         """Tell the others that this worker ends, and why if something is wrong."""
-        self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
+        self.watch.end(why, keeper=self.hosts_store)
 
 
 def _runs(pid):

@@ -1,6 +1,6 @@
 """A worker's part of a batch: its weight, its gradients in buckets, and shared statistics."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,24 +24,17 @@ class SharedPart(Part):
     def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
         super().__init__(scaler, timeline, workers)
         self.model = model
-        self.pieces = Buckets(model, workers, timeline)
-        self.between = self.pieces.after()
+        self.gradients = Buckets(model, workers, timeline)
+        self.starts = self.gradients.after()
+        self.cuts = self.starts.keys()
         norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
         # All workers sum the statistics in this order, also a worker that has no image of a batch.
         self.norms = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms}
-        self.scalers, self.nothing = {}, None
-
-    @property
-    def cuts(self) -> Collection[str]:
-        """The phases after which a bucket is sent."""
-        return self.between.keys()
-
-    @property
-    def no_graphs(self) -> str:
-        """Why there are none, if so: a shared normalisation sums on the host within a step."""
-        if not self.norms:
-            return ""
-        return "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+        if norms:  # their sums pass through the host within a step
+            self.no_graphs = (
+                "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+            )
+        self.scalers, self.zeros = {}, None
 
     def scaler_of(self, count: int) -> Scaler:
         """Return the scaler of this part of a batch of `count`; it also multiplies by the part's share."""
@@ -57,14 +50,14 @@ class SharedPart(Part):
     def after(self, phase: str) -> None:
         """Note the end of a phase, and start to sum a bucket that it completes."""
         super().after(phase)
-        if phase in self.between:
-            self.between[phase]()
+        if phase in self.starts:
+            self.starts[phase]()
 
     def phases_of_nothing(self) -> Iterator[str]:
         """Run the phases before the update if this worker has no sample of the batch: it adds zeros."""
-        if self.nothing is None:
-            self.nothing = self.model.backend.zeros(self.model.gradients.shape)
-        device.copy(self.model.gradients, self.nothing)
+        if self.zeros is None:
+            self.zeros = self.model.backend.zeros(self.model.gradients.shape)
+        device.copy(self.model.gradients, self.zeros)
         for norm in self.norms.values():
             norm.forward(None)
         yield "loss"
@@ -75,7 +68,7 @@ class SharedPart(Part):
 
     def buckets(self) -> list[dict[str, Any]]:
         """Return the layers and the bytes of each bucket."""
-        return self.pieces.about()
+        return self.gradients.about()
 
 
 class ShareScaler(Scaler):
