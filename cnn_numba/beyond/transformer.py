@@ -7,8 +7,9 @@ dense layer on N * T rows.
 from collections.abc import Sequence
 
 from cnn_numba.arguments import shown
-from cnn_numba.beyond.attention.layers import MultiHeadAttention, token_rows
+from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.norm.layers import LayerNorm
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
@@ -24,7 +25,7 @@ class TokenLinear(Linear):
     (8, 32, 256)
     """
 
-    _rows = staticmethod(token_rows)
+    _rows = staticmethod(merge_axes)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, out_features)."""

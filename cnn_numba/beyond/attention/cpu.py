@@ -14,6 +14,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.attention import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
@@ -83,8 +84,8 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scra
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
-    heads = (_heads(array) for array in (q, k, v))
-    _attention_forward(*heads, causal, scratch, _heads(out), log_sum_exp.reshape(-1, q.shape[2]))
+    outputs = map(merge_axes, (out, log_sum_exp))
+    _attention_forward(*map(merge_axes, (q, k, v)), causal, scratch, *outputs)
     return out, log_sum_exp
 
 
@@ -96,9 +97,8 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
-    inputs = (_heads(array) for array in (grad_output, q, k, v, out))
-    outputs = (_heads(array) for array in (grad_q, grad_k, grad_v))
-    _attention_backward(*inputs, log_sum_exp.reshape(-1, q.shape[2]), causal, scratch, *outputs)
+    inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
+    _attention_backward(*inputs, causal, scratch, *map(merge_axes, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v
 
 
@@ -114,11 +114,6 @@ def merge_heads(x, out=None):
     _, out = checks.merge_heads(HOST, x, out)
     _merge_heads(x, out)
     return out
-
-
-def _heads(x):
-    """View (N, H, T, D) as (N * H, T, D)."""
-    return x.reshape(-1, *x.shape[2:])
 
 
 @parallel_jit

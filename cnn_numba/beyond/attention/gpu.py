@@ -7,6 +7,7 @@ import numpy as np
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
 from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE
 
@@ -48,7 +49,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
-    launch_forward(*map(_heads, (q, k, v)), causal, _heads(out), _heads(log_sum_exp))
+    launch_forward(*map(merge_axes, (q, k, v)), causal, *map(merge_axes, (out, log_sum_exp)))
     return out, log_sum_exp
 
 
@@ -64,14 +65,9 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
-    inputs = map(_heads, (grad_output, q, k, v, out, log_sum_exp))
-    launch_backward(*inputs, causal, averages, *map(_heads, (grad_q, grad_k, grad_v)))
+    inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
+    launch_backward(*inputs, causal, averages, *map(merge_axes, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v
-
-
-def _heads(x):
-    """View an array (N, H, ...) as (N * H, ...)."""
-    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 # --- Splitting and merging heads ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import with_scratch
@@ -88,7 +89,7 @@ class MultiHeadAttention(Layer):
         """Project, attend, project."""
         n = x.shape[0]
         (three_by_token, three_by_head), (by_token, by_head) = self._shapes(n, 3), self._shapes(n, 1)
-        self.x = token_rows(x)
+        self.x = merge_axes(x)
         projected = _first(self.projected, (self.x.shape[0], 3 * self.features))
         self.dense.linear_forward(self.x, self.weight, self.bias, out=projected)
         split = _first(self.split, three_by_head)
@@ -98,14 +99,14 @@ class MultiHeadAttention(Layer):
         self.ops.attention_forward(split[0], split[1], split[2], causal=self.causal, **out)
         merged = self.ops.merge_heads(averages, out=_first(self.merged, by_token)).reshape(self.x.shape)
         self.output = head(self.out, n)
-        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=token_rows(self.output))
+        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=merge_axes(self.output))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all weights and biases; return that of the input."""
         n = grad_output.shape[0]
         (three_by_token, three_by_head), (by_token, by_head) = self._shapes(n, 3), self._shapes(n, 1)
-        gradient = token_rows(grad_output)
+        gradient = merge_axes(grad_output)
         merged = _first(self.merged, gradient.shape)
         self.dense.linear_backward_weight(gradient, merged, grad_weight=self.grad_out_weight)
         self.dense.linear_backward_bias(gradient, grad_bias=self.grad_out_bias)
@@ -123,18 +124,13 @@ class MultiHeadAttention(Layer):
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.dense.linear_backward_input(gradient, self.weight, grad_input=token_rows(grad_input))
+        self.dense.linear_backward_input(gradient, self.weight, grad_input=merge_axes(grad_input))
         return grad_input
 
     def queries_and_keys(self) -> tuple[Array, Array]:
         """Return the queries and keys of the last `forward`, each of shape (n, H, T, D)."""
         split = _first(self.split, self._shapes(self.output.shape[0], 3)[1])
         return split[0], split[1]
-
-
-def token_rows(x):
-    """View (N, T, C) as (N * T, C)."""
-    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
 
 
 def _first(flat, shape):

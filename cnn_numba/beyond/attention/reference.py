@@ -57,7 +57,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     (array([2., 4.]), array([0.6931]))
     """
     arrays = q, k, v, out, log_sum_exp
-    q, k, v, out, log_sum_exp = checks.attention_forward(ANYTHING, *arrays, causal=causal)
+    q, k, v, *_ = checks.attention_forward(ANYTHING, *arrays, causal=causal)
     scores = _scores(q, k, causal)
     largest = scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores - largest)
@@ -105,9 +105,7 @@ def attention_backward(
     (0.0, array([0., 0.]), array([0.5, 0.5]))
     """
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
-    q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v = checks.attention_backward(
-        ANYTHING, *arrays, causal=causal
-    )
+    q, k, v, out, log_sum_exp, grad_output, *_ = checks.attention_backward(ANYTHING, *arrays, causal=causal)
     weights = np.exp(_scores(q, k, causal) - log_sum_exp[..., None])
     average = (grad_output * out).sum(axis=-1, keepdims=True)
     grad_scores = weights * (grad_output @ _transposed(v) - average) / np.sqrt(q.shape[-1])
@@ -136,7 +134,7 @@ def attention_weights(q, k, causal=False, out=None):
     array([[1. , 0. ],
            [0.5, 0.5]])
     """
-    q, k, out = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
+    q, k, _ = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
     scores = _scores(q, k, causal)
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return put(out, exponentials / exponentials.sum(axis=-1, keepdims=True))
@@ -163,7 +161,7 @@ def split_heads(x, out=None):
     array([[0., 1., 4., 5.],
            [2., 3., 6., 7.]])
     """
-    x, out = checks.split_heads(ANYTHING, x, out)
+    x, _ = checks.split_heads(ANYTHING, x, out)
     return put(out, np.ascontiguousarray(x.transpose(2, 0, 3, 1, 4)))
 
 
@@ -184,7 +182,7 @@ def merge_heads(x, out=None):
     >>> (merge_heads(split_heads(x)) == x).all().item()
     True
     """
-    x, out = checks.merge_heads(ANYTHING, x, out)
+    x, _ = checks.merge_heads(ANYTHING, x, out)
     return put(out, np.ascontiguousarray(x.transpose(1, 3, 0, 2, 4)))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.norm import checks
+from cnn_numba.beyond.views import flat_planes
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
@@ -28,9 +29,9 @@ def batch_norm2d_forward(
     *_, out, mean, inv_std = checks.batch_norm2d_forward(
         HOST, *arrays, training=training, momentum=momentum, eps=eps
     )
-    inputs = _flat_planes(x), weight, bias, running_mean, running_var
+    inputs = flat_planes(x), weight, bias, running_mean, running_var
     how = training, float(momentum), float(eps)
-    _batch_norm2d_forward(*inputs, *how, _flat_planes(out), mean, inv_std)
+    _batch_norm2d_forward(*inputs, *how, flat_planes(out), mean, inv_std)
     return out, mean, inv_std
 
 
@@ -41,8 +42,8 @@ def batch_norm2d_backward(
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(HOST, *arrays, training=training)
     statistics = weight, mean, inv_std, training
-    planes = map(_flat_planes, (grad_output, x))
-    _batch_norm2d_backward(*planes, *statistics, _flat_planes(grad_input), grad_weight, grad_bias)
+    planes = map(flat_planes, (grad_output, x))
+    _batch_norm2d_backward(*planes, *statistics, flat_planes(grad_input), grad_weight, grad_bias)
     return grad_input, grad_weight, grad_bias
 
 
@@ -68,11 +69,6 @@ def layer_norm_backward(
     _layer_norm_backward_input(*samples, weight.reshape(-1), *statistics, grad_input.reshape(rows))
     _layer_norm_backward_weight(*samples, *statistics, grad_weight.reshape(-1), grad_bias.reshape(-1))
     return grad_input, grad_weight, grad_bias
-
-
-def _flat_planes(x):
-    """View images (N, C, H, W) as (N, C, H * W)."""
-    return x.reshape(x.shape[0], x.shape[1], -1)
 
 
 @parallel_jit

@@ -23,6 +23,7 @@ from cnn_numba.beyond.norm.gpu_sums import (
     threads_of_block,
     two_scratch,
 )
+from cnn_numba.beyond.views import flat_planes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
@@ -149,10 +150,10 @@ def batch_norm2d_forward(
     *_, out, mean, inv_std = checks.batch_norm2d_forward(
         DEVICE, *arrays, training=training, momentum=momentum, eps=eps
     )
-    planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
+    planes, count, eps = flat_planes(x), x.size // x.shape[1], np.float32(eps)
     running = running_mean, running_var, np.float32(momentum), eps
     if training and not _is_long(x):
-        arguments = planes, weight, bias, *running, _flat_planes(out), mean, inv_std
+        arguments = planes, weight, bias, *running, flat_planes(out), mean, inv_std
         device.launch(batch_norm2d_forward_block_kernel, x.shape[1], whole_warps(count, THREADS), *arguments)
         return out, mean, inv_std
     if training:
@@ -173,12 +174,6 @@ def batch_norm2d_forward(
 def _is_long(x):
     """Return whether a channel is divided among several blocks."""
     return x.size > PART * x.shape[1]
-
-
-def _flat_planes(x):
-    """View images (N, C, H, W) as (N, C, H * W)."""
-    batch, channels, height, width = x.shape
-    return x.reshape(batch, channels, height * width)
 
 
 # --- Backward ----------------------------------------------------------------------------------------------
@@ -260,7 +255,7 @@ def batch_norm2d_backward(
     """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
-    gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
+    gradient_planes, planes = flat_planes(grad_output), flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
     if _is_long(x):
@@ -274,7 +269,7 @@ def batch_norm2d_backward(
         flat = grad_output.ravel(), x.ravel(), planes.shape[2]
         device.launch_for_each(batch_norm2d_backward_input_kernel, x.size, THREADS, *flat, *arguments)
     else:
-        arguments = weight, mean, inv_std, share, _flat_planes(grad_input), grad_weight, grad_bias
+        arguments = weight, mean, inv_std, share, flat_planes(grad_input), grad_weight, grad_bias
         kernel = batch_norm2d_backward_block_kernel
         device.launch(kernel, x.shape[1], whole_warps(count, THREADS), gradient_planes, planes, *arguments)
     return grad_input, grad_weight, grad_bias

@@ -72,9 +72,8 @@ def batch_norm2d_forward(
     (array([-1.,  1.]), array([2.]), array([0.2]), array([1.1]))
     """
     arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
-    x, weight, bias, running_mean, running_var, out, mean, inv_std = checks.batch_norm2d_forward(
-        ANYTHING, *arrays, training=training, momentum=momentum, eps=eps
-    )
+    how = {"training": training, "momentum": momentum, "eps": eps}
+    x, weight, bias, running_mean, running_var, *_ = checks.batch_norm2d_forward(ANYTHING, *arrays, **how)
     centre, variance = running_mean.astype(np.float64), running_var.astype(np.float64)
     if training:
         old_mean, old_var, momentum = centre, variance, float(momentum)
@@ -130,9 +129,8 @@ def batch_norm2d_backward(
     (array([0., 0.]), array([0.]), array([2.]))
     """
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
-    x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(
-        ANYTHING, *arrays, training=training
-    )
+    checked = checks.batch_norm2d_backward(ANYTHING, *arrays, training=training)
+    x, weight, mean, inv_std, grad_output, *_ = checked
     weight, mean, inv_std = map(_per_channel, (weight, mean, inv_std))
     x_hat = (x - mean) * inv_std
     if training:
@@ -179,7 +177,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
     arrays = weight, bias, x, out, mean, inv_std
-    weight, bias, x, out, mean, inv_std = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
+    weight, bias, x, *_ = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
     features = _last_axes(weight.ndim)
     centre = x.mean(axis=features, keepdims=True)
     spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + float(eps))
@@ -224,9 +222,7 @@ def layer_norm_backward(
     (array([[0., 0.]]), array([-1.,  2.]), array([1., 2.]))
     """
     arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
-    weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(
-        ANYTHING, *arrays
-    )
+    weight, x, mean, inv_std, grad_output, *_ = checks.layer_norm_backward(ANYTHING, *arrays)
     features, samples = _last_axes(weight.ndim), tuple(range(mean.ndim))
     mean, inv_std = np.expand_dims(mean, features), np.expand_dims(inv_std, features)
     x_hat = (x - mean) * inv_std

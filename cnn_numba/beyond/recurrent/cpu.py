@@ -14,6 +14,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
@@ -80,11 +81,6 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     except ValueError as error:
         raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
     return scratch._replace(joined=scratch.joined[:batch_size])
-
-
-def _rows(sequences):
-    """View sequences (N, T, features) as a matrix (N * T, features)."""
-    return sequences.reshape(-1, sequences.shape[2])
 
 
 # --- Arithmetic that LLVM vectorises -----------------------------------------------------------------------
@@ -291,7 +287,7 @@ def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
 def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
-    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input))
+    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input))
     return grad_input
 
 
@@ -306,7 +302,7 @@ def lstm_backward_weight(
     joined[:, :, :inputs] = x
     joined[:, 0, inputs:] = 0 if h0 is None else h0
     joined[:, 1:, inputs:] = out[:, :-1]
-    _backward_weight(_rows(grad_gates), _rows(joined), scratch.panel, scratch.tile, grad_joined)
+    _backward_weight(merge_axes(grad_gates), merge_axes(joined), scratch.panel, scratch.tile, grad_joined)
     grad_weight_ih[...], grad_weight_hh[...] = grad_joined[:, :inputs], grad_joined[:, inputs:]
     return grad_weight_ih, grad_weight_hh
 
@@ -336,8 +332,7 @@ def _backward_weight(grad_gates, joined, panels, tiles, out):
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, *arrays)
-    linear_backward_bias(_rows(grad_gates), grad_bias_ih)
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, grad_gates, grad_bias_ih, grad_bias_hh)
+    linear_backward_bias(merge_axes(grad_gates), grad_bias_ih)
     grad_bias_hh[...] = grad_bias_ih
     return grad_bias_ih, grad_bias_hh

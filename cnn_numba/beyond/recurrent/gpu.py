@@ -14,6 +14,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense.gpu import (
     LinearScratch,
@@ -59,11 +60,6 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     except ValueError as error:
         raise ValueError(f"{error}: make it with lstm_scratch for these shapes") from None
     return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
-
-
-def _rows(sequences):
-    """View sequences (N, T, features) as a matrix (N * T, features)."""
-    return sequences.reshape(sequences.shape[0] * sequences.shape[1], sequences.shape[2])
 
 
 @cuda.jit
@@ -133,7 +129,7 @@ def lstm_forward(
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch=scratch.linear)
+    linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
         linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
@@ -207,7 +203,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None)
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch=scratch.linear)
+    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input), scratch=scratch.linear)
     return grad_input
 
 
@@ -233,17 +229,16 @@ def lstm_backward_weight(
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
     *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    first = _given(h0, _rows(out)), h0 is not None
+    first = _given(h0, merge_axes(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
-        linear_backward_weight(_rows(grad_gates), _rows(inputs), gradient, scratch=scratch.linear)
+        linear_backward_weight(merge_axes(grad_gates), merge_axes(inputs), gradient, scratch=scratch.linear)
     return grad_weight_ih, grad_weight_hh
 
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, *arrays)
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, grad_gates, grad_bias_ih, grad_bias_hh)
     for gradient in (grad_bias_ih, grad_bias_hh):
-        linear_backward_bias(_rows(grad_gates), gradient)
+        linear_backward_bias(merge_axes(grad_gates), gradient)
     return grad_bias_ih, grad_bias_hh

@@ -66,9 +66,7 @@ def lstm_forward(
     array([0.5, 0.5, 1. , 0.5])
     """
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
-    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates = checks.lstm_forward(
-        ANYTHING, *arrays
-    )
+    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, *_ = checks.lstm_forward(ANYTHING, *arrays)
     (batch_size, steps, _), (rows, hidden_size) = x.shape, weight_hh.shape
     bias = _or_zeros(bias_ih, (rows,)) + _or_zeros(bias_hh, (rows,))
     h, c = _or_zeros(h0, (batch_size, hidden_size)), _or_zeros(c0, (batch_size, hidden_size))
@@ -169,8 +167,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     >>> lstm_backward_input(np.array([[[1.0, 10.0, 0.0, 0.0]]]), np.array([[1.0], [2.0], [3.0], [4.0]]))
     array([[[21.]]])
     """
-    arrays = grad_gates, weight_ih, grad_input
-    grad_gates, weight_ih, grad_input = checks.lstm_backward_input(ANYTHING, *arrays)
+    grad_gates, weight_ih, _ = checks.lstm_backward_input(ANYTHING, grad_gates, weight_ih, grad_input)
     return put(grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
 
 
@@ -205,7 +202,7 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     (array([32.]), array([50.]))
     """
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
-    grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(ANYTHING, *arrays)
+    grad_gates, x, out, h0, *_ = checks.lstm_backward_weight(ANYTHING, *arrays)
     before = _shifted(out, _or_zeros(h0, (out.shape[0], out.shape[2])))
     return (
         put(grad_weight_ih, np.einsum("ntj,nti->ji", grad_gates, x)),
@@ -230,8 +227,7 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     >>> grad_bias_ih
     array([6., 6., 6., 6.])
     """
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    grad_gates, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(ANYTHING, *arrays)
+    grad_gates, *_ = checks.lstm_backward_bias(ANYTHING, grad_gates, grad_bias_ih, grad_bias_hh)
     total = grad_gates.sum(axis=(0, 1))
     return put(grad_bias_ih, total), put(grad_bias_hh, total.copy())
 
