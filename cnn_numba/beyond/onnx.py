@@ -100,7 +100,7 @@ def _write(graph, layer, x, model):
     """Add a layer with the input `x`; return the name of its output."""
     if type(layer) not in _WRITERS:
         known = ", ".join(sorted(kind.__name__ for kind in _WRITERS))
-        raise UnsupportedLayer(f"{model}, {layer.name}: {layer!r} is not known in ONNX; known are {known}")
+        raise UnsupportedLayer(f"{model}, {layer.name}: {layer!r} can't be exported to ONNX, only {known}")
     return _WRITERS[type(layer)](graph, layer, x)
 
 
@@ -131,7 +131,7 @@ class _Graph:
     def normalise(self, x, model, pixels):
         """Add nodes that turn raw pixels into floats with mean 0 and standard deviation 1."""
         if model.layers[0].input_dtype is not None or len(model.input_shape) != 3:
-            raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which are no pixels")
+            raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which aren't images")
         if not isinstance(pixels, (tuple, list)) or len(pixels) != 2:
             raise TypeError(f"pixels must be a pair (mean, std), got {shown(pixels)}")
         mean, std = constants.normalisation(*pixels, model.input_shape[0])

@@ -866,7 +866,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
 def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
     names = itertools.cycle(["ada", "bob"])
     monkeypatch.setattr("socket.gethostname", lambda: next(names))
-    message = "all workers on one machine, as each has a clock of its own; these are on ada, bob"
+    message = "all workers on one machine, as clocks differ; got ada, bob"
     with pytest.raises(WorkersError, match=message):
         together(2, lambda workers: training(data, workers, timeline=tmp_path / "timeline.json"))
 

@@ -67,8 +67,8 @@ class LossScaler(Scaler):
         growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
         if not 0 < minimum <= scale:
             raise ValueError(
-                "scale must be at least the minimum, and that above 0; "
-                f"got {shown(scale)} and {shown(minimum)}"
+                "minimum must be above 0, and scale at least minimum; "
+                f"got minimum {shown(minimum)} and scale {shown(scale)}"
             )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
@@ -190,6 +190,6 @@ class ScaleWatch(Callback):
         if self.scaler.collapsed:
             raise TrainingDiverged(
                 f"the loss scale collapsed to {self.scaler.scale:g} by epoch {run.epoch + 1}, step "
-                f"{run.step}: at any scale the gradients are NaN or infinite, and so every step is skipped. "
+                f"{run.step}: at any scale the gradients are NaN or infinite, so every step is skipped. "
                 "Try a smaller learning rate, or bfloat16."
             )

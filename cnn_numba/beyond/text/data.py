@@ -66,7 +66,7 @@ def encode(text: str) -> np.ndarray:
     instance(text, "text", str)
     unknown = next((character for character in text if character not in _NUMBERS), None)
     if unknown is not None:
-        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at place {text.index(unknown)}")
+        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at index {text.index(unknown)}")
     return np.array([_NUMBERS[character] for character in text], np.uint8)
 
 
@@ -106,7 +106,7 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
         del paragraphs[9::10]
         train, test = Windows(encode("".join(paragraphs))), Windows(encode(held_out), stride=LENGTH)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no text to train on: {error}") from None
+        raise DataError(f"{path} can't be used as a text: {error}") from None
     if not (len(train) and len(test)):
         raise DataError(f"{path} must have ten paragraphs or more, and hundreds of characters in each")
     return train, test

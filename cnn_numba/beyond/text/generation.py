@@ -43,7 +43,7 @@ def generate(
     """
     instance(model, "model", Sequential)
     if model.input_shape != (LENGTH,) or model.shapes[-1][1] != len(VOCABULARY):
-        raise ValueError(f"{model.name} predicts no characters: use text_transformer")
+        raise ValueError(f"{model.name} doesn't predict characters: use text_transformer")
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(f"prompt must have at least one character, got {shown(prompt)}")
     length, (temperature,) = integer(length, "length"), settings(temperature=temperature)

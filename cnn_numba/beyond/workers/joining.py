@@ -147,9 +147,7 @@ def _whole(values, name, usual=None):
     """Return a whole number of the environment; `usual` is for a variable that may be missing."""
     text = values.get(name, usual)
     if text is None:
-        raise WorkersError(
-            f"{name} is not set, though others of torchrun's variables are: start with torchrun"
-        )
+        raise WorkersError(f"{name} is not set, but other variables of torchrun are: start with torchrun")
     if not str(text).isdecimal():
         raise WorkersError(f"{name} must be a whole number, got {shown(text)}")
     return int(text)

@@ -281,7 +281,7 @@ class ProcessGroup:
             found = self._culprit(silence=math.inf)
             time.sleep(0.1)
         found = found or self._culprit(silence=4)
-        return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
+        return WorkersError(found or "the connection to a worker broke, but no worker is known to have ended")
 
     def _culprit(self, silence):
         """Return which worker is lost, and how; None if all are alive or ended normally."""
@@ -303,8 +303,8 @@ class ProcessGroup:
                     f"{self.peers[rank]['host']})"
                 )
         if self.watch.silence() > silence:
-            keeper = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
-            return f"{keeper}, at whose port the workers meet, has ended or does not answer"
+            host = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
+            return f"{host}, which hosts the workers' store, has ended or doesn't answer"
         return None
 
     # --- The end -------------------------------------------------------------------------------------------

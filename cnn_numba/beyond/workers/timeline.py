@@ -38,13 +38,11 @@ class Timeline(Untimed):
         """Raise an error before any work if the timeline would be wrong or can't be written."""
         hosts = sorted(set(run.workers.exchange(socket.gethostname())))
         if len(hosts) > 1:
-            raise WorkersError(
-                "a timeline needs all workers on one machine, as each has a clock of its own; these are on "
-                + ", ".join(hosts)
-            )
+            where = ", ".join(hosts)
+            raise WorkersError(f"a timeline needs all workers on one machine, as clocks differ; got {where}")
         if run.workers.first:
             if self.path.is_dir():
-                raise IsADirectoryError(f"the timeline cannot be written to {self.path}: a folder")
+                raise IsADirectoryError(f"the timeline can't be written to {self.path}: it's a folder")
             check_writable(self.path.parent)
 
     def begin(self, run: Run) -> None:
