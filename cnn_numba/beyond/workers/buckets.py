@@ -16,7 +16,7 @@ class Buckets:
     """The gradients in a few contiguous pieces, each summed as soon as its layers' backward passes are done.
 
     A bucket takes whole layers, from the last one backwards, until it has `most` bytes (`BUCKET_BYTES` if
-    None). `layers` has their names, `slices` the place of their gradients in the model's.
+    None). `layers` has their names, `slices` the position of their gradients in the model's.
     """
 
     def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:

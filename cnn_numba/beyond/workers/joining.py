@@ -38,18 +38,18 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     WorkersError
         If the environment is wrong, or not all workers arrive.
     """
-    place = environment()
-    if place is None or place.size == 1:
-        yield _alone(place)
+    env = environment()
+    if env is None or env.size == 1:
+        yield _alone(env)
         return
-    need("torch", f"Training with {place.size} workers")
-    device.share_threads(place.local_size)
-    group = ProcessGroup(place, timeout)
-    workers = Workers(place.rank, place.size, group)
+    need("torch", f"Training with {env.size} workers")
+    device.share_threads(env.local_size)
+    group = ProcessGroup(env, timeout)
+    workers = Workers(env.rank, env.size, group)
     try:
         with _asked_to_end(workers):
             workers.insist_equal(group.versions())
-            workers.run, workers.restarted = group.run, place.restarts > 0
+            workers.run, workers.restarted = group.run, env.restarts > 0
             yield workers
             group.part()
     except BaseException as error:
@@ -57,13 +57,13 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
         raise
 
 
-def _alone(place):
+def _alone(env):
     """Return a single worker, which torchrun may have started."""
     workers = Alone()
-    if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+    if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
         # The parent is torchrun, which outlives the restarts.
         workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
-        workers.restarted = place.restarts > 0
+        workers.restarted = env.restarts > 0
     return workers
 
 
@@ -99,7 +99,7 @@ def _asked_to_end(workers):
     signal.signal(signal.SIGTERM, before)
 
 
-class Place:
+class Environment:
     """A worker's rank among all, and among those on this machine, from torchrun's environment.
 
     The workers meet at `address` and `port`, and have been restarted `restarts` times.
@@ -116,10 +116,10 @@ class Place:
             if not 0 < self.port < 65536:
                 raise WorkersError(f"MASTER_PORT must lie in 1..65535, got {self.port}")
         # Whether torchrun itself hosts the store at that port.
-        self.store_there = values.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+        self.torchrun_hosts_store = values.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
-def environment(values: dict[str, str] | None = None) -> Place | None:
+def environment(values: dict[str, str] | None = None) -> Environment | None:
     """Read torchrun's environment variables; return None if there are none.
 
     Examples
@@ -131,7 +131,7 @@ def environment(values: dict[str, str] | None = None) -> Place | None:
     values = dict(os.environ) if values is None else values
     if "RANK" not in values and "WORLD_SIZE" not in values:
         return None
-    return Place(values)
+    return Environment(values)
 
 
 def _rank_and_size(values, local="", usual_rank=None, usual_size=None):

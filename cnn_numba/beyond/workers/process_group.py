@@ -49,16 +49,16 @@ class ProcessGroup:
     heartbeat a worker counts as lost.
     """
 
-    def __init__(self, place, timeout):
+    def __init__(self, env, timeout):
         # torch prints a page about a lost connection; here it becomes a line.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
 
         self.torch, self.dist = torch, torch.distributed
-        self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
+        self.rank, self.size, self.timeout, self.env = env.rank, env.size, timeout, env
         self.arrival = max(timeout, ARRIVAL)
-        self.hosts_store = self.rank == 0 and not place.store_there
-        if place.local_size == place.size and sys.platform == "linux":
+        self.hosts_store = self.rank == 0 and not env.torchrun_hosts_store
+        if env.local_size == env.size and sys.platform == "linux":
             # All workers are on this machine: this needs no look-up of a name, and passes firewalls.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         store = self._open_store()
@@ -76,7 +76,7 @@ class ProcessGroup:
     # --- Meeting -------------------------------------------------------------------------------------------
 
     def _connect(self, host=False):
-        where, limit = (self.place.address, self.place.port), timedelta(seconds=self.arrival)
+        where, limit = (self.env.address, self.env.port), timedelta(seconds=self.arrival)
         listening = self._listening() if host else None
         return self.dist.TCPStore(
             *where, None, host, limit, wait_for_workers=False, master_listen_fd=listening
@@ -90,24 +90,24 @@ class ProcessGroup:
         return socket.create_server(where[:2], family=family).detach()
 
     def _family_and_address(self):
-        found = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(self.env.address, self.env.port, type=socket.SOCK_STREAM)
         return found[0][0], found[0][4]
 
     def _port_is_taken(self):
         """Return whether another program listens at the port on this machine."""
         try:
-            socket.create_server(("", self.place.port), family=self._family_and_address()[0]).close()
+            socket.create_server(("", self.env.port), family=self._family_and_address()[0]).close()
         except OSError as error:
             return error.errno == errno.EADDRINUSE
         return False
 
     def _part(self, store):
         """Return the part of a store that belongs to this start of the workers, not to an earlier one."""
-        return self.dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
+        return self.dist.PrefixStore(f"cnn-numba/{self.env.restarts}", store)
 
     def _open_store(self):
         """Open the store, which torchrun or the first worker hosts."""
-        where = f"{self.place.address}:{self.place.port}"
+        where = f"{self.env.address}:{self.env.port}"
         try:
             self._await_name()
             return self._connect(self.hosts_store)
@@ -122,7 +122,7 @@ class ProcessGroup:
         deadline = time.monotonic() + self.arrival
         while True:
             try:
-                socket.getaddrinfo(self.place.address, self.place.port)
+                socket.getaddrinfo(self.env.address, self.env.port)
                 return
             except OSError:
                 if time.monotonic() > deadline:
@@ -178,9 +178,9 @@ class ProcessGroup:
         backend = "gloo"
         if device.hardware():
             backend = "cpu:gloo,cuda:nccl"
-            self.has_gpu = device.use_gpu(self.place.local_rank)
+            self.has_gpu = device.use_gpu(self.env.local_rank)
             if self.has_gpu:
-                self.torch.cuda.set_device(self.place.local_rank)
+                self.torch.cuda.set_device(self.env.local_rank)
         limit, failed = timedelta(seconds=2 * PATIENCE * self.timeout), []
 
         def start():
@@ -213,7 +213,7 @@ class ProcessGroup:
         """Start to sum an array on the GPU, in place; the current stream waits. Not yet run on a GPU."""
         if not self.has_gpu:
             raise WorkersError(
-                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
+                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.env.local_rank}, this machine "
                 f"has {len(nvidia.driver().gpus)}): start fewer workers on it, or train with --device cpu"
             )
         stream = self.torch.cuda.ExternalStream(int(device.current_stream()))
@@ -303,7 +303,7 @@ class ProcessGroup:
                     f"{self.peers[rank]['host']})"
                 )
         if self.watch.silence() > silence:
-            host = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
+            host = "torchrun" if self.env.torchrun_hosts_store else f"worker 0 of {self.size}"
             return f"{host}, which hosts the workers' store, has ended or doesn't answer"
         return None
 
@@ -317,7 +317,7 @@ class ProcessGroup:
 
     def leave(self, why):
         """Tell the others that this worker ends, and why if something is wrong."""
-        self.watch.end(why, keeper=self.hosts_store)
+        self.watch.end(why, self.hosts_store)
 
 
 def _runs(pid):

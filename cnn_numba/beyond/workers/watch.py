@@ -20,7 +20,7 @@ class Watch:
     def __init__(self, connect, rank, size):
         self.connect, self.rank, self.size = connect, rank, size
         self.left, self.beats, self.heard = {}, {}, None
-        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
+        self.rounds, self.wanted, self.reason, self.hosts_store = 0, False, None, False
         self.wake, self.news = threading.Event(), threading.Condition()
         self.thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
         self.thread.start()
@@ -28,27 +28,22 @@ class Watch:
     def _run(self):
         with suppress(RuntimeError):
             store = self.connect()
-            while True:
-                last, wanted = self.last, self.wanted
+            while self.reason is None:
                 self.wake.clear()
-                self._round(store, last, wanted)
+                self._round(store)
                 with self.news:
                     self.rounds += 1
                     self.news.notify_all()
-                if last is not None:
-                    return
                 self.wake.wait(1.0)
-
-    def _round(self, store, last, wanted):
-        if last is not None:
-            store.set(f"left/{self.rank}", last)
+            store.set(f"left/{self.rank}", self.reason)
             everyone = [f"left/{rank}" for rank in range(self.size)]
-            deadline = time.monotonic() + LINGER * self.keeper
+            deadline = time.monotonic() + LINGER * self.hosts_store
             while time.monotonic() < deadline and not store.check(everyone):
                 time.sleep(0.05)
-            return
+
+    def _round(self, store):
         store.set(f"beat/{self.rank}", str(self.rounds))
-        if not wanted:
+        if not self.wanted:
             return
         if self.heard is not None and time.monotonic() - self.heard > STOPPED:
             self.beats.clear()  # this process was stopped itself, and missed the others' heartbeats
@@ -83,11 +78,11 @@ class Watch:
             return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
         return now - (self.heard or now)
 
-    def end(self, why="", keeper=False):
+    def end(self, reason="", hosts_store=False):
         """Announce that this worker ends, and why; send no more heartbeats.
 
-        The `keeper` hosts the store: it waits a few seconds until the others have read that.
+        With `hosts_store` the thread waits a few seconds for the others to read the reason.
         """
-        self.keeper, self.last = keeper, why
+        self.hosts_store, self.reason = hosts_store, reason
         self.wake.set()
         self.thread.join(LINGER + 2)
