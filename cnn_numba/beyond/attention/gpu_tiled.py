@@ -33,7 +33,7 @@ class _Rows(NamedTuple):
 
     lanes: int  # threads that share a row
     features: int  # of each thread
-    place: object  # (): the thread's head and row
+    head_and_row: object  # (): the thread's head and row
     copy_tile: object  # (array, head, first, tile): the block copies TILE rows, zeros past the last
     load_row: object  # (array, head, row, part): load the thread's part of a row, zeros past the last
     store_row: object  # (part, factor, array, head, row): store it times a factor, unless past the last
@@ -49,7 +49,7 @@ def _rows_of(head_dim):
     first_feature, feature = _features_of(lanes)
 
     @cuda.jit(device=True)
-    def place():
+    def head_and_row():
         row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
         return uint32(cuda.blockIdx.y), uint32(row)
 
@@ -77,7 +77,7 @@ def _rows_of(head_dim):
             if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
                 array[head, row, d] = part[i] * factor
 
-    moves = place, copy_tile, load_row, store_row
+    moves = head_and_row, copy_tile, load_row, store_row
     return _Rows(lanes, features, *moves, *_products_of(head_dim, lanes, features))
 
 
@@ -149,7 +149,7 @@ def _weight_of(score, log_sum_exp, seen):
 
 
 def _forward(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(device=True)
@@ -182,7 +182,7 @@ def _forward(head_dim, rows):
         q_part = cuda.local.array(features, float32)
         average = cuda.local.array(features, float32)
         scores = cuda.local.array(CHUNK, float32)
-        head, query = place()
+        head, query = head_and_row()
         load_row(q, head, query, q_part)
         for i in range(features):
             q_part[i] *= scale
@@ -211,7 +211,7 @@ def _forward(head_dim, rows):
 
 
 def _backward_q(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, row_sum, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, row_sum, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
@@ -226,7 +226,7 @@ def _backward_q(head_dim, rows):
         q_part = cuda.local.array(features, float32)
         gradient = cuda.local.array(features, float32)
         sums = cuda.local.array(features, float32)
-        head, query = place()
+        head, query = head_and_row()
         inside = query < uint32(q.shape[1])
         load_row(q, head, query, q_part)
         load_row(grad_output, head, query, gradient)
@@ -259,7 +259,7 @@ def _backward_q(head_dim, rows):
 
 
 def _backward_kv(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
@@ -275,7 +275,7 @@ def _backward_kv(head_dim, rows):
         v_part = cuda.local.array(features, float32)
         k_sums = cuda.local.array(features, float32)
         v_sums = cuda.local.array(features, float32)
-        head, key = place()
+        head, key = head_and_row()
         load_row(k, head, key, k_part)
         load_row(v, head, key, v_part)
         for i in range(features):

@@ -53,11 +53,11 @@ def embedding_backward_kernel(grad_output, tokens, grad_weight):
     column, token = uint32(cuda.blockIdx.x) * COLUMNS + x, uint32(cuda.blockIdx.y)
     inside = column < grad_weight.shape[1]
     total = float32(0)
-    place = y
-    while place < tokens.size and inside:
-        if tokens[place] == token:
-            total += grad_output[place, column]
-        place = uint32(place + ROWS)
+    position = y
+    while position < tokens.size and inside:
+        if tokens[position] == token:
+            total += grad_output[position, column]
+        position = uint32(position + ROWS)
     sums[y, x] = total
     cuda.syncthreads()
     if y == 0 and inside:

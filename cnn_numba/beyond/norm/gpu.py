@@ -17,9 +17,9 @@ from cnn_numba.beyond.norm.gpu_sums import (
     add_parts_kernel,
     channel_size,
     element,
+    image_and_pixel,
     inverse_std,
     moments,
-    place,
     threads_of_block,
     two_scratch,
 )
@@ -65,7 +65,7 @@ def batch_norm2d_forward_block_kernel(
     scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
     j = thread
     while j < count:
-        n, pixel = place(x, j)
+        n, pixel = image_and_pixel(x, j)
         out[n, c, pixel] = (x[n, c, pixel] - centre) * scale + shift
         j = uint32(j + threads)
 
@@ -214,7 +214,7 @@ def batch_norm2d_backward_block_kernel(
     shift, scale = mean[c], weight[c] * inv_std[c]
     j = thread
     while j < count:
-        n, pixel = place(x, j)
+        n, pixel = image_and_pixel(x, j)
         distance = x[n, c, pixel] - shift
         grad_input[n, c, pixel] = scale * (grad_output[n, c, pixel] - average - distance * slope)
         j = uint32(j + threads)

@@ -34,7 +34,7 @@ def channel_size(x):
 
 
 @cuda.jit(device=True)
-def place(x, j):
+def image_and_pixel(x, j):
     """Return the image and the pixel of a channel's element number `j`."""
     pixels = uint32(x.shape[2])
     n = uint32(j // pixels)
@@ -44,7 +44,7 @@ def place(x, j):
 @cuda.jit(device=True)
 def element(x, c, j):
     """Return element number `j` of channel `c`."""
-    n, pixel = place(x, j)
+    n, pixel = image_and_pixel(x, j)
     return x[n, c, pixel]
 
 
