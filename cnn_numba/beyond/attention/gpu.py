@@ -1,12 +1,13 @@
 """Attention on the GPU: the kernels of `gpu_tiled`, which never store the table of weights."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
+from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
 from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE
@@ -49,7 +50,10 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
-    launch_forward(*map(merge_axes, (q, k, v)), causal, *map(merge_axes, (out, log_sum_exp)))
+    q, k, v = map(merge_axes, (q, k, v))
+    block, forward, _, _ = kernels_for(q.shape[2])
+    arguments = q, k, v, _scale(q), causal, merge_axes(out), merge_axes(log_sum_exp)
+    device.launch(forward, _grid(q), block, *arguments)
     return out, log_sum_exp
 
 
@@ -65,9 +69,23 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
-    inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
-    launch_backward(*inputs, causal, averages, *map(merge_axes, (grad_q, grad_k, grad_v)))
+    grad_output, q, k, v, out, log_sum_exp = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
+    block, _, backward_q, backward_kv = kernels_for(q.shape[2])
+    inputs, options = (grad_output, q, k, v), (_scale(q), causal)
+    arguments = *inputs, out, log_sum_exp, *options, averages, merge_axes(grad_q)
+    device.launch(backward_q, _grid(q), block, *arguments)
+    arguments = *inputs, log_sum_exp, averages, *options, merge_axes(grad_k), merge_axes(grad_v)
+    device.launch(backward_kv, _grid(k), block, *arguments)
     return grad_q, grad_k, grad_v
+
+
+def _grid(x):
+    """Return the blocks for an array (heads, T, D)."""
+    return device.blocks(x.shape[1], ROWS), x.shape[0]
+
+
+def _scale(q):
+    return np.float32(1 / math.sqrt(q.shape[2]))
 
 
 # --- Splitting and merging heads ----------------------------------------------------------------------------

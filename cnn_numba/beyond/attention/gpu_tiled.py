@@ -13,8 +13,6 @@ fourth) group of four features, and shuffles add their sums up. Shorter rows are
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import ALL_LANES, load4
@@ -316,31 +314,9 @@ _, attention_forward_32_kernel, attention_backward_q_32_kernel, attention_backwa
 _, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backward_kv_64_kernel = _KERNELS[64]
 
 
-def _kernels_for(head_dim):
+def kernels_for(head_dim):
     """Return the result of `_make_kernels` that fits rows of `head_dim` features."""
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]
     raise ValueError(f"head_dim must be at most {HEAD_DIMS[-1]} here, got {head_dim}: use more heads")
-
-
-def _scale(q):
-    return np.float32(1 / math.sqrt(q.shape[2]))
-
-
-def launch_forward(q, k, v, causal, out, log_sum_exp):
-    """Launch the forward pass on checked arrays (heads, T, D)."""
-    block, forward, _, _ = _kernels_for(q.shape[2])
-    grid = device.blocks(q.shape[1], ROWS), q.shape[0]
-    device.launch(forward, grid, block, q, k, v, _scale(q), causal, out, log_sum_exp)
-
-
-def launch_backward(grad_output, q, k, v, out, log_sum_exp, causal, averages, grad_q, grad_k, grad_v):
-    """Launch the backward pass on checked arrays (heads, T, D)."""
-    block, _, backward_q, backward_kv = _kernels_for(q.shape[2])
-    grid, options = (device.blocks(q.shape[1], ROWS), q.shape[0]), (_scale(q), causal)
-    arguments = grad_output, q, k, v, out, log_sum_exp, *options, averages, grad_q
-    device.launch(backward_q, grid, block, *arguments)
-    grid = device.blocks(k.shape[1], ROWS), k.shape[0]
-    arguments = grad_output, q, k, v, log_sum_exp, averages, *options, grad_k, grad_v
-    device.launch(backward_kv, grid, block, *arguments)

@@ -1,5 +1,7 @@
 """Embeddings and windows on the CPU: copies and sums that are too short for a second core."""
 
+import numpy as np
+
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import serial_jit
@@ -24,11 +26,14 @@ def embedding_backward(grad_output, tokens, grad_weight):
 def gather_windows(text, indices, stride, x, y):
     """Pick windows of a text and the characters to predict; see `reference.gather_windows`."""
     windows = checks.gather_windows(HOST, text, indices, stride, x, y)
-    position = _gather_windows(text, indices, stride, windows, x, y.reshape(x.shape))
-    if position >= 0:
+    outside = (indices < 0) | (indices >= windows)
+    if outside.any():
+        position = outside.argmax()
         raise IndexError(
             f"indices must lie in 0..{windows - 1}, got {indices[position]} at position {position}"
         )
+    characters = indices[:, None] * int(stride) + np.arange(x.shape[1])
+    x[:], y[:] = text[characters], text[characters + 1].ravel()
     return x, y
 
 
@@ -51,17 +56,3 @@ def _embedding_backward(grad_output, tokens, grad_weight):
             token = tokens[n, t]
             for c in range(features):
                 grad_weight[token, c] += grad_output[n, t, c]
-
-
-@serial_jit
-def _gather_windows(text, indices, stride, windows, x, y):
-    """Return the position of the first invalid index, with nothing written; -1 if all are valid."""
-    for i in range(indices.shape[0]):
-        if indices[i] < 0 or indices[i] >= windows:
-            return i
-    for i in range(indices.shape[0]):
-        start = indices[i] * stride
-        for t in range(x.shape[1]):
-            x[i, t] = text[start + t]
-            y[i, t] = text[start + t + 1]
-    return -1
