@@ -51,7 +51,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
             workers.insist_equal(group.versions())
             workers.run, workers.restarted = group.run, env.restarts > 0
             yield workers
-            group.part()
+            group.close()
     except BaseException as error:
         group.leave(_reason(workers, error))
         raise

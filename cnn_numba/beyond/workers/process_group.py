@@ -290,18 +290,15 @@ class ProcessGroup:
         self.watch.ask()
         if gone or self.watch.silence() > silence:
             self.watch.refresh()  # for the reasons
-        for why in filter(None, self.watch.left.values()):
-            return why
+        if reason := next(filter(None, self.watch.left.values()), None):
+            return reason
         for rank in gone:
             if rank not in self.watch.left:
                 return f"worker {rank} of {self.size} was killed (process {self.peers[rank]['pid']})"
         for rank in others:
-            if rank not in self.watch.left and self.watch.silence(rank) > silence:
-                return (
-                    f"worker {rank} of {self.size} has sent no heartbeat for "
-                    f"{self.watch.silence(rank):.0f} s (process {self.peers[rank]['pid']} on "
-                    f"{self.peers[rank]['host']})"
-                )
+            if rank not in self.watch.left and (seconds := self.watch.silence(rank)) > silence:
+                where = f"process {self.peers[rank]['pid']} on {self.peers[rank]['host']}"
+                return f"worker {rank} of {self.size} has sent no heartbeat for {seconds:.0f} s ({where})"
         if self.watch.silence() > silence:
             host = "torchrun" if self.env.torchrun_hosts_store else f"worker 0 of {self.size}"
             return f"{host}, which hosts the workers' store, has ended or doesn't answer"
@@ -309,15 +306,15 @@ class ProcessGroup:
 
     # --- The end -------------------------------------------------------------------------------------------
 
-    def part(self):
+    def close(self):
         """Wait until all are done, and close the connection."""
         self.exchange("done")
         self.watch.end()
         self.dist.destroy_process_group()
 
-    def leave(self, why):
+    def leave(self, reason):
         """Tell the others that this worker ends, and why if something is wrong."""
-        self.watch.end(why, self.hosts_store)
+        self.watch.end(reason, self.hosts_store)
 
 
 def _runs(pid):
