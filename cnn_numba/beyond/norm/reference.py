@@ -36,7 +36,6 @@ def batch_norm2d_forward(
     Parameters
     ----------
     x : ndarray, shape (N, C, H, W), float
-        The images.
     weight, bias : ndarray, shape (C,), float
         Learned scale and shift of each channel.
     running_mean, running_var : ndarray, shape (C,), float
@@ -155,7 +154,6 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     Parameters
     ----------
     x : ndarray, shape (..., features), float
-        The samples.
     weight, bias : ndarray, shape features, float
         Learned scale and shift of each feature.
     eps : float
