@@ -42,13 +42,9 @@ class Buckets:
         self.waiting.append(self.workers.start(self.model.gradients[self.slices[number]], done))
         self.timeline.skip()
         if number == len(self.slices) - 1:
-            self.wait()
-
-    def wait(self) -> None:
-        """Wait until all buckets that were started are summed."""
-        while self.waiting:
-            self.waiting.pop(0)()
-        self.timeline.note("wait")
+            while self.waiting:
+                self.waiting.pop(0)()
+            self.timeline.note("wait")
 
 
 def _cut(model, most):

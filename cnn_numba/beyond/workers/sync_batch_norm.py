@@ -1,4 +1,4 @@
-"""Batch normalisation by the statistics of the whole batch, which several workers share.
+"""Batch normalisation by the statistics of a whole batch that is divided among several workers.
 
 With the statistics of its own part each worker would train another network than a single worker does. The
 operations stay the same: they compute a part, and a few sums per channel over all workers do the rest.
@@ -36,7 +36,7 @@ class SyncBatchNorm:
         layer = self.layer
         sums = np.zeros((3, layer.num_features))
         if x is not None:
-            # With a momentum of 1 the running statistics are set to those of the part.
+            # With a momentum of 1, `self.mean` and `self.variance` become those of the part.
             self._normalise(x, layer.weight, layer.bias, layer.out, training=True)
             count = x.size // layer.num_features
             mean, variance = (to_host(array).astype(np.float64) for array in (self.mean, self.variance))
