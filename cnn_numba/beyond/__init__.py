@@ -1,7 +1,7 @@
-"""What a CNN for MNIST does not need: more layers, text, ONNX, training in 16 bits and with several workers.
+"""What a CNN for MNIST doesn't need: more layers, text, ONNX, training in 16 bits and with several workers.
 
-The core imports nothing of it. Here it registers what it adds to the core: operations, models, the data set
-of a text and its batches, and options of `fit`. Kernels are imported when a model first needs them.
+The core imports nothing from here. Importing this package registers its additions with the core: operations,
+models, the data set of text and its batches, and options of `fit`. Kernels are imported on first use.
 """
 
 from cnn_numba.beyond import models, operations

@@ -1,4 +1,4 @@
-"""The course's networks with layers beyond the core: normalised, recurrent, and a Transformer."""
+"""The course's networks with layers beyond the core: batch normalisation, an LSTM, a Transformer."""
 
 from cnn_numba.beyond.embedding.layers import Embedding
 from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
@@ -13,10 +13,10 @@ from cnn_numba.ops.backends import BackendLike
 def cifar_convnet_bn(
     batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
-    """Build three padded convolutions, each pooled, normalised over the batch and cut off at 0.
+    """Build three padded convolutions, each followed by max pooling, batch normalisation and ReLU.
 
-    Arguments and result are those of `mnist_cnn`. What pooling leaves is normalised, a quarter of what the
-    convolution gives: that is cheaper, and learns as well.
+    Arguments and result are those of `mnist_cnn`. Normalising after the pooling takes a quarter of the work
+    and learns as well.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def cifar_convnet_bn(
 def mnist_rows(
     batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
-    """Build the network that reads a digit row by row: an LSTM, and a dense layer on its last state.
+    """Build an LSTM that reads a digit row by row, and a dense layer on its last state.
 
     Arguments and result are those of `mnist_cnn`.
 
@@ -54,10 +54,10 @@ def mnist_rows(
 def text_transformer(
     batch_size: int = 64, device: BackendLike = "cpu", seed: int = 0, precision: str = "float32"
 ) -> Sequential:
-    """Build a small Transformer that predicts the next character at each of 64 places.
+    """Build a small Transformer that predicts the next character at each of 64 positions.
 
-    Arguments and result are those of `mnist_cnn`; it takes the numbers of characters, int32, and its logits
-    have a row for each of them: (n * 64, 96).
+    Arguments and result are those of `mnist_cnn`. The input is the numbers of characters, (n, 64), int32; the
+    logits have one row per character, (n * 64, 96).
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Networks as ONNX graphs, which other programs run: ONNX Runtime, TensorRT, browsers, phones.
 
-ONNX says what is computed, by the names of operations, and holds the parameters; the program that runs it
-decides how. `_WRITERS` says for each layer what it is there, and `to_onnx` strings them together.
+An ONNX graph names the operations and holds the parameters; the program that runs it decides how to compute.
+`_WRITERS` adds the nodes of each type of layer, and `to_onnx` connects them.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from cnn_numba.ops.gather import constants
 if TYPE_CHECKING:
     import onnx
 
-#: Version of ONNX's operations: the first with GELU. ONNX Runtime has it from 1.17 on.
+#: Version of ONNX's operations: the first with GELU. ONNX Runtime supports it from 1.17 on.
 OPSET = 20
-#: Version of the file format that came with them: programs refuse what is newer than they are.
+#: Version of the file format that came with them: programs refuse a newer one than they know.
 FORMAT = 9
 
 
 class UnsupportedLayer(ValueError):
-    """A layer that `to_onnx` cannot say in ONNX."""
+    """A layer that `to_onnx` can't export."""
 
 
 def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.ModelProto:
-    """Say a network in ONNX: its layers as nodes of a graph, its parameters as constants.
+    """Export a network to ONNX: its layers as nodes of a graph, its parameters as constants.
 
-    The graph computes as in evaluation, in float32, whatever the model's device and precision are.
+    The graph computes as in evaluation, in float32, whatever the model's device and precision.
 
     Parameters
     ----------
     model : Sequential
     pixels : pair (mean, std), optional
-        Let the graph take raw pixels, uint8, and normalise them itself: with the mean and standard deviation
-        of pixels between 0 and 1, each a number or one for each channel, as `gather_batch` does.
+        With it the graph takes raw pixels, uint8, and normalises them as `gather_batch` does: mean and
+        standard deviation of pixels between 0 and 1, each a number or one per channel.
 
     Returns
     -------
     onnx.ModelProto
-        Checked by ONNX. From the input `x`, shape (N, C, H, W) with any N, to the output `logits`.
+        Checked by ONNX. The input is `x`, shape (N, C, H, W) with any N, the output `logits`.
 
     Raises
     ------
     MissingPackage
         If onnx is not installed.
     UnsupportedLayer
-        If a layer is of a kind that is not known here.
+        If a layer is of a type that isn't in `_WRITERS`.
 
     Examples
     --------
@@ -97,10 +97,10 @@ def to_onnx(model: Sequential, pixels: tuple[Any, Any] | None = None) -> onnx.Mo
 
 
 def _write(graph, layer, x, model):
-    """Add a layer that takes the tensor `x`; return the name of what it gives."""
+    """Add a layer with the input `x`; return the name of its output."""
     if type(layer) not in _WRITERS:
         known = ", ".join(sorted(kind.__name__ for kind in _WRITERS))
-        raise UnsupportedLayer(f"{model}, {layer.name}: {layer!r} is not known in ONNX; known are {known}")
+        raise UnsupportedLayer(f"{model}, {layer.name}: {layer!r} can't be exported to ONNX, only {known}")
     return _WRITERS[type(layer)](graph, layer, x)
 
 
@@ -111,7 +111,7 @@ class _Graph:
         self.onnx, self.nodes, self.constants = onnx, [], []
 
     def add(self, operation, name, *inputs, outputs=1, **attributes):
-        """Add a node; return the name of its output, which is the node's, or of its last."""
+        """Add a node; return the name of its last output, which is the node's."""
         names = [name] if outputs == 1 else [*[""] * (outputs - 1), name]
         self.nodes.append(self.onnx.helper.make_node(operation, [*inputs], names, name, **attributes))
         return name
@@ -129,9 +129,9 @@ class _Graph:
         return [self.constant(f"{layer.name}.{key}", getattr(layer, key)) for key in keys]
 
     def normalise(self, x, model, pixels):
-        """Add what makes floats with mean 0 and standard deviation 1 of raw pixels."""
+        """Add nodes that turn raw pixels into floats with mean 0 and standard deviation 1."""
         if model.layers[0].input_dtype is not None or len(model.input_shape) != 3:
-            raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which are no pixels")
+            raise ValueError(f"{model.name} takes inputs of shape {model.input_shape}, which aren't images")
         if not isinstance(pixels, (tuple, list)) or len(pixels) != 2:
             raise TypeError(f"pixels must be a pair (mean, std), got {shown(pixels)}")
         mean, std = constants.normalisation(*pixels, model.input_shape[0])
@@ -141,18 +141,18 @@ class _Graph:
         return self.add("Add", "normalised", x, self.constant("shift", np.reshape(shift, (-1, 1, 1))))
 
     def product(self, name, x, weight, bias):
-        """Add ``x @ weight.T + bias`` for x of any number of axes; return the name of the result."""
+        """Add ``x @ weight.T + bias``, for x with any number of axes; return the name of the result."""
         weight = self.constant(f"{name}.weight", to_host(weight).T)
         x = self.add("MatMul", f"{name}.product", x, weight)
         return self.add("Add", name, x, self.constant(f"{name}.bias", bias))
 
     def reshape(self, name, x, *shape):
-        """Add another shape for x: 0 is an axis as it was, -1 what is left."""
+        """Add a reshape of x; 0 keeps the size of an axis, -1 stands for the rest."""
         return self.add("Reshape", name, x, self.constant(f"{name}.shape", np.array(shape, np.int64)))
 
 
 def _node(operation, *keys, attributes=lambda layer: {}):
-    """Return what writes a layer as one node, with those of its parameters that `keys` name."""
+    """Return a function that writes a layer as one node, with the parameters that `keys` name."""
 
     def write(graph, layer, x):
         parameters = graph.parameters(layer, *keys)
@@ -162,12 +162,12 @@ def _node(operation, *keys, attributes=lambda layer: {}):
 
 
 def _window(layer, **others):
-    """Return the attributes of a window; ONNX pads each end of each axis by itself."""
+    """Return the attributes of a window; ONNX wants the padding of both ends of each axis."""
     return {"kernel_shape": layer.kernel_size, "strides": layer.stride, "pads": 2 * layer.padding, **others}
 
 
 def _lstm(graph, layer, x):
-    """Add an LSTM: in ONNX the steps come first, then the batch, and the gates are i, o, f and g."""
+    """Add an LSTM. In ONNX the steps come first, then the batch, and the gates are i, o, f and g."""
     name, size = layer.name, layer.hidden_size
 
     def gates(array):
@@ -197,7 +197,7 @@ def _attention(graph, layer, x):
     size = features // layer.heads
     x = graph.product(f"{name}.projected", x, layer.weight, layer.bias)
     x = graph.reshape(f"{name}.places", x, 0, length, 3, layer.heads, size)
-    # One of the three, then heads before places; keys are turned, for the product with the queries.
+    # Pick one of the three and move the heads first; keys are transposed for the product with the queries.
     parts = []
     for index, (part, order) in enumerate((("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3)))):
         which = graph.constant(f"{name}.{part}.index", np.array(index))
@@ -223,7 +223,7 @@ def _chain(graph, layer, x):
     return x
 
 
-# By the exact type: a subclass may compute something else.
+# By exact type: a subclass may compute something else.
 _WRITERS: dict[type[Layer], Callable] = {
     layers.Conv2d: _node("Conv", "weight", "bias", attributes=_window),
     layers.MaxPool2d: _node("MaxPool", attributes=_window),

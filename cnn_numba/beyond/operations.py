@@ -1,4 +1,4 @@
-"""The modules of the operations beyond the core, by backend: imported when a model first asks for one."""
+"""The modules of the operations beyond the core, by backend; imported when a model first needs one."""
 
 
 def cpu():

@@ -1,14 +1,15 @@
-"""The rest of a Transformer: dense layers at each place, layers made of layers, residual blocks.
+"""The rest of a Transformer: dense layers at each position, layers made of layers, residual blocks.
 
-Activations have the shape (N, T, C): C features at each of T places. What does the same at each place is a
+Activations have the shape (N, T, C): C features at each of T positions. Doing the same at each position is a
 dense layer on N * T rows.
 """
 
 from collections.abc import Sequence
 
 from cnn_numba.arguments import shown
-from cnn_numba.beyond.attention.layers import MultiHeadAttention, token_rows
+from cnn_numba.beyond.attention.layers import MultiHeadAttention
 from cnn_numba.beyond.norm.layers import LayerNorm
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape, layer_list
 from cnn_numba.nn.layers import GELU, Linear, View
@@ -16,7 +17,7 @@ from cnn_numba.ops.backends import BackendLike
 
 
 class TokenLinear(Linear):
-    """A dense layer at each place of (N, T, C).
+    """A dense layer at each position of (N, T, C).
 
     Examples
     --------
@@ -24,7 +25,7 @@ class TokenLinear(Linear):
     (8, 32, 256)
     """
 
-    _rows = staticmethod(token_rows)
+    _rows = staticmethod(merge_axes)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, out_features)."""
@@ -34,7 +35,7 @@ class TokenLinear(Linear):
 
 
 class FlattenTokens(View):
-    """Make each place a row, (N, T, C) -> (N * T, C).
+    """Make each position a row, (N, T, C) -> (N * T, C).
 
     Examples
     --------
@@ -80,7 +81,7 @@ class Chain(Layer):
         return input_shape
 
     def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
-        """Let each layer allocate what it needs."""
+        """Build each layer for the output of the one before it."""
         self.input_shape, self.needs_grad_input = tuple(input_shape), needs_grad_input
         for index, layer in enumerate(self.layers):
             layer.build(input_shape, device, needs_grad_input or index > 0)
@@ -101,7 +102,7 @@ class Chain(Layer):
 
 
 class Residual(Chain):
-    """Layers whose output is added to their input: they learn what to change of it.
+    """Layers whose output is added to their input: they learn what to change in it.
 
     He, Zhang, Ren and Sun, "Deep residual learning for image recognition" (2016).
 
@@ -117,25 +118,25 @@ class Residual(Chain):
     operation = "activation"
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        """Return the shape of the input, which must be that of the last layer's output."""
+        """Return the shape of the input, which the layers must keep."""
         shape = super().output_shape(input_shape)
         if shape != tuple(input_shape):
             raise ValueError(f"{self!r} must keep the shape {shown(input_shape)}, its layers make it {shape}")
         return shape
 
     def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
-        """Allocate the two sums, and let each layer allocate what it needs."""
+        """Allocate the two sums, and build the layers."""
         Layer.build(self, input_shape, device, needs_grad_input)
         super().build(input_shape, device, needs_grad_input)
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Add what the layers make of the batch to it."""
+        """Add the layers' output to the batch."""
         changed = super().forward(x, training)
         self.output = self.ops.add_forward(x, changed, out=head(self.out, x.shape[0]))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Add the gradient that goes past the layers to that which comes through them."""
+        """Add the gradient that skips the layers to the one that passes through them."""
         through = super().backward(grad_output)
         if not self.needs_grad_input:
             return None
@@ -143,20 +144,20 @@ class Residual(Chain):
 
 
 class TransformerBlock(Chain):
-    """Attention, then two dense layers at each place; both normalised before and added to what they get.
+    """Attention, then two dense layers at each position: two residual parts, each normalised first.
 
     Parameters
     ----------
     features : int
-        C of an input (N, T, C); between the two dense layers there are four times as many.
+        C of an input (N, T, C); the first dense layer makes four times as many.
     heads : int
     causal : bool
         As in `MultiHeadAttention`.
 
     Notes
     -----
-    Vaswani et al., "Attention is all you need" (2017), normalised before each part and not after it, as in
-    Radford et al., "Language models are unsupervised multitask learners" (2019).
+    Vaswani et al., "Attention is all you need" (2017), but normalised before each part and not after it, as
+    in Radford et al., "Language models are unsupervised multitask learners" (2019).
 
     Examples
     --------
@@ -167,7 +168,7 @@ class TransformerBlock(Chain):
     kind = "block"
 
     def __init__(self, features: int, heads: int, causal: bool = True) -> None:
-        attention = MultiHeadAttention(features, heads, causal)  # first, for it checks all three
+        attention = MultiHeadAttention(features, heads, causal)  # first: it checks all three
         self.settings = f"{features}, heads={heads}, causal={attention.causal}"
         wide = 4 * features
         dense = [LayerNorm(features), TokenLinear(features, wide), GELU(), TokenLinear(wide, features)]

@@ -99,7 +99,7 @@ class Doubled(ReLU):
 def test_an_unknown_layer_is_refused_by_name():
     model = Sequential([Flatten(), Linear(4, 4), Doubled()], (1, 2, 2))
     with pytest.raises(
-        UnsupportedLayer, match=r"sequential, doubled1: Doubled\(\) is not known in ONNX; known "
+        UnsupportedLayer, match=r"sequential, doubled1: Doubled\(\) can't be exported to ONNX, only "
     ):
         to_onnx(model)
 
@@ -110,7 +110,7 @@ def test_an_unknown_layer_is_refused_by_name():
         (
             text_transformer,
             (0.5, 0.5),
-            r"takes inputs of shape \(64,\), which are no pixels",
+            r"takes inputs of shape \(64,\), which aren't images",
         ),
         (cifar_convnet, ((0.5, 0.5), (0.5, 0.5)), "3"),
         (mnist_cnn, (0.5, 0.0), "0"),

@@ -199,9 +199,9 @@ def test_what_cannot_be_written_on_is_refused():
     model = text_transformer(batch_size=1)
     with pytest.raises(ValueError, match="prompt must have at least one character, got ''"):
         generate(model, "")
-    with pytest.raises(ValueError, match="plain ASCII, got 'é' at place 3"):
+    with pytest.raises(ValueError, match="plain ASCII, got 'é' at index 3"):
         generate(model, "café")
-    with pytest.raises(ValueError, match="predicts no characters"):
+    with pytest.raises(ValueError, match="doesn't predict characters"):
         generate(small(), "a")
 
 

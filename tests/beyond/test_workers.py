@@ -808,13 +808,13 @@ def test_unequal_versions_are_named(monkeypatch):
         with joining.join():
             pass
 
-    def place_of_mine():
+    def environment_of_mine():
         values = {"RANK": str(me.workers.rank), "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
-        return joining.Place(values)
+        return joining.Environment(values)
 
-    monkeypatch.setattr(joining, "environment", place_of_mine)
+    monkeypatch.setattr(joining, "environment", environment_of_mine)
     monkeypatch.setattr(joining, "need", lambda *details: None)
-    monkeypatch.setattr(joining, "ProcessGroup", lambda place, timeout: me.workers.group)
+    monkeypatch.setattr(joining, "ProcessGroup", lambda env, timeout: me.workers.group)
     monkeypatch.setattr(device, "share_threads", lambda processes: None)
     message = "worker 1 of 2 differs: it has numba '0.65.1', but '0.66.0' on worker 0"
     with pytest.raises(WorkersError, match=message):
@@ -866,7 +866,7 @@ def test_a_timeline_has_the_phases_of_three_steps(data, tmp_path, backend, size)
 def test_a_timeline_of_several_machines_is_refused(data, tmp_path, monkeypatch):
     names = itertools.cycle(["ada", "bob"])
     monkeypatch.setattr("socket.gethostname", lambda: next(names))
-    message = "all workers on one machine, as each has a clock of its own; these are on ada, bob"
+    message = "all workers on one machine, as clocks differ; got ada, bob"
     with pytest.raises(WorkersError, match=message):
         together(2, lambda workers: training(data, workers, timeline=tmp_path / "timeline.json"))
 

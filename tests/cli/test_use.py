@@ -283,7 +283,7 @@ def test_sample_writes_on(tmp_path, run):
     assert written[1].startswith("A thread")
     assert run(*arguments) == written
     wrong = run("sample", "caf\xe9", "--checkpoint", path)
-    assert wrong == (1, "", "cnn-numba: the text must be plain ASCII, got '\xe9' at place 3\n")
+    assert wrong == (1, "", "cnn-numba: the text must be plain ASCII, got '\xe9' at index 3\n")
     code, _, error = run("sample", "--checkpoint", tmp_path / "no.npz")
     assert code == 1
     assert "train a network with: cnn-numba train --model text_transformer" in error
@@ -317,7 +317,7 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
             "net.npz does not say how its pixels were normalised",
             ["net.npz", "--pixels"],
         ),
-        (1, "inputs of shape (64,), which are no pixels", ["text.npz", "--pixels"]),
+        (1, "inputs of shape (64,), which aren't images", ["text.npz", "--pixels"]),
         (1, ". is a folder; give the checkpoint in it", [".", "--out", "net.onnx"]),
         (2, "net.npz is the checkpoint", ["net.npz", "--out", "./net.npz"]),
     ]:

@@ -1,4 +1,4 @@
-"""What attention takes, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of attention, declared for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 
@@ -14,7 +14,7 @@ class Attention(Spec):
         super().__init__(text, filled="N H T_q T_k D")
 
     def __call__(self, memory, *arrays, causal=False):
-        """Check the arguments; causal attention needs a key for each query."""
+        """Check the arguments; causal attention needs as many keys as queries."""
         checked = super().__call__(memory, *arrays, causal=causal)
         q, k, *_ = checked
         if causal and q.shape != k.shape:

@@ -1,8 +1,9 @@
 """Attention on the CPU: six queries of a head at a time, all of their scores in the first cache.
 
-A row of scores is complete before its softmax begins, so no running maximum is needed; of the T x T table,
-six rows are stored at a time. Scores and averages are products, computed with the tile of the dense layers.
-Cores share the work by heads and never add into the same number: the result does not depend on their number.
+Only six rows of the T x T table are stored at a time. A row of scores is complete before its softmax begins,
+so no running maximum is needed. Scores and averages are products, computed with the tile of the dense layers.
+Cores divide the heads among themselves and never add to the same number, so the result doesn't depend on how
+many there are.
 """
 
 import math
@@ -13,6 +14,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.attention import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.shapes import HOST, check_scratch
 from cnn_numba.ops.shared.elementary import exp
 from cnn_numba.ops.shared.jit import exact_jit, parallel_jit, serial_jit
@@ -26,18 +28,18 @@ from cnn_numba.ops.shared.tile import (
     round_up,
 )
 
-# From this size on, a log_sum_exp in float32 holds less than four digits of the exponentials' sum, in the end
-# none: then the backward pass adds them up again.
+# In float32 a larger log_sum_exp keeps fewer than four digits of the exponentials' sum, finally none; then
+# the backward pass computes the sum again.
 FEW_DIGITS = np.float32(1e3)
-_PANEL_ROWS = TILE_ROWS * TILE_COLUMNS  # scores of one tile: they lie tile after tile, six rows in each
+_TILE_SIZE = TILE_ROWS * TILE_COLUMNS  # scores of one tile; tiles are stored one after another
 
 
 class AttentionScratch(NamedTuple):
     """Working space of attention, one part per thread; `keys` are rounded up to whole tiles."""
 
-    across: np.ndarray  # (T, size): keys, with features down and keys across, as scores multiply them
-    down: np.ndarray  # (T, size): values, with keys down and features across, as averages multiply them
-    across_values: np.ndarray  # (T, size): the same of the other two, which the backward needs as well
+    across: np.ndarray  # (T, size): keys, features down and keys across, for the scores
+    down: np.ndarray  # (T, size): values, keys down and features across, for the averages
+    across_values: np.ndarray  # (T, size): the other two, for the backward pass
     down_keys: np.ndarray  # (T, size)
     scores: np.ndarray  # (T, TILE_ROWS * keys)
     grad_scores: np.ndarray  # (T, TILE_ROWS * keys)
@@ -48,9 +50,9 @@ class AttentionScratch(NamedTuple):
 
 
 def attention_scratch(q_shape, k_shape):
-    """Allocate the working space that the passes of one layer can share.
+    """Allocate the `scratch` of `attention_forward` and its gradient, for up to this many keys.
 
-    It is the `scratch` of `attention_forward` and its gradient; one for more keys and larger batches will do.
+    Both passes of a layer can share it.
     """
     return AttentionScratch(*(aligned_zeros(shape) for shape in _scratch_shapes(k_shape[2], q_shape[3])))
 
@@ -60,7 +62,7 @@ def _scratch_shapes(keys, head_dim):
     across, down = keys * (head_dim + 1), round_up(head_dim, TILE_COLUMNS) * (keys + 1)
     features = round_up(head_dim, WIDTH)
     sizes = [across, down, across, down, TILE_ROWS * keys, TILE_ROWS * keys]
-    sizes += [_PANEL_ROWS, 2 * TILE_ROWS * features, keys * features, keys * features]
+    sizes += [_TILE_SIZE, 2 * TILE_ROWS * features, keys * features, keys * features]
     return AttentionScratch(*((threads, size) for size in sizes))
 
 
@@ -69,21 +71,21 @@ def _checked_scratch(scratch, q, k):
         return attention_scratch(q.shape, k.shape)
     keys = k.shape[2]
     if isinstance(scratch, AttentionScratch):
-        keys = max(keys, scratch.scores.shape[-1] // TILE_ROWS)  # one made for more keys will do
+        keys = max(keys, scratch.scores.shape[-1] // TILE_ROWS)  # it may be for more keys
     check_scratch("attention", scratch, _scratch_shapes(keys, q.shape[3]))
     return scratch
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None, *, scratch=None):
-    """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
+    """Average the values for each query; see `reference.attention_forward`.
 
     `scratch` comes from `attention_scratch`; None allocates it, here and in the backward.
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
-    heads = (_heads(array) for array in (q, k, v))
-    _attention_forward(*heads, causal, scratch, _heads(out), log_sum_exp.reshape(-1, q.shape[2]))
+    outputs = map(merge_axes, (out, log_sum_exp))
+    _attention_forward(*map(merge_axes, (q, k, v)), causal, scratch, *outputs)
     return out, log_sum_exp
 
 
@@ -95,9 +97,8 @@ def attention_backward(
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(HOST, *arrays, causal=causal)
     scratch = _checked_scratch(scratch, q, k)
-    inputs = (_heads(array) for array in (grad_output, q, k, v, out))
-    outputs = (_heads(array) for array in (grad_q, grad_k, grad_v))
-    _attention_backward(*inputs, log_sum_exp.reshape(-1, q.shape[2]), causal, scratch, *outputs)
+    inputs = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
+    _attention_backward(*inputs, causal, scratch, *map(merge_axes, (grad_q, grad_k, grad_v)))
     return grad_q, grad_k, grad_v
 
 
@@ -109,15 +110,10 @@ def split_heads(x, out=None):
 
 
 def merge_heads(x, out=None):
-    """Move each place's features together again; see `reference.merge_heads`."""
+    """Move each position's features together again; see `reference.merge_heads`."""
     _, out = checks.merge_heads(HOST, x, out)
     _merge_heads(x, out)
     return out
-
-
-def _heads(x):
-    """View (N, H, T, D) as (N * H, T, D)."""
-    return x.reshape(-1, *x.shape[2:])
 
 
 @parallel_jit
@@ -144,7 +140,7 @@ def _merge_heads(x, out):
 
 @serial_jit
 def _pack_across(rows, panels):
-    """Copy rows into panels of TILE_COLUMNS of them, features down, below a row of zeros."""
+    """Copy rows into panels of TILE_COLUMNS rows, features down, below a row of zeros."""
     count, features = rows.shape
     for first in range(0, count, TILE_COLUMNS):
         start = first * (features + 1)
@@ -157,7 +153,7 @@ def _pack_across(rows, panels):
 
 @serial_jit
 def _pack_down(rows, panels):
-    """Copy rows into panels of TILE_COLUMNS features, rows down, below one of zeros and above some more."""
+    """Copy rows into panels of TILE_COLUMNS features, rows down; zeros above and below."""
     count, features = rows.shape
     depth = _whole_tiles(count) * TILE_COLUMNS + 1
     for first in range(0, features, TILE_COLUMNS):
@@ -171,31 +167,31 @@ def _pack_down(rows, panels):
 
 @serial_jit
 def _whole_tiles(keys):
-    """Return how many tiles hold that many keys."""
+    """Return the number of tiles that hold `keys` keys."""
     return (keys + TILE_COLUMNS - 1) // TILE_COLUMNS
 
 
 @serial_jit
 def _multiply_across(rows, first, panels, tiles, scores):
-    """Multiply six rows, from `first` on, by the rows in panels: tiles of scores."""
+    """Compute tiles of scores: six rows, from `first` on, times the rows in panels."""
     count, features = rows.shape
     flat = rows.reshape(-1)
     starts = np.empty(TILE_ROWS, np.int64)
     find_rows(starts, first * features, features, count - 1 - first)
     for i in range(tiles):
         panel = i * TILE_COLUMNS * (features + 1)
-        multiply_tile(flat, starts, 1, 0, features, 1, panels, panel, scores, i * _PANEL_ROWS)
+        multiply_tile(flat, starts, 1, 0, features, 1, panels, panel, scores, i * _TILE_SIZE)
 
 
 @serial_jit
 def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
-    """Multiply six rows of tiles of scores by panels of rows: six rows of `out`, from `first` on."""
+    """Compute six rows of `out`, from `first` on: tiles of scores times panels of rows, scaled."""
     count, features = out.shape
     depth = _whole_tiles(keys) * TILE_COLUMNS + 1
     c, starts = TILE_COLUMNS, np.empty(TILE_ROWS, np.int64)
     find_rows(starts, 0, c, TILE_ROWS)
     for column in range(0, features, c):
-        multiply_tile(scores, starts, tiles, _PANEL_ROWS, c, 1, panels, column * depth, tile, 0)
+        multiply_tile(scores, starts, tiles, _TILE_SIZE, c, 1, panels, column * depth, tile, 0)
         for r in range(min(TILE_ROWS, count - first)):
             for d in range(min(c, features - column)):
                 out[first + r, column + d] = tile[r * c + d] * scale[r]
@@ -203,8 +199,8 @@ def _multiply_down(scores, tiles, keys, panels, first, scale, tile, out):
 
 @serial_jit
 def _row_of_tile(scores, i, row):
-    """View the scores that a row has in tile i: of a view, LLVM makes vectors."""
-    start = i * _PANEL_ROWS + row * TILE_COLUMNS
+    """View a row's scores in tile i. LLVM vectorises loops over a view."""
+    start = i * _TILE_SIZE + row * TILE_COLUMNS
     return scores[start : start + TILE_COLUMNS]
 
 
@@ -216,13 +212,13 @@ def _seen_keys(query, causal, keys):
 
 @exact_jit
 def _exponent(score, shift, factor):
-    """Return how far a score is above the shift, scaled: rounded before, both might have lost that."""
+    """Return ``(score - shift) * factor``; scaling first could round the difference away."""
     return (score - shift) * factor
 
 
 @serial_jit
 def _exponentials(scores, row, tiles, seen, factor, shift):
-    """Replace scores by exp of their `_exponent`, those of what is not seen by 0; return the sum."""
+    """Replace seen scores by exp of their `_exponent` and the others by 0; return the sum."""
     total = np.float32(0)
     for i in range(tiles):
         part = _row_of_tile(scores, i, row)
@@ -236,7 +232,7 @@ def _exponentials(scores, row, tiles, seen, factor, shift):
 
 @serial_jit
 def _weights(scores, row, tiles, seen, factor, log_sum_exp):
-    """Replace scores by the weights of the forward pass, whose `log_sum_exp` is known."""
+    """Replace scores by the forward pass's weights, from its `log_sum_exp`."""
     if not FEW_DIGITS <= abs(log_sum_exp) < np.inf:  # a NaN stays one
         _exponentials(scores, row, tiles, seen, factor, log_sum_exp / factor)
         return
@@ -250,7 +246,7 @@ def _weights(scores, row, tiles, seen, factor, log_sum_exp):
 
 @serial_jit
 def _largest(scores, row, seen):
-    """Return the largest of the scores that a query sees."""
+    """Return the largest score that a query sees."""
     largest = np.float32(-np.inf)
     for i in range(_whole_tiles(seen)):
         part = _row_of_tile(scores, i, row)
@@ -286,7 +282,7 @@ def _attention_forward(q, k, v, causal, scratch, out, log_sum_exp):
 
 @serial_jit
 def _copy_rows(rows, first, width, target, start):
-    """Copy six rows, from `first` on, side by side, each filled up with zeros to `width`."""
+    """Copy six rows, from `first` on, one after another, each padded with zeros to `width`."""
     count, features = rows.shape
     for r in range(TILE_ROWS):
         for d in range(width):
@@ -296,13 +292,13 @@ def _copy_rows(rows, first, width, target, start):
 
 @serial_jit
 def _add_outer(scores, keys, rows, start, width, sums):
-    """Add to row j of `sums` the six rows at `start`, each times its score of key j."""
+    """Add the six rows at `start`, each times its score of key j, to row j of `sums`."""
     for d in range(0, width, WIDTH):
         row0, row1 = load(rows, start + d), load(rows, start + width + d)
         row2, row3 = load(rows, start + 2 * width + d), load(rows, start + 3 * width + d)
         row4, row5 = load(rows, start + 4 * width + d), load(rows, start + 5 * width + d)
         for j in range(keys):
-            at = j // TILE_COLUMNS * _PANEL_ROWS + j % TILE_COLUMNS
+            at = j // TILE_COLUMNS * _TILE_SIZE + j % TILE_COLUMNS
             total = load(sums, j * width + d)
             total = multiply_add(scores[at], row0, total)
             total = multiply_add(scores[at + TILE_COLUMNS], row1, total)
@@ -315,7 +311,7 @@ def _add_outer(scores, keys, rows, start, width, sums):
 
 @serial_jit
 def _grad_scores(weights, grad_weights, row, tiles, average, factor):
-    """Replace the gradients of a row's weights by those of its scores."""
+    """Turn the gradients of a row's weights into those of its scores."""
     for i in range(tiles):
         weight, gradient = _row_of_tile(weights, i, row), _row_of_tile(grad_weights, i, row)
         for c in range(TILE_COLUMNS):
@@ -346,7 +342,7 @@ def _attention_backward(grad_output, q, k, v, out, log_sum_exp, causal, scratch,
                 _multiply_across(q[head], first, key_panels, tiles, weights)
                 _multiply_across(grad_output[head], first, value_panels, tiles, grad_weights)
                 for r in range(TILE_ROWS):
-                    # The six rows past the last one are zeros below, whatever their weights are.
+                    # Rows past the last query repeat it; `_copy_rows` replaces them by zeros.
                     query = min(first + r, queries - 1)
                     average = np.float32(0)
                     for d in range(features):

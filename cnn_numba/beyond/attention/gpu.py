@@ -1,12 +1,14 @@
 """Attention on the GPU: the kernels of `gpu_tiled`, which never store the table of weights."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.attention import checks
-from cnn_numba.beyond.attention.gpu_tiled import launch_backward, launch_forward
+from cnn_numba.beyond.attention.gpu_tiled import ROWS, kernels_for
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, uint32
 from cnn_numba.ops.shapes import DEVICE
 
@@ -17,19 +19,16 @@ _MOVE = f"void(float32[::1], {', '.join(['uint32'] * 5)}, float32[::1])"
 class AttentionScratch(NamedTuple):
     """Working space of attention on the GPU."""
 
-    averages: object  # (size,) float32: for each query the sum over d of grad_output * out
+    averages: object  # (size,) float32: for each query, the sum over d of grad_output * out
 
 
 def attention_scratch(q_shape, k_shape):
-    """Allocate the working space that the passes of one layer can share.
-
-    It is the `scratch` of `attention_backward`; one for more queries and larger batches will do.
-    """
+    """Allocate the `scratch` of `attention_backward`, for up to this many queries."""
     return AttentionScratch(device.empty(q_shape[0] * q_shape[1] * q_shape[2]))
 
 
 def _checked_averages(scratch, shape):
-    """Return the array in a scratch that is large enough, made if there is no scratch."""
+    """Return the `averages` of a scratch, checked, as an array (heads, queries); None allocates it."""
     if scratch is None:
         scratch = attention_scratch(shape, shape)
     if not isinstance(scratch, AttentionScratch):
@@ -45,13 +44,16 @@ def _checked_averages(scratch, shape):
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
-    """Average the values for each query, weighted by how well keys fit; see `reference.attention_forward`.
+    """Average the values for each query; see `reference.attention_forward`.
 
-    head_dim is at most 64 here: a thread holds up to 16 features, and up to four threads share a query.
+    head_dim is at most 64: a thread holds up to 16 features, and up to four threads share a query.
     """
     arrays = q, k, v, out, log_sum_exp
     *_, out, log_sum_exp = checks.attention_forward(DEVICE, *arrays, causal=causal)
-    launch_forward(*map(_heads, (q, k, v)), causal, _heads(out), _heads(log_sum_exp))
+    q, k, v = map(merge_axes, (q, k, v))
+    block, forward, _, _ = kernels_for(q.shape[2])
+    arguments = q, k, v, _scale(q), causal, merge_axes(out), merge_axes(log_sum_exp)
+    device.launch(forward, _grid(q), block, *arguments)
     return out, log_sum_exp
 
 
@@ -61,28 +63,37 @@ def attention_backward(
 ):  # fmt: skip
     """Send the gradient back through attention; see `reference.attention_backward`.
 
-    Nobody adds to what another thread has written: the keys' gradients are sums over the queries in a launch
-    of its own, which computes the weights once more.
+    The keys' gradients are sums over the queries. A second launch computes them, and the weights again: no
+    thread adds to what another has written.
     """
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
     *_, grad_q, grad_k, grad_v = checks.attention_backward(DEVICE, *arrays, causal=causal)
     averages = _checked_averages(scratch, q.shape)
-    inputs = map(_heads, (grad_output, q, k, v, out, log_sum_exp))
-    launch_backward(*inputs, causal, averages, *map(_heads, (grad_q, grad_k, grad_v)))
+    grad_output, q, k, v, out, log_sum_exp = map(merge_axes, (grad_output, q, k, v, out, log_sum_exp))
+    block, _, backward_q, backward_kv = kernels_for(q.shape[2])
+    inputs, options = (grad_output, q, k, v), (_scale(q), causal)
+    arguments = *inputs, out, log_sum_exp, *options, averages, merge_axes(grad_q)
+    device.launch(backward_q, _grid(q), block, *arguments)
+    arguments = *inputs, log_sum_exp, averages, *options, merge_axes(grad_k), merge_axes(grad_v)
+    device.launch(backward_kv, _grid(k), block, *arguments)
     return grad_q, grad_k, grad_v
 
 
-def _heads(x):
-    """View an array (N, H, ...) as (N * H, ...)."""
-    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+def _grid(x):
+    """Return the blocks for an array (heads, T, D)."""
+    return device.blocks(x.shape[1], ROWS), x.shape[0]
 
 
-# --- Heads together, places together ------------------------------------------------------------------------
+def _scale(q):
+    return np.float32(1 / math.sqrt(q.shape[2]))
+
+
+# --- Splitting and merging heads ----------------------------------------------------------------------------
 
 
 @cuda.jit(device=True)
-def _place_of(i, heads, length, features):
-    """Return the place (p * n, h, t, d) of number `i` of an array of this shape."""
+def _indices_of(i, heads, length, features):
+    """Return the indices (p * N + n, h, t, d) of element `i` of an array (P, N, H, T, D)."""
     row = i // features
     rest = row // length
     return rest // heads, rest % heads, row - rest * length, uint32(i - row * features)
@@ -91,10 +102,10 @@ def _place_of(i, heads, length, features):
 @cuda.jit
 @device.signature(_MOVE)
 def split_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element per thread, in the order in which they are written; launched over all elements."""
+    """Move one element per thread; neighbouring threads write neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < out.size:
-        rest, h, t, d = _place_of(i, heads, length, features)
+        rest, h, t, d = _indices_of(i, heads, length, features)
         p, n = rest // batch_size, rest % batch_size
         out[i] = x[uint32((((n * length + t) * parts + p) * heads + h) * features + d)]
 
@@ -109,16 +120,16 @@ def split_heads(x, out=None):
 @cuda.jit
 @device.signature(_MOVE)
 def merge_heads_kernel(x, batch_size, parts, heads, length, features, out):
-    """Move one element per thread, in the order in which they are read; launched over all elements."""
+    """Move one element per thread; neighbouring threads read neighbours; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < x.size:
-        rest, h, t, d = _place_of(i, heads, length, features)
+        rest, h, t, d = _indices_of(i, heads, length, features)
         p, n = rest // batch_size, rest % batch_size
         out[uint32((((n * length + t) * parts + p) * heads + h) * features + d)] = x[i]
 
 
 def merge_heads(x, out=None):
-    """Move each place's features together again; see `reference.merge_heads`."""
+    """Move each position's features together again; see `reference.merge_heads`."""
     _, out = checks.merge_heads(DEVICE, x, out)
     parts, batch_size, heads, length, features = x.shape
     return _move(merge_heads_kernel, x, (batch_size, parts, heads, length, features), out)

@@ -1,47 +1,43 @@
-"""Attention tile by tile: keys and values pass through shared memory, and no table is stored.
+"""Attention tile by tile: keys and values pass through shared memory, and no table of weights is stored.
 
-A thread has a query, and the average of what it has seen so far in registers. For the softmax it keeps two
-numbers: the largest score so far, and the sum of ``exp(score - largest)``. If a larger score comes along,
-both sums are multiplied by ``exp(largest - new largest)``, and are what they would be had it been known from
-the first. Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), and Dao et al.,
+A thread keeps a query and its average so far in registers. For the softmax it keeps two numbers: the largest
+score so far, and the sum of ``exp(score - largest)``. When a larger score appears, average and sum are
+multiplied by ``exp(largest - new largest)``: then they are what they would be had it been known from the
+start. Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), and Dao et al.,
 "FlashAttention" (2022).
 
-A thread holds up to 16 features. Two or four neighbours share a longer row: each takes every second (or
-fourth) group of four features, multiplies those, and a shuffle adds up. Shorter rows are filled with zeros.
+A thread holds up to 16 features. Two or four neighbours share a longer row: each multiplies every second (or
+fourth) group of four features, and shuffles add their sums up. Shorter rows are padded with zeros.
 """
 
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shared.warps import ALL_LANES, load4
 
-ROWS = 64  # of a block: queries, or where the keys' gradients are computed keys
-TILE = 32  # of the other kind, in shared memory at a time
-CHUNK = 8  # scores that a thread has at a time: the largest of that many is found at once
+ROWS = 64  # of a block: queries; keys where their gradients are computed
+TILE = 32  # rows of the other kind that are in shared memory at a time
+CHUNK = 8  # scores that a thread computes before it looks for a larger one
 MOST_FEATURES = 16  # of a thread
-HEAD_DIMS = 16, 32, 64  # what there are kernels for; others are filled up
+HEAD_DIMS = 16, 32, 64  # those that have kernels; others are padded
 MINUS_INFINITY = float32(-math.inf)
 _HEADS, _ROWS = "float32[:, :, ::1]", "float32[:, ::1]"
 
 
 class _Rows(NamedTuple):
-    """The device functions by which a thread takes its part of a row, and how many threads share one."""
+    """How many threads share a row, and the device functions with which a thread works on its part of one."""
 
-    lanes: int
+    lanes: int  # threads that share a row
     features: int  # of each thread
-    place: object  # (): the head, and the row that the thread has a part of
+    head_and_row: object  # (): the thread's head and row
     copy_tile: object  # (array, head, first, tile): the block copies TILE rows, zeros past the last
-    load_row: object  # (array, head, row, part): the thread loads its part of a row, zeros past the last
-    store_row: (
-        object  # (part, factor, array, head, row): it stores its part of a row there is, times a factor
-    )
+    load_row: object  # (array, head, row, part): load the thread's part of a row, zeros past the last
+    store_row: object  # (part, factor, array, head, row): store it times a factor, unless past the last
     dot: object  # (part, tile, j): the product of the thread's row with row j of a tile
     row_sum: object  # (value): the sum over the threads that share a row
-    add: object  # (weight, tile, j, part): add the thread's part of row j, times a weight, to its sums
+    add: object  # (weight, tile, j, part): add row j's part, times a weight, to the thread's part
 
 
 def _rows_of(head_dim):
@@ -51,7 +47,7 @@ def _rows_of(head_dim):
     first_feature, feature = _features_of(lanes)
 
     @cuda.jit(device=True)
-    def place():
+    def head_and_row():
         row = uint32(cuda.blockIdx.x) * ROWS + uint32(cuda.threadIdx.x) // uint32(lanes)
         return uint32(cuda.blockIdx.y), uint32(row)
 
@@ -79,12 +75,12 @@ def _rows_of(head_dim):
             if row < uint32(array.shape[1]) and d < uint32(array.shape[2]):
                 array[head, row, d] = part[i] * factor
 
-    moves = place, copy_tile, load_row, store_row
+    moves = head_and_row, copy_tile, load_row, store_row
     return _Rows(lanes, features, *moves, *_products_of(head_dim, lanes, features))
 
 
 def _features_of(lanes):
-    """Make the functions that say which features a thread has: its first one, and how far on the i-th is."""
+    """Make the functions that return a thread's first feature, and how far from it the i-th one is."""
 
     @cuda.jit(device=True)
     def first_feature():
@@ -92,7 +88,7 @@ def _features_of(lanes):
 
     @cuda.jit(device=True)
     def feature(i):
-        # Neighbours read neighbouring groups of four, which are in different banks.
+        # Neighbours read neighbouring groups of four: different banks.
         return uint32(i // 4 * 4 * lanes + i % 4)
 
     return first_feature, feature
@@ -134,29 +130,29 @@ def _products_of(head_dim, lanes, features):
 
 @cuda.jit(device=True)
 def _is_seen(query, key, keys, causal):
-    """Return whether a query sees a key, if there is one."""
+    """Return whether a key exists and a query sees it."""
     return key < keys and (key <= query or not causal)
 
 
 @cuda.jit(device=True)
 def _keys_to_see(keys, causal):
-    """Return how many keys any query of the block sees."""
+    """Return how many keys the block's queries see together."""
     return min(keys, uint32((cuda.blockIdx.x + 1) * ROWS)) if causal else keys
 
 
 @cuda.jit(device=True)
 def _weight_of(score, log_sum_exp, seen):
-    """Compute a weight anew."""
+    """Compute a weight of the forward pass again."""
     return math.exp(score - log_sum_exp) if seen else float32(0)
 
 
 def _forward(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(device=True)
     def score_chunk(q_part, k_tile, first, start, query, keys, causal, scores):
-        """Compute the scores of CHUNK keys of the tile; return the largest."""
+        """Compute the scores of CHUNK keys of the tile; return the largest one."""
         largest = MINUS_INFINITY
         for c in range(CHUNK):
             j = uint32(first + c)
@@ -167,7 +163,7 @@ def _forward(head_dim, rows):
 
     @cuda.jit(device=True)
     def rescale(average, total, factor):
-        """Multiply both sums by what a new largest score makes of the old ones."""
+        """Multiply the average in place; return the total times the factor."""
         for i in range(features):
             average[i] *= factor
         return total * factor
@@ -184,7 +180,7 @@ def _forward(head_dim, rows):
         q_part = cuda.local.array(features, float32)
         average = cuda.local.array(features, float32)
         scores = cuda.local.array(CHUNK, float32)
-        head, query = place()
+        head, query = head_and_row()
         load_row(q, head, query, q_part)
         for i in range(features):
             q_part[i] *= scale
@@ -204,7 +200,7 @@ def _forward(head_dim, rows):
                     weight = math.exp(scores[c] - largest)
                     total += weight
                     add(weight, v_tile, first + c, average)
-            cuda.syncthreads()  # no thread reads them any more
+            cuda.syncthreads()  # all threads have read them
         store_row(average, float32(1) / total, out, head, query)
         if query < uint32(q.shape[1]) and uint32(cuda.threadIdx.x) % uint32(lanes) == 0:
             log_sum_exp[head, query] = largest + math.log(total)
@@ -213,7 +209,7 @@ def _forward(head_dim, rows):
 
 
 def _backward_q(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, row_sum, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, row_sum, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
@@ -228,7 +224,7 @@ def _backward_q(head_dim, rows):
         q_part = cuda.local.array(features, float32)
         gradient = cuda.local.array(features, float32)
         sums = cuda.local.array(features, float32)
-        head, query = place()
+        head, query = head_and_row()
         inside = query < uint32(q.shape[1])
         load_row(q, head, query, q_part)
         load_row(grad_output, head, query, gradient)
@@ -261,7 +257,7 @@ def _backward_q(head_dim, rows):
 
 
 def _backward_kv(head_dim, rows):
-    lanes, features, place, copy_tile, load_row, store_row, dot, _, add = rows
+    lanes, features, head_and_row, copy_tile, load_row, store_row, dot, _, add = rows
     tile_size = TILE * head_dim
 
     @cuda.jit(launch_bounds=ROWS * lanes)
@@ -277,7 +273,7 @@ def _backward_kv(head_dim, rows):
         v_part = cuda.local.array(features, float32)
         k_sums = cuda.local.array(features, float32)
         v_sums = cuda.local.array(features, float32)
-        head, key = place()
+        head, key = head_and_row()
         load_row(k, head, key, k_part)
         load_row(v, head, key, v_part)
         for i in range(features):
@@ -312,37 +308,15 @@ def _make_kernels(head_dim):
 
 
 _KERNELS = {head_dim: _make_kernels(head_dim) for head_dim in HEAD_DIMS}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
+# Module-level names, by which `cnn-numba inspect` finds them.
 _, attention_forward_16_kernel, attention_backward_q_16_kernel, attention_backward_kv_16_kernel = _KERNELS[16]
 _, attention_forward_32_kernel, attention_backward_q_32_kernel, attention_backward_kv_32_kernel = _KERNELS[32]
 _, attention_forward_64_kernel, attention_backward_q_64_kernel, attention_backward_kv_64_kernel = _KERNELS[64]
 
 
-def _kernels_for(head_dim):
-    """Return what `_make_kernels` has made for rows of `head_dim` features."""
+def kernels_for(head_dim):
+    """Return the result of `_make_kernels` that fits rows of `head_dim` features."""
     for most in HEAD_DIMS:
         if head_dim <= most:
             return _KERNELS[most]
     raise ValueError(f"head_dim must be at most {HEAD_DIMS[-1]} here, got {head_dim}: use more heads")
-
-
-def _scale(q):
-    return np.float32(1 / math.sqrt(q.shape[2]))
-
-
-def launch_forward(q, k, v, causal, out, log_sum_exp):
-    """Launch the forward pass on arrays (heads, T, D) that are already checked."""
-    block, forward, _, _ = _kernels_for(q.shape[2])
-    grid = device.blocks(q.shape[1], ROWS), q.shape[0]
-    device.launch(forward, grid, block, q, k, v, _scale(q), causal, out, log_sum_exp)
-
-
-def launch_backward(grad_output, q, k, v, out, log_sum_exp, causal, averages, grad_q, grad_k, grad_v):
-    """Launch the backward pass on arrays (heads, T, D) that are already checked."""
-    block, _, backward_q, backward_kv = _kernels_for(q.shape[2])
-    grid, options = (device.blocks(q.shape[1], ROWS), q.shape[0]), (_scale(q), causal)
-    arguments = grad_output, q, k, v, out, log_sum_exp, *options, averages, grad_q
-    device.launch(backward_q, grid, block, *arguments)
-    grid = device.blocks(k.shape[1], ROWS), k.shape[0]
-    arguments = grad_output, q, k, v, log_sum_exp, averages, *options, grad_k, grad_v
-    device.launch(backward_kv, grid, block, *arguments)

@@ -1,17 +1,18 @@
-"""Self-attention in several heads, as a layer on activations (N, T, C): C features at each of T places."""
+"""Multi-head self-attention, a layer on activations (N, T, C): C features at each of T positions."""
 
 import math
 
 import numpy as np
 
 from cnn_numba.arguments import integer, settings
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device import Array, head
 from cnn_numba.nn.layer import Layer, Shape
 from cnn_numba.ops.backends import with_scratch
 
 
 class MultiHeadAttention(Layer):
-    """Self-attention in several heads: every place attends to all places, or to itself and those before it.
+    """Multi-head self-attention: every position attends to all positions, or to itself and earlier ones.
 
     One product computes the queries, keys and values of all heads, another combines the heads' results. The
     parameters are those of `torch.nn.MultiheadAttention`, in its order.
@@ -23,7 +24,7 @@ class MultiHeadAttention(Layer):
     heads : int
         Each has ``features / heads`` features.
     causal : bool
-        Whether a place sees only itself and those before it.
+        Whether a position sees only itself and earlier ones.
 
     Examples
     --------
@@ -50,12 +51,8 @@ class MultiHeadAttention(Layer):
     def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of the projection to queries, keys and values, and of the output projection."""
         size = self.features
-        return {
-            "weight": (3 * size, size),
-            "bias": (3 * size,),
-            "out_weight": (size, size),
-            "out_bias": (size,),
-        }
+        inner = {"weight": (3 * size, size), "bias": (3 * size,)}
+        return inner | {"out_weight": (size, size), "out_bias": (size,)}
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return the shape of the input."""
@@ -64,13 +61,13 @@ class MultiHeadAttention(Layer):
         return input_shape
 
     def initialise(self, generator: np.random.Generator) -> None:
-        """Draw normal weights that keep the scale of their inputs; zero the biases."""
+        """Draw normal weights that keep the scale of the inputs; zero the biases."""
         for weight in (self.weight, self.out_weight):
             weight[...] = generator.normal(0, 1 / math.sqrt(self.features), weight.shape)
         self.bias[:], self.out_bias[:] = 0, 0
 
     def allocate(self) -> None:
-        """Allocate what lies between the steps, and scratch space."""
+        """Allocate the intermediate results and the scratch space."""
         batch, length, size = self.input_shape
         rows, heads = batch * length, (batch, self.heads, length, size // self.heads)
         self.ops = with_scratch(self.ops, "attention", heads, heads)
@@ -78,67 +75,62 @@ class MultiHeadAttention(Layer):
         self.projected, self.split = (self.backend.empty(3 * rows * size) for _ in range(2))
         self.averages, self.merged = (self.backend.empty(rows * size) for _ in range(2))
         self.log_sum_exp = self.backend.empty(heads[:3])
-        # The other gradients overwrite intermediate results that nothing reads any more.
+        # Other gradients overwrite intermediate results that are no longer read.
         self.grad_split = self.backend.empty(3 * rows * size)
         self.grad_averages = self.backend.empty(rows * size)
 
-    def _shapes(self, n):
-        """Return the shapes (n, T, 3, H, D) and (3, n, H, T, D) of n samples, and both of a single part."""
+    def _shapes(self, n, parts):
+        """Return the shapes (n, T, parts, H, D) and (parts, n, H, T, D)."""
         _, length, size = self.input_shape
         features = size // self.heads
-        places, heads = (n, length, 3, self.heads, features), (3, n, self.heads, length, features)
-        return places, heads, (n, length, 1, *places[3:]), (1, *heads[1:])
+        return (n, length, parts, self.heads, features), (parts, n, self.heads, length, features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Project, attend, project."""
         n = x.shape[0]
-        places, heads, one_place, one_head = self._shapes(n)
-        self.x = token_rows(x)
+        (three_by_token, three_by_head), (by_token, by_head) = self._shapes(n, 3), self._shapes(n, 1)
+        self.x = merge_axes(x)
         projected = _first(self.projected, (self.x.shape[0], 3 * self.features))
         self.dense.linear_forward(self.x, self.weight, self.bias, out=projected)
-        split = self.ops.split_heads(projected.reshape(places), out=_first(self.split, heads))
-        averages = _first(self.averages, one_head)
+        split = _first(self.split, three_by_head)
+        self.ops.split_heads(projected.reshape(three_by_token), out=split)
+        averages = _first(self.averages, by_head)
         out = {"out": averages[0], "log_sum_exp": head(self.log_sum_exp, n)}
         self.ops.attention_forward(split[0], split[1], split[2], causal=self.causal, **out)
-        merged = self.ops.merge_heads(averages, out=_first(self.merged, one_place)).reshape(self.x.shape)
+        merged = self.ops.merge_heads(averages, out=_first(self.merged, by_token)).reshape(self.x.shape)
         self.output = head(self.out, n)
-        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=token_rows(self.output))
+        self.dense.linear_forward(merged, self.out_weight, self.out_bias, out=merge_axes(self.output))
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of all weights and biases; return that of the input."""
         n = grad_output.shape[0]
-        places, heads, one_place, one_head = self._shapes(n)
-        gradient = token_rows(grad_output)
+        (three_by_token, three_by_head), (by_token, by_head) = self._shapes(n, 3), self._shapes(n, 1)
+        gradient = merge_axes(grad_output)
         merged = _first(self.merged, gradient.shape)
         self.dense.linear_backward_weight(gradient, merged, grad_weight=self.grad_out_weight)
         self.dense.linear_backward_bias(gradient, grad_bias=self.grad_out_bias)
         self.dense.linear_backward_input(gradient, self.out_weight, grad_input=merged)
-        grad_averages = _first(self.grad_averages, one_head)
-        self.ops.split_heads(merged.reshape(one_place), out=grad_averages)
-        split, grad_split = _first(self.split, heads), _first(self.grad_split, heads)
-        saved = _first(self.averages, one_head)[0], head(self.log_sum_exp, n), self.causal
+        grad_averages = _first(self.grad_averages, by_head)
+        self.ops.split_heads(merged.reshape(by_token), out=grad_averages)
+        split, grad_split = _first(self.split, three_by_head), _first(self.grad_split, three_by_head)
+        saved = _first(self.averages, by_head)[0], head(self.log_sum_exp, n), self.causal
         gradients = {"grad_q": grad_split[0], "grad_k": grad_split[1], "grad_v": grad_split[2]}
         self.ops.attention_backward(grad_averages[0], split[0], split[1], split[2], *saved, **gradients)
-        projected = self.ops.merge_heads(grad_split, out=_first(self.projected, places))
+        projected = self.ops.merge_heads(grad_split, out=_first(self.projected, three_by_token))
         gradient = projected.reshape(self.x.shape[0], 3 * self.features)
         self.dense.linear_backward_weight(gradient, self.x, grad_weight=self.grad_weight)
         self.dense.linear_backward_bias(gradient, grad_bias=self.grad_bias)
         if not self.needs_grad_input:
             return None
         grad_input = self._grad_input_like(grad_output)
-        self.dense.linear_backward_input(gradient, self.weight, grad_input=token_rows(grad_input))
+        self.dense.linear_backward_input(gradient, self.weight, grad_input=merge_axes(grad_input))
         return grad_input
 
     def queries_and_keys(self) -> tuple[Array, Array]:
         """Return the queries and keys of the last `forward`, each of shape (n, H, T, D)."""
-        split = _first(self.split, self._shapes(self.output.shape[0])[1])
+        split = _first(self.split, self._shapes(self.output.shape[0], 3)[1])
         return split[0], split[1]
-
-
-def token_rows(x):
-    """View (N, T, C) as (N * T, C)."""
-    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
 
 
 def _first(flat, shape):

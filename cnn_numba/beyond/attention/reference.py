@@ -1,11 +1,11 @@
-"""Attention by its definition, in float64: what the other backends are compared with.
+"""Attention by its definition, in float64: the other backends are compared with it.
 
-Queries, keys and values have the shape (N, heads, T, head_dim), as in PyTorch. The rows that one head
-compares are neighbours in memory, so a tile of keys is one piece of it. A dense layer computes
-(N, T, heads * head_dim): `split_heads` and `merge_heads` convert between the two orders.
+Queries, keys and values have the shape (N, heads, T, head_dim), as in PyTorch. A head's rows are neighbours
+in memory, so a tile of keys is contiguous. A dense layer computes (N, T, heads * head_dim): `split_heads` and
+`merge_heads` convert between the two orders.
 
-The backward pass gets no table of T x T weights. It gets one number for each row, the logarithm of the sum
-that the softmax divides by, and computes the weights again: ``exp(score - log_sum_exp)``.
+The T x T table of weights isn't stored for the backward pass. It gets one number for each row, the logarithm
+of the sum that the softmax divides by, and computes the weights again: ``exp(score - log_sum_exp)``.
 """
 
 import numpy as np
@@ -15,14 +15,14 @@ from cnn_numba.ops._reference import ANYTHING, put
 
 
 def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
-    """Average the values for each query, weighted by how well their keys fit it.
+    """Average the values for each query, weighted by how well their keys match it.
 
     With ``scores[i, j] = sum over d of q[i, d] * k[j, d] / sqrt(head_dim)`` in each head::
 
         log_sum_exp[i] = log(sum over j of exp(scores[i, j]))
         out[i, d] = sum over j of exp(scores[i, j] - log_sum_exp[i]) * v[j, d]
 
-    In causal attention a query sees only the keys up to its own place, ``j <= i``.
+    In causal attention a query sees only the keys up to its own position, ``j <= i``.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     k, v : ndarray, shape (N, H, T_k, D), float
         Keys and values.
     causal : bool
-        If True, there must be as many queries as keys.
+        If True, T_q and T_k must be equal.
     out : ndarray, shape (N, H, T_q, D), float, optional
     log_sum_exp : ndarray, shape (N, H, T_q), float, optional
-        What the backward needs.
+        The backward pass needs it.
 
     Raises
     ------
@@ -45,11 +45,11 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     -----
     Vaswani et al., "Attention is all you need" (2017), section 3.2.1, and
     `torch.nn.functional.scaled_dot_product_attention`. Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022),
-    keep the same `log_sum_exp` for the backward.
+    keep the same `log_sum_exp` for the backward pass.
 
     Examples
     --------
-    Both keys fit the query equally well, so it gets the mean of their values:
+    Both keys match the query equally well, so the result is the mean of their values:
 
     >>> q, k = np.zeros((1, 1, 1, 2)), np.ones((1, 1, 2, 2))
     >>> out, log_sum_exp = attention_forward(q, k, v=np.array([[[[1.0, 0.0], [3.0, 8.0]]]]))
@@ -57,7 +57,7 @@ def attention_forward(q, k, v, causal=False, out=None, log_sum_exp=None):
     (array([2., 4.]), array([0.6931]))
     """
     arrays = q, k, v, out, log_sum_exp
-    q, k, v, out, log_sum_exp = checks.attention_forward(ANYTHING, *arrays, causal=causal)
+    q, k, v, *_ = checks.attention_forward(ANYTHING, *arrays, causal=causal)
     scores = _scores(q, k, causal)
     largest = scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores - largest)
@@ -83,10 +83,10 @@ def attention_backward(
     ----------
     grad_output : ndarray, shape (N, H, T_q, D), float
     q, k, v, causal
-        As the forward pass had them.
+        As in the forward pass.
     out : ndarray, shape (N, H, T_q, D), float
     log_sum_exp : ndarray, shape (N, H, T_q), float
-        What the forward pass returned.
+        Returned by the forward pass.
     grad_q : ndarray, shape (N, H, T_q, D), float, optional
     grad_k, grad_v : ndarray, shape (N, H, T_k, D), float, optional
 
@@ -105,9 +105,7 @@ def attention_backward(
     (0.0, array([0., 0.]), array([0.5, 0.5]))
     """
     arrays = q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v
-    q, k, v, out, log_sum_exp, grad_output, grad_q, grad_k, grad_v = checks.attention_backward(
-        ANYTHING, *arrays, causal=causal
-    )
+    q, k, v, out, log_sum_exp, grad_output, *_ = checks.attention_backward(ANYTHING, *arrays, causal=causal)
     weights = np.exp(_scores(q, k, causal) - log_sum_exp[..., None])
     average = (grad_output * out).sum(axis=-1, keepdims=True)
     grad_scores = weights * (grad_output @ _transposed(v) - average) / np.sqrt(q.shape[-1])
@@ -119,7 +117,7 @@ def attention_backward(
 
 
 def attention_weights(q, k, causal=False, out=None):
-    """Compute the weight of each key's value for each query: the table that no other function keeps.
+    """Compute the weight of each key's value for each query: the table that the other functions don't store.
 
     ``out[i, j] = exp(scores[i, j]) / sum over j of exp(scores[i, j])`` in each head, with the scores of
     `attention_forward`: each row adds up to 1.
@@ -136,7 +134,7 @@ def attention_weights(q, k, causal=False, out=None):
     array([[1. , 0. ],
            [0.5, 0.5]])
     """
-    q, k, out = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
+    q, k, _ = checks.attention_weights(ANYTHING, q, k, out, causal=causal)
     scores = _scores(q, k, causal)
     exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return put(out, exponentials / exponentials.sum(axis=-1, keepdims=True))
@@ -150,12 +148,12 @@ def split_heads(x, out=None):
     Parameters
     ----------
     x : ndarray, shape (N, T, P, H, D), float
-        P things, such as query, key and value, of H heads for each of T places.
+        P parts, such as query, key and value, of H heads for each of T positions.
     out : ndarray, shape (P, N, H, T, D), float, optional
 
     Notes
     -----
-    The gradient with respect to x is `merge_heads` of that of the result.
+    The gradient with respect to x is `merge_heads` of the gradient with respect to the result.
 
     Examples
     --------
@@ -163,12 +161,12 @@ def split_heads(x, out=None):
     array([[0., 1., 4., 5.],
            [2., 3., 6., 7.]])
     """
-    x, out = checks.split_heads(ANYTHING, x, out)
+    x, _ = checks.split_heads(ANYTHING, x, out)
     return put(out, np.ascontiguousarray(x.transpose(2, 0, 3, 1, 4)))
 
 
 def merge_heads(x, out=None):
-    """Move each place's features together again: the inverse of `split_heads`.
+    """Move each position's features together again: the inverse of `split_heads`.
 
     ``out[n, t, p, h, d] = x[p, n, h, t, d]``
 
@@ -184,12 +182,12 @@ def merge_heads(x, out=None):
     >>> (merge_heads(split_heads(x)) == x).all().item()
     True
     """
-    x, out = checks.merge_heads(ANYTHING, x, out)
+    x, _ = checks.merge_heads(ANYTHING, x, out)
     return put(out, np.ascontiguousarray(x.transpose(1, 3, 0, 2, 4)))
 
 
 def _scores(q, k, causal):
-    """Return how well keys fit queries, shape (N, H, T_q, T_k), minus infinity for keys out of sight."""
+    """Return the scores, shape (N, H, T_q, T_k): minus infinity where a query doesn't see a key."""
     scores = q @ _transposed(k) / np.sqrt(q.shape[-1])
     if causal:
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), k=1)] = -np.inf

@@ -1,4 +1,4 @@
-"""What embeddings and windows of a text take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of embeddings and windows of a text, for all backends: see `cnn_numba.ops.specs`."""
 
 import numpy as np
 
@@ -13,19 +13,19 @@ _WINDOWS_AT = Spec(f"text:uint8[L], order:int64[M], cursor:int32[1], {_BATCH}")
 
 
 def gather_windows(memory, text, indices, stride, x, y):
-    """Check the arguments of `gather_windows` but for the indices; return how many windows there are."""
+    """Check all arguments of `gather_windows` but the indices; return the number of windows."""
     _WINDOWS(memory, text, indices, x, y)
     return _count(text, stride, x, y)
 
 
 def gather_windows_at(memory, text, order, cursor, stride, x, y):
-    """Check the arguments of `gather_windows_at`; return how many windows there are."""
+    """Check the arguments of `gather_windows_at`; return the number of windows."""
     _WINDOWS_AT(memory, text, order, cursor, x, y)
     return _count(text, stride, x, y)
 
 
 def _count(text, stride, x, y):
-    """Return how many windows as long as those of `x` the text has, each followed by a character."""
+    """Return how many windows of x's length the text has; a character must follow each."""
     stride = integer(stride, "stride", minimum=1)
     if y.shape != (x.size,):
         raise ValueError(f"y must have shape ({x.size},), got {y.shape}: x has {x.size} characters")
@@ -33,7 +33,7 @@ def _count(text, stride, x, y):
 
 
 def check_tokens(tokens, kinds):
-    """Insist on tokens between 0 and ``kinds - 1``, where they can be looked at, which is on the host.
+    """Raise ValueError unless all tokens, on the host, lie between 0 and ``kinds - 1``.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""Embeddings and windows on the CPU: rows are copied and added, too few to be worth a second core."""
+"""Embeddings and windows on the CPU: copies and sums that are too short for a second core."""
+
+import numpy as np
 
 from cnn_numba.beyond.embedding import checks
 from cnn_numba.ops.shapes import HOST
@@ -6,7 +8,7 @@ from cnn_numba.ops.shared.jit import serial_jit
 
 
 def embedding_forward(tokens, weight, positions, out=None):
-    """Look up the vector of each token, and add that of its place; see `reference.embedding_forward`."""
+    """Look up the vector of each token and add its position's; see `reference.embedding_forward`."""
     *_, out = checks.embedding_forward(HOST, tokens, weight, positions, out)
     checks.check_tokens(tokens, len(weight))
     _embedding_forward(tokens, weight, positions, out)
@@ -14,7 +16,7 @@ def embedding_forward(tokens, weight, positions, out=None):
 
 
 def embedding_backward(grad_output, tokens, grad_weight):
-    """Add up the gradients of the places of each token; see `reference.embedding_backward`."""
+    """Add up the gradients of each token's positions; see `reference.embedding_backward`."""
     checks.embedding_backward(HOST, grad_output, tokens, grad_weight)
     checks.check_tokens(tokens, len(grad_weight))
     _embedding_backward(grad_output, tokens, grad_weight)
@@ -22,13 +24,16 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
 
 def gather_windows(text, indices, stride, x, y):
-    """Pick windows of a text, and what follows their characters; see `reference.gather_windows`."""
+    """Pick windows of a text and the characters to predict; see `reference.gather_windows`."""
     windows = checks.gather_windows(HOST, text, indices, stride, x, y)
-    position = _gather_windows(text, indices, stride, windows, x, y.reshape(x.shape))
-    if position >= 0:
+    outside = (indices < 0) | (indices >= windows)
+    if outside.any():
+        position = outside.argmax()
         raise IndexError(
             f"indices must lie in 0..{windows - 1}, got {indices[position]} at position {position}"
         )
+    characters = indices[:, None] * int(stride) + np.arange(x.shape[1])
+    x[:], y[:] = text[characters], text[characters + 1].ravel()
     return x, y
 
 
@@ -51,17 +56,3 @@ def _embedding_backward(grad_output, tokens, grad_weight):
             token = tokens[n, t]
             for c in range(features):
                 grad_weight[token, c] += grad_output[n, t, c]
-
-
-@serial_jit
-def _gather_windows(text, indices, stride, windows, x, y):
-    """Return the position of an index that is outside, before anything is written; -1 for none."""
-    for i in range(indices.shape[0]):
-        if indices[i] < 0 or indices[i] >= windows:
-            return i
-    for i in range(indices.shape[0]):
-        start = indices[i] * stride
-        for t in range(x.shape[1]):
-            x[i, t] = text[start + t]
-            y[i, t] = text[start + t + 1]
-    return -1

@@ -1,4 +1,4 @@
-"""Embeddings and windows on the GPU, where the text stays as bytes; the batch is what a cursor says."""
+"""Embeddings and windows on the GPU. The text stays there as bytes; a cursor selects the batch."""
 
 import math
 
@@ -31,9 +31,9 @@ def embedding_forward_kernel(tokens, weight, positions, out):
 
 
 def embedding_forward(tokens, weight, positions, out=None):
-    """Look up the vector of each token, and add that of its place; see `reference.embedding_forward`.
+    """Look up the vector of each token and add its position's; see `reference.embedding_forward`.
 
-    The host cannot look at the tokens: one outside ``0 .. V - 1`` gives NaN.
+    The host doesn't see the tokens: one outside ``0 .. V - 1`` gives NaN.
     """
     *_, out = checks.embedding_forward(DEVICE, tokens, weight, positions, out)
     device.launch_for_each(embedding_forward_kernel, out.size, THREADS, tokens, weight, positions, out)
@@ -43,21 +43,21 @@ def embedding_forward(tokens, weight, positions, out=None):
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[::1], float32[:, ::1])")
 def embedding_backward_kernel(grad_output, tokens, grad_weight):
-    """Add up 32 columns of one token per block, grad_output being (places, C); over (columns, tokens).
+    """Add up 32 columns of one token per block; grad_output is (N * T, C); over (columns, tokens).
 
-    Each of the 16 threads of a column looks at every 16th place, and adds what belongs to the token: no two
-    threads add to one number, so the same input gives the same bits.
+    Each of a column's 16 threads looks at every 16th position and adds those of the token. No two threads add
+    to the same number, so the same input gives the same bits.
     """
     sums = cuda.shared.array((ROWS, COLUMNS), float32)
     x, y = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     column, token = uint32(cuda.blockIdx.x) * COLUMNS + x, uint32(cuda.blockIdx.y)
     inside = column < grad_weight.shape[1]
     total = float32(0)
-    place = y
-    while place < tokens.size and inside:
-        if tokens[place] == token:
-            total += grad_output[place, column]
-        place = uint32(place + ROWS)
+    position = y
+    while position < tokens.size and inside:
+        if tokens[position] == token:
+            total += grad_output[position, column]
+        position = uint32(position + ROWS)
     sums[y, x] = total
     cuda.syncthreads()
     if y == 0 and inside:
@@ -67,9 +67,9 @@ def embedding_backward_kernel(grad_output, tokens, grad_weight):
 
 
 def embedding_backward(grad_output, tokens, grad_weight):
-    """Add up the gradients of the places of each token; see `reference.embedding_backward`.
+    """Add up the gradients of each token's positions; see `reference.embedding_backward`.
 
-    A token outside ``0 .. V - 1`` counts for none.
+    A token outside ``0 .. V - 1`` is ignored.
     """
     checks.embedding_backward(DEVICE, grad_output, tokens, grad_weight)
     grid = device.blocks(grad_weight.shape[1], COLUMNS), grad_weight.shape[0]
@@ -79,9 +79,9 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
 
 def gather_windows(text, indices, stride, x, y):
-    """Pick windows of a text, and what follows their characters; see `reference.gather_windows`.
+    """Pick windows of a text and the characters to predict; see `reference.gather_windows`.
 
-    An index of a window that is outside gives -1, which no embedding and no loss takes for a character.
+    An invalid index gives -1, which embeddings and losses don't take for a character.
     """
     checks.gather_windows(DEVICE, text, indices, stride, x, y)
     return gather_windows_at(text, indices, device.zeros(1, np.int32), stride, x, y)
@@ -92,11 +92,11 @@ def gather_windows(text, indices, stride, x, y):
     "void(uint8[::1], int64[::1], int32[::1], int64, int64, int64, uint32, int32[::1], int32[::1])"
 )
 def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, length, x, y):
-    """Gather one character a thread, of the batch under the cursor; launched over all of them."""
+    """Gather one character of the batch under the cursor per thread; launched over all characters."""
     i = uint32(cuda.grid(1))
     if i < x.size:
         sample = i // length
-        # 64 bits: a cursor that was never set must not wrap around into the text.
+        # 64 bits: a cursor that was never set must not wrap around to a valid position.
         position = cursor[0] * batch_size + sample
         index = -1
         if position >= 0 and position < order.size:
@@ -111,9 +111,9 @@ def gather_windows_at_kernel(text, order, cursor, batch_size, windows, stride, l
 
 
 def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
-    """Gather the windows of the batch that the cursor names, in one launch, which a graph can record.
+    """Gather the windows of the batch under the cursor in one launch, which a CUDA graph can record.
 
-    Window i is number ``order[cursor[0] * batch_size + i]``; see `gather_windows`, and for the cursor
+    Window i is number ``order[cursor[0] * batch_size + i]``; see `gather_windows` and
     `ops.gather.gpu.gather_batch_at`.
 
     Parameters
@@ -121,9 +121,9 @@ def gather_windows_at(text, order, cursor, stride, x, y, batch_size=None):
     text, stride
         As for `gather_windows`.
     order, cursor, batch_size
-        As for `gather_batch_at`: an epoch's windows, and which of them.
+        As for `gather_batch_at`: the windows of an epoch, and which batch.
     x : device array, shape (n, T), int32
-        Written to; -1 where there is no window.
+        Written to; -1 where an index is invalid.
     y : device array, shape (n * T,), int32
         Likewise.
 

@@ -11,7 +11,7 @@ from cnn_numba.ops.backends import BackendLike
 
 
 class Embedding(Layer):
-    """A learned vector for each kind of token, plus one for its place: the first layer of a model.
+    """A learned vector for each kind of token, plus one for its position: the first layer of a model.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class Embedding(Layer):
     features : int
         Length of a vector.
     length : int
-        Places T of an input (N, T).
+        Positions T of an input (N, T).
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Embedding(Layer):
         return f"Embedding({self.kinds}, {self.features}, length={self.length})"
 
     def parameter_shapes(self) -> dict[str, Shape]:
-        """Return the shapes of the tokens' vectors and of the places'."""
+        """Return the shapes of the tokens' and the positions' vectors."""
         return {"weight": (self.kinds, self.features), "positions": (self.length, self.features)}
 
     def output_shape(self, input_shape: Shape) -> Shape:

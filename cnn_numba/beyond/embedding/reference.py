@@ -1,4 +1,4 @@
-"""Embeddings and windows of a text by definition, in float64: what the other backends are compared with."""
+"""Embeddings and windows of a text by definition, in float64: the other backends are compared with it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from cnn_numba.ops._reference import ANYTHING, put
 
 
 def embedding_forward(tokens, weight, positions, out=None):
-    """Look up the vector of each token, and add the vector of its place.
+    """Look up the vector of each token, and add the vector of its position.
 
     ``out[n, t] = weight[tokens[n, t]] + positions[t]``
 
@@ -18,7 +18,7 @@ def embedding_forward(tokens, weight, positions, out=None):
     weight : ndarray, shape (V, C), float
         A learned vector for each kind of token.
     positions : ndarray, shape (T, C), float
-        A learned vector for each place.
+        A learned vector for each position.
     out : ndarray, shape (N, T, C), float, optional
 
     Raises
@@ -28,9 +28,9 @@ def embedding_forward(tokens, weight, positions, out=None):
 
     Notes
     -----
-    It is the product of rows that are 1 at the token and 0 elsewhere with `weight`, without the
-    multiplications by 0. `torch.nn.functional.embedding`; positions as in Radford et al., "Improving language
-    understanding by generative pre-training" (2018).
+    The same as a product of one-hot rows with `weight`, without the multiplications by 0. See
+    `torch.nn.functional.embedding`; positions as in Radford et al., "Improving language understanding by
+    generative pre-training" (2018).
 
     Examples
     --------
@@ -38,16 +38,16 @@ def embedding_forward(tokens, weight, positions, out=None):
     array([[[7. ],
             [7.5]]])
     """
-    tokens, weight, positions, out = checks.embedding_forward(ANYTHING, tokens, weight, positions, out)
+    tokens, weight, positions, _ = checks.embedding_forward(ANYTHING, tokens, weight, positions, out)
     checks.check_tokens(tokens, len(weight))
     return put(out, weight[tokens] + positions)
 
 
 def embedding_backward(grad_output, tokens, grad_weight):
-    """Add the gradients of all places of a token to the gradient of its vector.
+    """Add up the gradients of each token's positions: the gradient of its vector.
 
-    ``grad_weight[v] = sum of grad_output[n, t] where tokens[n, t] is v``. That of the positions is the sum
-    over the batch: `linear_backward_bias`, with each sample as a row.
+    ``grad_weight[v] = sum of grad_output[n, t] where tokens[n, t] is v``. The gradient of the positions'
+    vectors is the sum over the batch: `linear_backward_bias`, with each sample as a row.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
     Notes
     -----
-    The places are added in their order, so the same input gives the same bits everywhere.
+    Positions are added in order, so the same input gives the same bits everywhere.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def embedding_backward(grad_output, tokens, grad_weight):
     array([[0.],
            [5.]])
     """
-    grad_output, tokens, grad_weight = checks.embedding_backward(ANYTHING, grad_output, tokens, grad_weight)
+    grad_output, tokens, _ = checks.embedding_backward(ANYTHING, grad_output, tokens, grad_weight)
     checks.check_tokens(tokens, len(grad_weight))
     result = np.zeros(grad_weight.shape)
     np.add.at(result, tokens, grad_output)
@@ -81,18 +81,18 @@ def embedding_backward(grad_output, tokens, grad_weight):
 
 
 def gather_windows(text, indices, stride, x, y):
-    """Pick windows of a text, and what follows each of their characters.
+    """Pick windows of a text, and the character after each of theirs.
 
     ``x[i, t] = text[indices[i] * stride + t]`` and ``y[i * T + t] = text[indices[i] * stride + t + 1]``
 
     Parameters
     ----------
     text : ndarray, shape (L,), uint8
-        A whole text, as it is stored: a number for each character.
+        The whole text: a number for each character.
     indices : ndarray, shape (n,), int64
-        Which windows to pick, and in what order; there is a character after the last one too.
+        The windows to pick, in this order. A character must follow each of them.
     stride : int
-        How far from one window to the next.
+        The distance from one window to the next.
     x : ndarray, shape (n, T), int32
         Written to: the windows.
     y : ndarray, shape (n * T,), int32
@@ -101,7 +101,7 @@ def gather_windows(text, indices, stride, x, y):
     Raises
     ------
     IndexError
-        If a window is outside the text; negative indices are refused as well.
+        If a window is outside the text, or an index negative.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""What normalisations take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of normalisations, declared for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.arguments import settings
 from cnn_numba.ops.specs import Spec
 
-# By whether it is training, which updates the running statistics.
+# By `training`, which updates the running statistics.
 _BATCH_NORM2D = {
     training: Spec(
         f"x[N C H W], weight[C], bias[C], running_mean{mark}[C], running_var{mark}[C]"
@@ -32,7 +32,7 @@ layer_norm_backward = Spec(
 
 
 def batch_norm2d_forward(memory, *arrays, training, momentum, eps):
-    """Check what a batch normalisation takes: a single value has no variance to train with."""
+    """Check the arguments; training needs more than one value per channel, for a variance."""
     settings(training=training)
     checked = _BATCH_NORM2D[bool(training)](memory, *arrays, momentum=momentum, eps=eps)
     x = checked[0]

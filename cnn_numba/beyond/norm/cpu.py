@@ -2,8 +2,8 @@
 
 Mean and variance take two passes with float64 sums, so that a large mean costs no digits: in float32,
 ``average of x**2 - mean**2`` of numbers around 1000 is noise. The second pass finds a channel or a sample in
-the cache. Cores share the work by channels, samples or features and never add into the same number, so the
-result does not depend on their number.
+the cache. Cores divide the channels, samples or features among themselves and never add to the same number:
+the result doesn't depend on how many there are.
 """
 
 import math
@@ -12,10 +12,11 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.norm import checks
+from cnn_numba.beyond.views import flat_planes
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
-# How many features at a time add up over all samples: so few that their sums stay in the first cache.
+# Features that are added up over all samples at a time: few enough for their sums to stay in the first cache.
 FEATURE_BLOCK = 128
 
 
@@ -28,9 +29,9 @@ def batch_norm2d_forward(
     *_, out, mean, inv_std = checks.batch_norm2d_forward(
         HOST, *arrays, training=training, momentum=momentum, eps=eps
     )
-    inputs = _flat_planes(x), weight, bias, running_mean, running_var
+    inputs = flat_planes(x), weight, bias, running_mean, running_var
     how = training, float(momentum), float(eps)
-    _batch_norm2d_forward(*inputs, *how, _flat_planes(out), mean, inv_std)
+    _batch_norm2d_forward(*inputs, *how, flat_planes(out), mean, inv_std)
     return out, mean, inv_std
 
 
@@ -41,8 +42,8 @@ def batch_norm2d_backward(
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(HOST, *arrays, training=training)
     statistics = weight, mean, inv_std, training
-    planes = map(_flat_planes, (grad_output, x))
-    _batch_norm2d_backward(*planes, *statistics, _flat_planes(grad_input), grad_weight, grad_bias)
+    planes = map(flat_planes, (grad_output, x))
+    _batch_norm2d_backward(*planes, *statistics, flat_planes(grad_input), grad_weight, grad_bias)
     return grad_input, grad_weight, grad_bias
 
 
@@ -70,11 +71,6 @@ def layer_norm_backward(
     return grad_input, grad_weight, grad_bias
 
 
-def _flat_planes(x):
-    """View images (N, C, H, W) as (N, C, H * W)."""
-    return x.reshape(x.shape[0], x.shape[1], -1)
-
-
 @parallel_jit
 def _batch_norm2d_forward(
     x, weight, bias, running_mean, running_var, training, momentum, eps, out, mean, inv_std
@@ -99,7 +95,7 @@ def _batch_norm2d_forward(
 
 @serial_jit
 def _channel_statistics(x, c):
-    """Mean of a channel, and the sum of the squared distances from it."""
+    """Return the mean of a channel, and the sum of the squared distances from it."""
     batch_size, _, plane = x.shape
     total = 0.0
     for n in range(batch_size):
@@ -137,7 +133,7 @@ def _batch_norm2d_backward(
 
 @serial_jit
 def _channel_sums(grad_output, x, mean, c):
-    """Sum of a channel's gradients, and of their products with the distances from the mean."""
+    """Return the sum of a channel's gradients, and of their products with the distances from the mean."""
     batch_size, _, plane = x.shape
     total, product = 0.0, 0.0
     for n in range(batch_size):
@@ -182,7 +178,7 @@ def _layer_norm_backward_weight(grad_output, x, mean, inv_std, grad_weight, grad
     samples, features = x.shape
     for block in prange((features + FEATURE_BLOCK - 1) // FEATURE_BLOCK):
         columns = slice(block * FEATURE_BLOCK, min((block + 1) * FEATURE_BLOCK, features))
-        # float64, for there may be thousands of samples
+        # float64: there may be thousands of samples
         weight_sums, bias_sums = np.zeros(FEATURE_BLOCK), np.zeros(FEATURE_BLOCK)
         for n in range(samples):
             _add_sample(grad_output[n, columns], x[n, columns], mean[n], inv_std[n], weight_sums, bias_sums)
@@ -193,7 +189,7 @@ def _layer_norm_backward_weight(grad_output, x, mean, inv_std, grad_weight, grad
 
 @serial_jit
 def _add_sample(grad_output, x, mean, inv_std, weight_sums, bias_sums):
-    """Add one sample's share to the gradients of weight and bias."""
+    """Add one sample's part to the gradients of weight and bias."""
     for i in range(x.size):
         weight_sums[i] += grad_output[i] * ((x[i] - mean) * inv_std)
         bias_sums[i] += grad_output[i]

@@ -1,10 +1,10 @@
 """Batch normalisation on the GPU: a block sums up a channel, or a part of one.
 
-Few channels would leave most of a GPU idle, so a long one is shared out among several blocks, and a second
-launch puts their results together. They need a place until then: the first elements of the output, which the
-third launch overwrites. That spares the functions an argument for scratch space, and an allocation.
+A few channels would leave most of a GPU idle, so long ones are divided among several blocks, and a second
+launch combines their results. Until then the results lie in the first elements of the output, which the third
+launch overwrites. That saves an argument for scratch space, and an allocation.
 
-Layer normalisation is in `gpu_layer`, and how both keep their digits in `gpu_sums`.
+Layer normalisation is in `gpu_layer`; `gpu_sums` says how both keep their digits.
 """
 
 import numpy as np
@@ -17,12 +17,13 @@ from cnn_numba.beyond.norm.gpu_sums import (
     add_parts_kernel,
     channel_size,
     element,
+    image_and_pixel,
     inverse_std,
     moments,
-    place,
     threads_of_block,
     two_scratch,
 )
+from cnn_numba.beyond.views import flat_planes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_divmod, warp_sum, whole_warps
@@ -30,7 +31,7 @@ from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_div
 __all__ = ["batch_norm2d_backward", "batch_norm2d_forward", "layer_norm_backward", "layer_norm_forward"]
 
 THREADS = 256
-PART = 8192  # elements of a channel that one block sums up: read twice, and small enough for the L1 cache
+PART = 8192  # elements of a channel per block: it reads them twice, so they should fit into the L1 cache
 _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
@@ -39,7 +40,7 @@ _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 @cuda.jit(device=True)
 def _keep_statistics(c, centre, squares, count, running_mean, running_var, momentum, eps, mean, inv_std):
-    """Write the statistics of a channel of `count` elements, and move the running ones."""
+    """Write the statistics of a channel of `count` elements, and update the running ones."""
     variance = squares / float32(count)
     mean[c] = centre
     inv_std[c] = inverse_std(variance, eps)
@@ -64,7 +65,7 @@ def batch_norm2d_forward_block_kernel(
     scale, shift = weight[c] * inverse_std(squares / float32(count), eps), bias[c]
     j = thread
     while j < count:
-        n, pixel = place(x, j)
+        n, pixel = image_and_pixel(x, j)
         out[n, c, pixel] = (x[n, c, pixel] - centre) * scale + shift
         j = uint32(j + threads)
 
@@ -95,10 +96,10 @@ def batch_norm2d_parts_kernel(x, part_size, centres, squares):
 def batch_norm2d_combine_kernel(
     x, part_size, centres, squares, running_mean, running_var, momentum, eps, mean, inv_std
 ):
-    """Put the moments of a channel's parts together, one channel per warp; over 32 threads per channel.
+    """Combine the moments of a channel's parts, one channel per warp; over 32 threads per channel.
 
-    Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): the squared distances from
-    the mean of the whole are those from the mean of the part, and for each element how far apart the two are.
+    Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983): a part's squared distances
+    from the whole's mean are those from its own mean, plus its size times the squared distance of the means.
     """
     c, lane = unsigned_divmod(uint32(cuda.grid(1)), WARP)
     if c >= uint32(x.shape[1]):
@@ -123,7 +124,7 @@ def batch_norm2d_combine_kernel(
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW}, float32, {_ROW}, {_ROW})")
 def batch_norm2d_use_running_kernel(running_mean, running_var, eps, mean, inv_std):
-    """Take over the running statistics, one channel per thread; launched over the channels."""
+    """Use the running statistics, one channel per thread; launched over the channels."""
     c = uint32(cuda.grid(1))
     if c < uint32(mean.size):
         mean[c] = running_mean[c]
@@ -144,18 +145,15 @@ def batch_norm2d_forward(
     x, weight, bias, running_mean, running_var, training=True, momentum=0.1, eps=1e-5, out=None, mean=None,
     inv_std=None,
 ):  # fmt: skip
-    """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`.
-
-    Channels of more than `PART` elements are shared out among several blocks.
-    """
+    """Normalise each channel of a batch of images; see `reference.batch_norm2d_forward`."""
     arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
     *_, out, mean, inv_std = checks.batch_norm2d_forward(
         DEVICE, *arrays, training=training, momentum=momentum, eps=eps
     )
-    planes, count, eps = _flat_planes(x), x.size // x.shape[1], np.float32(eps)
+    planes, count, eps = flat_planes(x), x.size // x.shape[1], np.float32(eps)
     running = running_mean, running_var, np.float32(momentum), eps
     if training and not _is_long(x):
-        arguments = planes, weight, bias, *running, _flat_planes(out), mean, inv_std
+        arguments = planes, weight, bias, *running, flat_planes(out), mean, inv_std
         device.launch(batch_norm2d_forward_block_kernel, x.shape[1], whole_warps(count, THREADS), *arguments)
         return out, mean, inv_std
     if training:
@@ -174,14 +172,8 @@ def batch_norm2d_forward(
 
 
 def _is_long(x):
-    """Return whether a channel has more elements than one block shall sum up."""
+    """Return whether a channel is divided among several blocks."""
     return x.size > PART * x.shape[1]
-
-
-def _flat_planes(x):
-    """View images (N, C, H, W) as (N, C, H * W)."""
-    batch, channels, height, width = x.shape
-    return x.reshape(batch, channels, height * width)
 
 
 # --- Backward ----------------------------------------------------------------------------------------------
@@ -189,7 +181,7 @@ def _flat_planes(x):
 
 @cuda.jit(device=True, inline="always")
 def _gradient_sums(grad_output, x, mean, inv_std, c, begin, end):
-    """Return the shares of a part of a channel in grad_weight and grad_bias; as for `moments`."""
+    """Return what a part of a channel adds to grad_weight and grad_bias; otherwise as `moments`."""
     thread, threads = threads_of_block()
     product, product_lost, total, total_lost = float32(0), float32(0), float32(0), float32(0)
     j = uint32(begin + thread)
@@ -209,7 +201,7 @@ def batch_norm2d_backward_block_kernel(
 ):
     """Send the gradients of one channel back, one channel per block; launched over the channels.
 
-    `share` is that of one element in an average; 0 in evaluation, where no average depends on x.
+    `share` is one element's share of an average; 0 in evaluation, where no average depends on x.
     """
     c, (thread, threads), count = uint32(cuda.blockIdx.x), threads_of_block(), channel_size(x)
     weight_sum, bias_sum = _gradient_sums(grad_output, x, mean, inv_std, c, 0, count)
@@ -222,7 +214,7 @@ def batch_norm2d_backward_block_kernel(
     shift, scale = mean[c], weight[c] * inv_std[c]
     j = thread
     while j < count:
-        n, pixel = place(x, j)
+        n, pixel = image_and_pixel(x, j)
         distance = x[n, c, pixel] - shift
         grad_input[n, c, pixel] = scale * (grad_output[n, c, pixel] - average - distance * slope)
         j = uint32(j + threads)
@@ -245,7 +237,7 @@ def batch_norm2d_gradient_parts_kernel(grad_output, x, mean, inv_std, part_size,
 def batch_norm2d_backward_input_kernel(
     grad_output, x, pixels, weight, mean, inv_std, share, grad_weight, grad_bias, grad_input
 ):
-    """Send one gradient back a thread, given the sums of its channel; launched over all elements."""
+    """Send one gradient back per thread, given its channel's sums; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i >= uint32(x.size):
         return
@@ -260,27 +252,24 @@ def batch_norm2d_backward_input_kernel(
 def batch_norm2d_backward(
     grad_output, x, weight, mean, inv_std, training=True, grad_input=None, grad_weight=None, grad_bias=None
 ):
-    """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`.
-
-    Channels of more than `PART` elements are shared out among several blocks.
-    """
+    """Send the gradient back through a batch normalisation; see `reference.batch_norm2d_backward`."""
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(DEVICE, *arrays, training=training)
-    gradient_planes, planes = _flat_planes(grad_output), _flat_planes(x)
+    gradient_planes, planes = flat_planes(grad_output), flat_planes(x)
     count = x.size // x.shape[1]
     share = np.float32(1 / count if training else 0)
     if _is_long(x):
         parts = device.blocks(count, PART)
         shares = two_scratch(grad_input, x.shape[1], parts)
         arguments = gradient_planes, planes, mean, inv_std, PART, *shares
-        grid = parts, x.shape[1]
-        device.launch(batch_norm2d_gradient_parts_kernel, grid, whole_warps(PART, THREADS), *arguments)
+        grid, block = (parts, x.shape[1]), whole_warps(PART, THREADS)
+        device.launch(batch_norm2d_gradient_parts_kernel, grid, block, *arguments)
         device.launch_for_each(add_parts_kernel, WARP * x.shape[1], THREADS, *shares, grad_weight, grad_bias)
         arguments = weight, mean, inv_std, share, grad_weight, grad_bias, grad_input.ravel()
         flat = grad_output.ravel(), x.ravel(), planes.shape[2]
         device.launch_for_each(batch_norm2d_backward_input_kernel, x.size, THREADS, *flat, *arguments)
     else:
-        arguments = weight, mean, inv_std, share, _flat_planes(grad_input), grad_weight, grad_bias
+        arguments = weight, mean, inv_std, share, flat_planes(grad_input), grad_weight, grad_bias
         kernel = batch_norm2d_backward_block_kernel
         device.launch(kernel, x.shape[1], whole_warps(count, THREADS), gradient_planes, planes, *arguments)
     return grad_input, grad_weight, grad_bias

@@ -1,4 +1,4 @@
-"""Layer normalisation on the GPU: a block sums up a sample, or some columns of many."""
+"""Layer normalisation on the GPU: a block sums up a sample, or some columns of many samples."""
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from cnn_numba.ops.shared.intrinsics import ptx
 from cnn_numba.ops.shared.warps import WARP, block_sum, whole_warps
 
 THREADS = 256
-PART_ROWS = 512  # samples of which one block of `layer_norm_columns_kernel` adds up the columns
-COLUMN_ROWS = 8  # threads that share a column there
+PART_ROWS = 512  # samples per block of `layer_norm_columns_kernel`
+COLUMN_ROWS = 8  # threads that share a column in it
 _ROW, _ROWS, _PLANES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::1]"
 
 
@@ -27,7 +27,7 @@ def _product(a, b):
     return a * b
 
 
-# Rounded, which `a * b - c` alone is not on a GPU: what is left of equal numbers without their mean is 0.
+# A GPU doesn't round the product in `a * b - c`. Rounded, equal numbers minus their mean are 0.
 rounded_product = ptx(_product, "mul.rn.f32 $0, $1, $2;", "=f,f,f", float32, float32, float32)
 
 
@@ -89,8 +89,8 @@ def layer_norm_backward_input_kernel(grad_output, x, weight, mean, inv_std, grad
 def layer_norm_columns_kernel(grad_output, x, mean, inv_std, part_rows, weight_parts, bias_parts):
     """Add up 32 columns over `part_rows` samples per block of (32, COLUMN_ROWS); over (columns, samples).
 
-    A warp reads 32 neighbouring columns of one sample at a time: along a column each thread would read from a
-    row of its own.
+    A warp reads 32 neighbouring columns of one sample at a time, which is coalesced; along a column, each
+    thread would read from another row.
     """
     weight_sums = cuda.shared.array((COLUMN_ROWS, WARP), float32)
     bias_sums = cuda.shared.array((COLUMN_ROWS, WARP), float32)
@@ -127,7 +127,7 @@ def layer_norm_backward(
     statistics = mean.ravel(), inv_std.ravel()
     parts = device.blocks(samples, PART_ROWS)
     sums = grad_weight.ravel(), grad_bias.ravel()
-    # A single part is the sum already. Several stay in grad_input until they are added up.
+    # A single part is the sum. Several lie in grad_input until they are added up.
     shares = [array.reshape(features, 1) for array in sums]
     if parts > 1:
         shares = two_scratch(grad_input, features, parts)

@@ -1,9 +1,9 @@
-"""What both normalisations share on the GPU: sums that keep their digits, and scratch space for them.
+"""Shared by both normalisations on the GPU: sums that keep their digits, and scratch space for them.
 
-float32 has seven digits, and three things keep them. Numbers are taken relative to the first of their channel
-before they are added, so that a large mean costs none. Mean and squared distances take two passes. And each
-thread adds with Kahan's correction: it costs three more additions where the memory is what everybody waits
-for, and the sum of a million numbers is as good as one in float64 rounded at the end.
+Three things keep the seven digits of float32. The first number of a channel is subtracted from all before
+they are added, so that a large mean costs no digits. Mean and squared distances take two passes. And each
+thread adds with Kahan's correction: memory takes longer than its three more additions, and a sum of a million
+numbers is as good as one in float64 that is rounded at the end.
 """
 
 import math
@@ -15,7 +15,7 @@ from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, block_sum, unsigned_div
 
 @cuda.jit(device=True)
 def add(total, lost, value):
-    """Return a sum with one more value, and what rounding added to it: Kahan, "Further remarks" (1965)."""
+    """Return a sum with one more value, and its rounding error: Kahan, "Further remarks" (1965)."""
     value -= lost
     raised = total + value
     return raised, (raised - total) - value
@@ -23,18 +23,18 @@ def add(total, lost, value):
 
 @cuda.jit(device=True)
 def threads_of_block():
-    """Return the thread's number in a block of one dimension, and how many there are."""
+    """Return the thread's number in a one-dimensional block, and the block's size."""
     return uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
 
 
 @cuda.jit(device=True)
 def channel_size(x):
-    """Return how many elements a channel of an array (N, C, pixels) has."""
+    """Return the number of elements in a channel of an array (N, C, pixels)."""
     return uint32(x.shape[0] * uint32(x.shape[2]))
 
 
 @cuda.jit(device=True)
-def place(x, j):
+def image_and_pixel(x, j):
     """Return the image and the pixel of a channel's element number `j`."""
     pixels = uint32(x.shape[2])
     n = uint32(j // pixels)
@@ -44,7 +44,7 @@ def place(x, j):
 @cuda.jit(device=True)
 def element(x, c, j):
     """Return element number `j` of channel `c`."""
-    n, pixel = place(x, j)
+    n, pixel = image_and_pixel(x, j)
     return x[n, c, pixel]
 
 
@@ -52,7 +52,7 @@ def element(x, c, j):
 def moments(x, c, begin, end):
     """Return the mean of a part of a channel and the sum of the squared distances from it.
 
-    The mean is relative to the channel's first element. The whole block works; all threads get the result.
+    The mean is relative to the channel's first element. The whole block calls it; all threads get the result.
     """
     thread, threads = threads_of_block()
     origin = x[0, c, 0]
@@ -73,12 +73,12 @@ def moments(x, c, begin, end):
 
 @cuda.jit(device=True)
 def inverse_std(variance, eps):
-    """Return what a distance from the mean is multiplied with."""
+    """Return 1 / sqrt(variance + eps)."""
     return float32(1) / math.sqrt(variance + eps)
 
 
 def two_scratch(array, rows, columns):
-    """Return two arrays (rows, columns) that lie in the memory of another."""
+    """Return two arrays (rows, columns) in the memory of another array."""
     flat, size = array.ravel(), rows * columns
     return flat[:size].reshape(rows, columns), flat[size : 2 * size].reshape(rows, columns)
 

@@ -24,13 +24,13 @@ class _Norm(Layer):
         self.weight[:], self.bias[:] = 1, 0
 
     def _allocate(self, *shape):
-        """Allocate the statistics of this shape, and the gradient of the input if it is not there."""
+        """Allocate the statistics of this shape, and the gradient of the input if `build` didn't."""
         if not self.needs_grad_input:
             self.grad_input = self.backend.empty(self.input_shape)
         self.mean, self.inv_std = self.backend.empty(shape), self.backend.empty(shape)
 
     def gradients(self, grad_output):
-        """Return what the backward pass writes, by name."""
+        """Return the outputs of the backward pass, by name."""
         grad_input = self._grad_input_like(grad_output)
         return {"grad_input": grad_input, "grad_weight": self.grad_weight, "grad_bias": self.grad_bias}
 
@@ -50,7 +50,7 @@ class BatchNorm2d(_Norm):
 
     kind = "batch_norm"
     running_mean = running_var = None
-    sync = None  # what replaces it in training where several workers share a batch
+    sync = None  # replaces it in training if several workers share a batch
 
     def __init__(self, num_features: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class BatchNorm2d(_Norm):
         self._allocate(self.num_features)
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Normalise by the batch's statistics when training, by the running ones otherwise."""
+        """Normalise by the batch's statistics in training, otherwise by the running ones."""
         self.x, self.training = x, training
         if training and self.sync:
             self.output = self.sync.forward(x)
@@ -117,8 +117,7 @@ class LayerNorm(_Norm):
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
         super().__init__()
-        is_tuple = isinstance(normalized_shape, (tuple, list))
-        shape = normalized_shape if is_tuple else (normalized_shape,)
+        shape = normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
         self.weight_shape = self.normalized_shape = sizes(shape, "normalized_shape", minimum=1)
         (self.eps,) = settings(eps=eps)
 
@@ -133,7 +132,7 @@ class LayerNorm(_Norm):
 
     def allocate(self) -> None:
         """Allocate the statistics of each sample, and the gradient of the input."""
-        self._allocate(*self.out.shape[: self.out.ndim - len(self.normalized_shape)])
+        self._allocate(*self.out.shape[: -len(self.normalized_shape)])
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Normalise each sample."""

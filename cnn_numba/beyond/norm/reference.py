@@ -1,8 +1,8 @@
-"""Normalisation by its definition, in float64: what the other backends are compared with.
+"""Normalisation by its definition, in float64: the other backends are compared with it.
 
-Both kinds bring numbers to mean 0 and variance 1, then scale and shift them by learned weights. Batch
+Both kinds give numbers mean 0 and variance 1, then scale and shift them by learned weights. Batch
 normalisation averages over all pixels of a channel in the whole batch, layer normalisation over the features
-of one sample, so that a sample never sees the others.
+of one sample, which never depends on the others.
 
 The gradients of both follow from one formula. With ``x_hat = (x - mean) * inv_std``, ``g`` the gradient with
 respect to x_hat, and averages over the same axes as the statistics::
@@ -29,32 +29,31 @@ def batch_norm2d_forward(
         inv_std[c] = 1 / sqrt(variance[c] + eps)
         out[n, c, h, w] = weight[c] * (x[n, c, h, w] - mean[c]) * inv_std[c] + bias[c]
 
-    Training also moves the running statistics, with the variance that divides by N * H * W - 1::
+    Training also updates the running statistics, with the variance that divides by N * H * W - 1::
 
         running = (1 - momentum) * running + momentum * batch
 
     Parameters
     ----------
     x : ndarray, shape (N, C, H, W), float
-        The images.
     weight, bias : ndarray, shape (C,), float
         Learned scale and shift of each channel.
     running_mean, running_var : ndarray, shape (C,), float
         Estimates for use outside training; updated in place when `training`.
     training : bool
-        Whether to normalise with the statistics of this batch, or with the running ones.
+        Whether to normalise with the statistics of this batch instead of the running ones.
     momentum : float
         Share of the new batch in the running statistics.
     eps : float
-        Keeps the quotient finite where a channel is constant.
+        Keeps the quotient finite if a channel is constant.
     out : ndarray, shape (N, C, H, W), float, optional
     mean, inv_std : ndarray, shape (C,), float, optional
-        The statistics used, which the backward needs.
+        The statistics used, for the backward pass.
 
     Raises
     ------
     ValueError
-        If there is a single value per channel to train with: it has no variance.
+        If a channel has a single value in training: it has no variance.
 
     Notes
     -----
@@ -72,15 +71,16 @@ def batch_norm2d_forward(
     (array([-1.,  1.]), array([2.]), array([0.2]), array([1.1]))
     """
     arrays = x, weight, bias, running_mean, running_var, out, mean, inv_std
-    x, weight, bias, running_mean, running_var, out, mean, inv_std = checks.batch_norm2d_forward(
-        ANYTHING, *arrays, training=training, momentum=momentum, eps=eps
-    )
+    how = {"training": training, "momentum": momentum, "eps": eps}
+    x, weight, bias, running_mean, running_var, *_ = checks.batch_norm2d_forward(ANYTHING, *arrays, **how)
     centre, variance = running_mean.astype(np.float64), running_var.astype(np.float64)
     if training:
         old_mean, old_var, momentum = centre, variance, float(momentum)
         centre, variance = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
         running_mean[...] = (1.0 - momentum) * old_mean + momentum * centre
-        running_var[...] = (1.0 - momentum) * old_var + momentum * _unbiased(variance, x)
+        count = x.size // x.shape[1]
+        unbiased = variance * count / (count - 1)
+        running_var[...] = (1.0 - momentum) * old_var + momentum * unbiased
     spread = 1.0 / np.sqrt(variance + float(eps))
     x_hat = (x - _per_channel(centre)) * _per_channel(spread)
     out = put(out, _per_channel(weight) * x_hat + _per_channel(bias))
@@ -92,7 +92,7 @@ def batch_norm2d_backward(
 ):
     """Send the gradient of the loss back through a batch normalisation.
 
-    With ``x_hat = (x - mean) * inv_std``, sums and averages over N, H and W::
+    With ``x_hat = (x - mean) * inv_std``, and sums and averages over N, H and W::
 
         grad_bias = sum of grad_output
         grad_weight = sum of grad_output * x_hat
@@ -105,20 +105,20 @@ def batch_norm2d_backward(
     ----------
     grad_output : ndarray, shape (N, C, H, W), float
     x, weight, training
-        As the forward pass had them.
+        As in the forward pass.
     mean, inv_std : ndarray, shape (C,), float
-        What the forward pass returned.
+        Returned by the forward pass.
     grad_input : ndarray, shape (N, C, H, W), float, optional
     grad_weight, grad_bias : ndarray, shape (C,), float, optional
         Overwritten, not added to.
 
     Notes
     -----
-    Ioffe and Szegedy (2015), section 3, their chain of derivatives multiplied out.
+    Ioffe and Szegedy (2015), section 3, with their chain of derivatives multiplied out.
 
     Examples
     --------
-    Shifting all pixels by the same amount changes nothing, so no gradient does that:
+    The sum of a channel's outputs doesn't depend on x, so its gradient is 0:
 
     >>> x = np.array([1.0, 3.0]).reshape(2, 1, 1, 1)
     >>> grad_input, grad_weight, grad_bias = batch_norm2d_backward(
@@ -128,9 +128,8 @@ def batch_norm2d_backward(
     (array([0., 0.]), array([0.]), array([2.]))
     """
     arrays = x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
-    x, weight, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.batch_norm2d_backward(
-        ANYTHING, *arrays, training=training
-    )
+    checked = checks.batch_norm2d_backward(ANYTHING, *arrays, training=training)
+    x, weight, mean, inv_std, grad_output, *_ = checked
     weight, mean, inv_std = map(_per_channel, (weight, mean, inv_std))
     x_hat = (x - mean) * inv_std
     if training:
@@ -155,14 +154,13 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
     Parameters
     ----------
     x : ndarray, shape (..., features), float
-        The samples.
     weight, bias : ndarray, shape features, float
         Learned scale and shift of each feature.
     eps : float
-        Keeps the quotient finite where all features are equal.
+        Keeps the quotient finite if all features are equal.
     out : ndarray, shape of `x`, float, optional
     mean, inv_std : ndarray, the leading shape of `x`, float, optional
-        The statistics, which the backward needs.
+        The statistics, for the backward pass.
 
     Notes
     -----
@@ -177,7 +175,7 @@ def layer_norm_forward(x, weight, bias, eps=1e-5, out=None, mean=None, inv_std=N
            [ 1., -1.]]), array([ 2., 15.]), array([1. , 0.2]))
     """
     arrays = weight, bias, x, out, mean, inv_std
-    weight, bias, x, out, mean, inv_std = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
+    weight, bias, x, *_ = checks.layer_norm_forward(ANYTHING, *arrays, eps=eps)
     features = _last_axes(weight.ndim)
     centre = x.mean(axis=features, keepdims=True)
     spread = 1.0 / np.sqrt(x.var(axis=features, keepdims=True) + float(eps))
@@ -190,7 +188,7 @@ def layer_norm_backward(
 ):
     """Send the gradient of the loss back through a layer normalisation.
 
-    With ``x_hat = (x - mean) * inv_std``, sums over the samples, averages over the features::
+    With ``x_hat = (x - mean) * inv_std``, sums over the samples and averages over the features::
 
         grad_bias = sum of grad_output
         grad_weight = sum of grad_output * x_hat
@@ -201,9 +199,9 @@ def layer_norm_backward(
     ----------
     grad_output : ndarray, shape (..., features), float
     x, weight
-        As the forward pass had them.
+        As in the forward pass.
     mean, inv_std : ndarray, the leading shape of `x`, float
-        What the forward pass returned.
+        Returned by the forward pass.
     grad_input : ndarray, shape of `x`, float, optional
     grad_weight, grad_bias : ndarray, shape features, float, optional
         Overwritten, not added to.
@@ -222,9 +220,7 @@ def layer_norm_backward(
     (array([[0., 0.]]), array([-1.,  2.]), array([1., 2.]))
     """
     arrays = weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias
-    weight, x, mean, inv_std, grad_output, grad_input, grad_weight, grad_bias = checks.layer_norm_backward(
-        ANYTHING, *arrays
-    )
+    weight, x, mean, inv_std, grad_output, *_ = checks.layer_norm_backward(ANYTHING, *arrays)
     features, samples = _last_axes(weight.ndim), tuple(range(mean.ndim))
     mean, inv_std = np.expand_dims(mean, features), np.expand_dims(inv_std, features)
     x_hat = (x - mean) * inv_std
@@ -242,14 +238,8 @@ def _through_statistics(g, x_hat, inv_std, axes):
     return inv_std * (g - through_mean - through_variance)
 
 
-def _unbiased(variance, x):
-    """Return the variance of N * H * W values as an estimate, which divides by one less."""
-    count = x.size // x.shape[1]
-    return variance * count / (count - 1)
-
-
 def _per_channel(values):
-    """View values (C,) as (C, 1, 1), for arithmetic with images (N, C, H, W)."""
+    """View values (C,) as (C, 1, 1), which broadcasts with images (N, C, H, W)."""
     return values[:, None, None]
 
 

@@ -1,10 +1,10 @@
-"""Dynamic loss scaling: what keeps the small gradients of a training run in float16.
+"""Dynamic loss scaling, which keeps small gradients from vanishing in float16.
 
-The smallest number of float16 is 2**-24: smaller gradients become 0 where they are rounded for a product. So
-the gradient of the loss is multiplied by a scale, with which everything after it grows, and the gradients of
-the parameters are divided by it before the update. A scale that is too large makes some of them infinite;
-then the step is skipped, and the scale is made smaller. The parameters stay float32, in the model's arena:
-float16 is too coarse for what an update changes.
+The smallest number of float16 is 2**-24: smaller gradients become 0 when they are rounded for a product. So
+the gradient of the loss is multiplied by a scale, which carries over to all gradients behind it, and those of
+the parameters are divided by it before the update. If the scale is so large that some become infinite, the
+step is skipped and the scale reduced. The parameters stay float32, in the model's arena: float16 is too
+coarse for the small change of an update.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,27 +26,25 @@ from cnn_numba.train.scaler import Scaler
 class LossScaler(Scaler):
     """A loss scale that adjusts itself, as `torch.amp.GradScaler` does.
 
-    On the GPU the scale, the counters and the findings stay on the device, so `scheduled_step` needs nothing
-    from the host.
+    On the GPU the scale and the counters stay on the device, so `scheduled_step` needs nothing from the host.
 
     Parameters
     ----------
     model : Sequential
     scale : float
-        The first scale. Powers of two lose no digit.
+        The initial scale. Powers of two lose no digits.
     growth : float
         The factor after `interval` good steps in a row.
     backoff : float
         The factor after a skipped step.
     interval : int
     minimum : float
-        Below it the scale has collapsed: the gradients are not finite at any scale.
+        Below it the scale has collapsed: the gradients aren't finite at any scale.
 
     Notes
     -----
-    A skipped step does not count for the optimiser: Adam's moments stay unchanged, and so must the step
-    number in their correction, which counts the steps taken. The learning-rate schedule advances with every
-    step, and so do the batches.
+    A skipped step doesn't count for the optimiser: Adam's moments stay unchanged, and so does the number of
+    steps in their bias correction. The learning-rate schedule and the batches advance with every step.
 
     Examples
     --------
@@ -69,8 +67,8 @@ class LossScaler(Scaler):
         growth, backoff, interval = settings(growth=growth, backoff=backoff, interval=interval)
         if not 0 < minimum <= scale:
             raise ValueError(
-                "scale must be at least the minimum, and that above 0; "
-                f"got {shown(scale)} and {shown(minimum)}"
+                "minimum must be above 0, and scale at least minimum; "
+                f"got minimum {shown(minimum)} and scale {shown(scale)}"
             )
         self.factors = {"growth": growth, "backoff": backoff, "interval": interval}
         self.settings = {"scale": scale, **self.factors, "minimum": minimum}
@@ -91,7 +89,7 @@ class LossScaler(Scaler):
 
     @property
     def scale(self) -> float:
-        """The scale now. On the GPU this waits for it, as `skipped` does."""
+        """The current scale. On the GPU this waits for it, as `skipped` does."""
         return float(to_host(self.state["scale"])[0])
 
     @property
@@ -109,11 +107,11 @@ class LossScaler(Scaler):
         load_arrays(self.state, state, "LossScaler")
 
     def callbacks(self) -> list[Callback]:
-        """Return what notes the scale of each epoch, and notices that it has collapsed."""
+        """Return the callback that records the scale, and ends training if it collapses."""
         return [ScaleWatch(self)]
 
     def quiet(self) -> AbstractContextManager:
-        """Return the context of the backward pass: infinities are looked for in the gradients."""
+        """Return the context of the backward pass: no warnings, as infinities are looked for afterwards."""
         return np.errstate(over="ignore", invalid="ignore")
 
     def scale_gradient(self, gradient: Array) -> Array:
@@ -121,9 +119,9 @@ class LossScaler(Scaler):
         return self.ops.scale_gradient(gradient, self.state["scale"], gradient)
 
     def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
-        """Divide the gradients by the scale, update the parameters unless one is not finite, adapt the scale.
+        """Divide the gradients by the scale, update the parameters if all are finite, adapt the scale.
 
-        Return whether they were updated, which on the GPU waits for it.
+        Return whether the parameters were updated; on the GPU this waits.
         """
         self._unscale()
         finite = not to_host(self.found_inf)[0]
@@ -133,13 +131,13 @@ class LossScaler(Scaler):
         return finite
 
     def allocate_schedule(self, steps: int) -> None:
-        """Allocate the schedule of that many steps on the GPU; a recorded graph goes on using it."""
+        """Allocate the schedule of that many steps on the GPU; a recorded graph keeps using it."""
         self._pinned = pinned((steps, 2))
         self.rates, self.corrections = self.backend.zeros((steps, 2)), self.backend.zeros((steps, 2))
         self.row, self.row_cursor, self.taken = self.backend.zeros((1, 2)), self._count(), self._count()
 
     def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
-        """Prepare for `scheduled_step` with these learning rates, at most as many as there is room for."""
+        """Prepare for `scheduled_step` with these learning rates, at most as many as were allocated."""
         tables = (self.rates, self.ops.sgd_rates(lrs)), (self.corrections, optimizer.rates([1.0] * len(lrs)))
         for table, values in tables:
             self._pinned[: len(lrs)] = values
@@ -148,7 +146,7 @@ class LossScaler(Scaler):
         self._settled = self.skipped
 
     def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
-        """Do what `step` does, with the learning rate that the cursor names; move another cursor."""
+        """Do what `step` does, with the learning rate under the cursor; advance another cursor."""
         self._unscale()
         row = self.ops.scheduled_rates(
             self.rates, self.corrections, cursor, self.taken, self.found_inf, self.row, self.row_cursor
@@ -157,7 +155,7 @@ class LossScaler(Scaler):
         self._adapt()
 
     def settle(self, optimizer: Optimizer) -> None:
-        """Take the steps that were skipped back from the optimiser's count: only the GPU knew of them."""
+        """Subtract the skipped steps, which only the GPU knew of, from the optimiser's count."""
         skipped = self.skipped
         optimizer.count(self._settled - skipped)
         self._settled = skipped
@@ -171,28 +169,27 @@ class LossScaler(Scaler):
 
 
 class ScaleWatch(Callback):
-    """Notes the scale and the skipped steps of each epoch; gives up where no scale helps."""
+    """Records the scale and the skipped steps of each epoch; raises if no scale helps."""
 
     def __init__(self, scaler: LossScaler) -> None:
         self.scaler = scaler
 
     def step_end(self, run: Run) -> None:
-        """Look whether the scale has collapsed, where that costs nothing."""
+        """Check for a collapsed scale if that costs nothing."""
         if run.steps.cheap_totals:
             self._check(run)
 
     def epoch_measured(self, run: Run) -> None:
-        """Look whether the scale has collapsed, and add it to the epoch's line."""
+        """Check for a collapsed scale, and add the scale to the epoch's record."""
         self._check(run)
         skipped = self.scaler.skipped - sum(entry["skipped_steps"] for entry in run.history)
         run.entry |= dict(zip(SCALING_KEYS, (self.scaler.scale, skipped), strict=True))
         run.remarks.append(f"loss scale {self.scaler.scale:g}, {skipped} step{'s' * (skipped != 1)} skipped")
 
     def _check(self, run):
-        """Give up where step after step is skipped: the gradients are not finite at any scale."""
         if self.scaler.collapsed:
             raise TrainingDiverged(
                 f"the loss scale collapsed to {self.scaler.scale:g} by epoch {run.epoch + 1}, step "
-                f"{run.step}: at any scale the gradients are NaN or infinite, and so every step is skipped. "
+                f"{run.step}: at any scale the gradients are NaN or infinite, so every step is skipped. "
                 "Try a smaller learning rate, or bfloat16."
             )

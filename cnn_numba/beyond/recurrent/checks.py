@@ -1,4 +1,4 @@
-"""What the functions of an LSTM take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of an LSTM's functions, declared for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 

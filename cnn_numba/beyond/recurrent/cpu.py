@@ -1,10 +1,10 @@
-"""The LSTM on the CPU: the cores share the batch, and each takes its samples through all steps.
+"""The LSTM on the CPU: the cores divide the batch, and each takes its samples through all steps.
 
-The samples of a batch do not depend on each other before the weights' gradients, so no core waits for
-another. Input and hidden state are neighbours in one row, and so are their weights: a step is one product,
-whose sums are still in the cache when the cell reads them. (One product over all steps for the inputs, as on
-the GPU, would write the gates to memory and read them again.) The weights are packed into panels once, for
-all steps. Their gradients are one product over all steps.
+The samples of a batch don't depend on each other before the weights' gradients, so no core waits for another.
+Input and hidden state are neighbours in one row, and so are their weights: a step is one product, whose sums
+are still in the cache when the cell reads them. (One product over all steps for the inputs, as on the GPU,
+would write the gates to memory and read them again.) The weights are packed into panels once for all steps.
+Their gradients are one product over all steps.
 """
 
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from numba import prange
 
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.ops.dense.cpu import linear_backward_bias, linear_backward_input
 from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
@@ -26,26 +27,23 @@ from cnn_numba.ops.shared.tile import (
     round_up,
 )
 
-#: Rows of the gates whose products are added up at a time, for the weights' gradients: few enough to stay in
-#: the caches, and their pages in the processor's table of pages.
+#: Rows of the gates that are multiplied at a time for the weights' gradients: so few that they stay in the
+#: caches and their pages in the TLB.
 DEPTH = 128
 
 
 class LstmScratch(NamedTuple):
     """Working space of an LSTM, float32."""
 
-    panels: np.ndarray  # (size,): the weights in panels, of their columns or of their rows
+    panels: np.ndarray  # (size,): the weights in panels of their columns or rows
     tile: np.ndarray  # (threads, TILE_ROWS * TILE_COLUMNS): the products with TILE_ROWS rows
-    joined: np.ndarray  # (N, T, I + H): what each step takes, its input and the hidden state before it
+    joined: np.ndarray  # (N, T, I + H): for each step, its input and the hidden state before it
     grad_joined: np.ndarray  # (4H, I + H): the gradients of both weights
     panel: np.ndarray  # (threads, (DEPTH + 1) * TILE_COLUMNS): some rows of `joined`, for those gradients
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the working space for all functions of one layer.
-
-    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
-    """
+    """Allocate the `scratch` of `lstm_forward` and its gradients, for batches of up to `batch_size`."""
     shapes = _scratch_shapes(batch_size, steps, input_size, hidden_size)
     return LstmScratch(*(aligned_zeros(shape) for shape in shapes.values()))
 
@@ -64,9 +62,9 @@ def _scratch_shapes(batch_size, steps, input_size, hidden_size):
 
 
 def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
-    """Return a scratch with as many samples as there are, from one made for as many or more.
+    """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it.
 
-    An `input_size` of None stands for any.
+    An `input_size` of None allows any.
     """
     if scratch is None:
         return lstm_scratch(batch_size, steps, input_size or 1, hidden_size)
@@ -76,7 +74,7 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     input_size = input_size or joined - hidden_size
     shapes = _scratch_shapes(samples, steps, input_size, hidden_size)
     for name in ("tile", "panel"):
-        shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads: each takes its share
+        shapes[name] = (len(scratch.tile), *shapes[name][1:])  # any number of threads will do
     try:
         for name, shape in shapes.items():
             HOST.check(f"scratch.{name}", getattr(scratch, name), shape, writeable=True)
@@ -85,21 +83,16 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     return scratch._replace(joined=scratch.joined[:batch_size])
 
 
-def _rows(sequences):
-    """View sequences (N, T, features) as the rows of a matrix: to a product, a step is one more sample."""
-    return sequences.reshape(-1, sequences.shape[2])
-
-
-# --- Arithmetic that becomes vector instructions -----------------------------------------------------------
+# --- Arithmetic that LLVM vectorises -----------------------------------------------------------------------
 
 
 @serial_jit
 def _exp(x):
-    """Return exp(x), of an x held between -87 and 87; NaN stays.
+    """Return exp(x), with x clipped to -87..87; NaN stays NaN.
 
-    The library's exp is a call for each number. This is a polynomial for the remainder of x by ln 2, times a
-    power of two put together from its bits, so a loop of it becomes vector instructions. It is right to
-    within 2e-6 of its value (Moshier, the "Cephes" library, expf, with Taylor's coefficients).
+    The library's exp is a call for each number, which prevents vector instructions. This is a polynomial in
+    the remainder of x by ln 2, times a power of two made from its bits, with a relative error below 2e-6
+    (Moshier, the "Cephes" library, expf, with Taylor's coefficients).
     """
     x = np.float32(-87.0) if x < np.float32(-87.0) else x
     x = np.float32(87.0) if x > np.float32(87.0) else x
@@ -147,7 +140,7 @@ def lstm_forward(
 
 @parallel_jit
 def _forward(x, weight_ih, weight_hh, bias_ih, bias_hh, joined, h, c, out, cells, gates, panels, tiles):
-    """Go through time; h and c are the states, updated."""
+    """Go through time, updating the states h and c."""
     batch_size, steps, inputs = x.shape
     threads, pitch = tiles.shape[0], joined.shape[2]
     left = joined.reshape(-1)
@@ -173,7 +166,7 @@ def _copy(source, target):
 
 @serial_jit
 def _pack(b, first, depth, panels):
-    """Copy the matrix `b` into panels of `depth` rows and TILE_COLUMNS columns each, from row `first` on."""
+    """Copy the matrix `b` into panels of `depth` rows and TILE_COLUMNS columns, from row `first` on."""
     for column in range(0, b.shape[1], TILE_COLUMNS):
         for k in range(b.shape[0]):
             at = column * depth + (first + k) * TILE_COLUMNS
@@ -183,10 +176,10 @@ def _pack(b, first, depth, panels):
 
 @serial_jit
 def _pack_bias(bias_ih, bias_hh, depth, panels):
-    """Begin each panel with the sum of the biases, each of which may be empty."""
+    """Begin each panel with the sum of the biases; either may be empty."""
     for column in range(0, panels.size // depth, TILE_COLUMNS):
         panels[column * depth : column * depth + TILE_COLUMNS] = 0
-    # Not a loop over the two: of an array that is read-only and one that is not, Numba makes no such tuple.
+    # Numba can't loop over a tuple of a read-only and a writeable array.
     _add_bias(bias_ih, depth, panels)
     _add_bias(bias_hh, depth, panels)
 
@@ -199,10 +192,7 @@ def _add_bias(bias, depth, panels):
 
 @serial_jit
 def _multiply(left, start, pitch, depth, panels, tile, out, t, samples):
-    """Set ``out[n, t]``, for n from the first of `samples` on, to a product with what the panels hold.
-
-    Row n of the left-hand matrix is ``left[start + n * pitch :][:depth]``.
-    """
+    """Set ``out[n, t] = left[start + n * pitch :][:depth] @ panels`` for each n in the range `samples`."""
     columns, (first, end), starts = out.shape[2], samples, np.empty(TILE_ROWS, np.int64)
     for column in range(0, columns, TILE_COLUMNS):
         panel, width = column * (depth + 1), min(TILE_COLUMNS, columns - column)
@@ -217,7 +207,7 @@ def _multiply(left, start, pitch, depth, panels, tile, out, t, samples):
 
 @serial_jit
 def _cell_forward(gates, c, cell, h, out):
-    """Make the sums in `gates` the gates of one sample and step; update c and h, and note them."""
+    """Turn the sums in `gates` into gates, for one sample and step; update c and h, and store them."""
     hidden = c.size
     for j in range(hidden):
         i, f = _sigmoid(gates[j]), _sigmoid(gates[hidden + j])
@@ -241,7 +231,7 @@ def lstm_backward(
     scratch = _checked_scratch(scratch, batch_size, steps, None, hidden)
     grad_h0[...] = 0 if grad_h_n is None else grad_h_n
     grad_c0[...] = 0 if grad_c_n is None else grad_c_n
-    # An empty array stands for zeros: one branch a step, and one kernel instead of two.
+    # An empty array stands for zeros: a branch per step instead of a second kernel.
     grad_output = _NOTHING.reshape(0, 0, 0) if grad_output is None else grad_output
     c0 = _NOTHING.reshape(0, 0) if c0 is None else c0
     arrays = cells, gates, c0, grad_gates, grad_h0, grad_c0
@@ -251,7 +241,7 @@ def lstm_backward(
 
 @parallel_jit
 def _backward(grad_output, weight_hh, cells, gates, c0, grad_gates, grad_h, grad_c, panels, tiles):
-    """Go back through time; grad_h and grad_c are the gradients of the states, updated."""
+    """Go back through time, updating the states' gradients grad_h and grad_c."""
     batch_size, steps, hidden = cells.shape
     threads, left, size = tiles.shape[0], grad_gates.reshape(-1), 4 * hidden
     nothing, products = grad_h[0, :0], grad_h.reshape(batch_size, 1, hidden)
@@ -277,7 +267,7 @@ def _add(source, target):
 
 @serial_jit
 def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
-    """Turn the gradients of one sample's states into that of its gates; grad_c moves on to the step before.
+    """Compute the gradients of one sample's gates from those of its states; update grad_c.
 
     `before` is the cell of the step before, empty for zeros.
     """
@@ -297,7 +287,7 @@ def _cell_backward(gates, cell, before, grad_h, grad_c, grad_gates):
 def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(HOST, grad_gates, weight_ih, grad_input)
-    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input))
+    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input))
     return grad_input
 
 
@@ -312,14 +302,14 @@ def lstm_backward_weight(
     joined[:, :, :inputs] = x
     joined[:, 0, inputs:] = 0 if h0 is None else h0
     joined[:, 1:, inputs:] = out[:, :-1]
-    _backward_weight(_rows(grad_gates), _rows(joined), scratch.panel, scratch.tile, grad_joined)
+    _backward_weight(merge_axes(grad_gates), merge_axes(joined), scratch.panel, scratch.tile, grad_joined)
     grad_weight_ih[...], grad_weight_hh[...] = grad_joined[:, :inputs], grad_joined[:, inputs:]
     return grad_weight_ih, grad_weight_hh
 
 
 @parallel_jit
 def _backward_weight(grad_gates, joined, panels, tiles, out):
-    """Set ``out = grad_gates.T @ joined``, DEPTH rows of both at a time; a core takes some of the gates."""
+    """Set ``out = grad_gates.T @ joined``, DEPTH rows of both at a time; the cores divide the gates."""
     (depth, rows), columns = grad_gates.shape, joined.shape[1]
     threads, left = tiles.shape[0], grad_gates.reshape(-1)
     for thread in prange(threads):
@@ -342,8 +332,7 @@ def _backward_weight(grad_gates, joined, panels, tiles, out):
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, *arrays)
-    linear_backward_bias(_rows(grad_gates), grad_bias_ih)
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(HOST, grad_gates, grad_bias_ih, grad_bias_hh)
+    linear_backward_bias(merge_axes(grad_gates), grad_bias_ih)
     grad_bias_hh[...] = grad_bias_ih
     return grad_bias_ih, grad_bias_hh

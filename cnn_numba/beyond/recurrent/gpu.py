@@ -1,10 +1,10 @@
-"""The LSTM on the GPU: two launches a step, a product and the cell.
+"""The LSTM on the GPU: two launches per step, a product and the cell.
 
-What the inputs add to the gates is one product over all steps beforehand, and the gradients of the weights
-are products over all steps at the end: large ones, which keep the whole GPU busy. Only what the hidden state
-adds has to wait for the step before. The cell is one kernel: sums, nonlinearities, new cell and new hidden
-state, each number read once and written once. The next product needs the whole hidden state, and blocks
-cannot wait for one another: the end of a launch is that barrier.
+The inputs' part of the gates is one product over all steps beforehand, and the gradients of the weights are
+products over all steps at the end: large ones, which keep the whole GPU busy. Only the hidden state's part
+has to wait for the step before. The cell is one kernel: sums, nonlinearities, new cell and new hidden state,
+each number read once and written once. The next product needs the whole hidden state, and blocks can't wait
+for one another: the end of a launch is that barrier.
 """
 
 import math
@@ -14,6 +14,7 @@ import numpy as np
 
 from cnn_numba import device
 from cnn_numba.beyond.recurrent import checks
+from cnn_numba.beyond.views import merge_axes
 from cnn_numba.device.compiler import cuda, float32, uint32
 from cnn_numba.ops.dense.gpu import (
     LinearScratch,
@@ -32,16 +33,13 @@ _ROW, _MATRIX, _SEQUENCES = "float32[::1]", "float32[:, ::1]", "float32[:, :, ::
 class LstmScratch(NamedTuple):
     """Working space of an LSTM on the GPU, float32."""
 
-    step: object  # (N, 4H): what the hidden state adds to the gates in one step, or their gradient in one
-    before: object  # (N, T, H): the hidden state that each step began with
-    linear: LinearScratch  # that of the products
+    step: object  # (N, 4H): the hidden state's part of the gates in one step, or the gates' gradient
+    before: object  # (N, T, H): the hidden state before each step
+    linear: LinearScratch  # of the products
 
 
 def lstm_scratch(batch_size, steps, input_size, hidden_size):
-    """Allocate the working space for all functions of one layer.
-
-    It is the `scratch` of `lstm_forward` and its gradients, for smaller batches too.
-    """
+    """Allocate the `scratch` of `lstm_forward` and its gradients, for batches of up to `batch_size`."""
     return LstmScratch(
         device.empty((batch_size, 4 * hidden_size)),
         device.empty((batch_size, steps, hidden_size)),
@@ -50,7 +48,7 @@ def lstm_scratch(batch_size, steps, input_size, hidden_size):
 
 
 def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
-    """Return a scratch with as many samples as there are, from one made for as many or more."""
+    """Return a checked scratch for `batch_size` samples, from one for at least as many; None allocates it."""
     if scratch is None:
         return lstm_scratch(batch_size, steps, input_size, hidden_size)
     if not isinstance(scratch, LstmScratch):
@@ -64,15 +62,10 @@ def _checked_scratch(scratch, batch_size, steps, input_size, hidden_size):
     return scratch._replace(step=scratch.step[:batch_size], before=scratch.before[:batch_size])
 
 
-def _rows(sequences):
-    """View sequences (N, T, features) as the rows of a matrix: to a product, a step is one more sample."""
-    return sequences.reshape(sequences.shape[0] * sequences.shape[1], sequences.shape[2])
-
-
 @cuda.jit
 @device.signature(f"void({_ROW}, bool, {_ROW}, bool, {_ROW}, {_ROW})")
 def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
-    """Begin with one unit's states, or with zeros, a thread; launched over all of them."""
+    """Set one unit's states, or zeros, per thread; launched over all N * H."""
     i = uint32(cuda.grid(1))
     if i < uint32(first_h.size):
         first_h[i] = h[i] if has_h else float32(0)
@@ -80,14 +73,14 @@ def lstm_start_kernel(h, has_h, c, has_c, first_h, first_c):
 
 
 def _start(h, c, first_h, first_c):
-    """Fill the two outputs with the two given states, zeros for None."""
+    """Copy the given states to the two outputs; None stands for zeros."""
     arguments = _given(h, first_h), h is not None, _given(c, first_c), c is not None, first_h, first_c
     flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
     device.launch_for_each(lstm_start_kernel, first_h.size, THREADS, *flat)
 
 
 def _given(array, other):
-    """Return the array, or another one for None: a kernel must be given some, and does not look."""
+    """Return `array`, or for None another, which the kernel doesn't read: it can't be given None."""
     return other if array is None else array
 
 
@@ -96,7 +89,7 @@ def _given(array, other):
 
 @cuda.jit(device=True)
 def _sigmoid(x):
-    # exp of a negative number cannot overflow.
+    # exp of a negative number can't overflow.
     small = math.exp(-abs(x))
     return (small if x < float32(0) else float32(1)) / (float32(1) + small)
 
@@ -104,9 +97,9 @@ def _sigmoid(x):
 @cuda.jit
 @device.signature(f"void(uint32, {', '.join([_MATRIX] + 3 * [_SEQUENCES] + 2 * [_MATRIX])})")
 def lstm_cell_forward_kernel(t, added, gates, cells, out, h, c):
-    """Take one hidden unit of one sample through step t, a thread; launched over the N * H of them.
+    """Take one hidden unit of one sample through step t per thread; launched over all N * H.
 
-    `gates` hold what the inputs add, `added` what the hidden state adds; h and c are updated.
+    `gates` holds the inputs' part of the sums, `added` the hidden state's; h and c are updated.
     """
     i = uint32(cuda.grid(1))
     hidden = uint32(h.shape[1])
@@ -136,7 +129,7 @@ def lstm_forward(
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
     *_, out, h_n, c_n, cells, gates = checks.lstm_forward(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    linear_forward(_rows(x), weight_ih, bias_ih, _rows(gates), scratch=scratch.linear)
+    linear_forward(merge_axes(x), weight_ih, bias_ih, merge_axes(gates), scratch=scratch.linear)
     _start(h0, c0, h_n, c_n)
     for t in range(x.shape[1]):
         linear_forward(h_n, weight_hh, bias_hh, scratch.step, scratch=scratch.linear)
@@ -156,9 +149,9 @@ def lstm_forward(
 def lstm_cell_backward_kernel(
     t, grad_output, has_grad_output, cells, gates, c0, has_c0, grad_h, grad_c, grad_step, grad_gates
 ):
-    """Take the gradient of one hidden unit of one sample back through step t, a thread; over the N * H.
+    """Take the gradient of one hidden unit of one sample back through step t per thread; over all N * H.
 
-    The gradient of the gates goes to `grad_gates`, and once more, in one piece, to `grad_step`.
+    The gates' gradient goes to `grad_gates`, and to the contiguous `grad_step` for the product of this step.
     """
     i = uint32(cuda.grid(1))
     hidden, one = uint32(grad_h.shape[1]), float32(1)
@@ -210,14 +203,14 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None, *, scratch=None)
     """Send the gradient from the gates back to the inputs; see `reference.lstm_backward_input`."""
     *_, grad_input = checks.lstm_backward_input(DEVICE, grad_gates, weight_ih, grad_input)
     scratch = _checked_scratch(scratch, *grad_input.shape, grad_gates.shape[2] // 4)
-    linear_backward_input(_rows(grad_gates), weight_ih, _rows(grad_input), scratch=scratch.linear)
+    linear_backward_input(merge_axes(grad_gates), weight_ih, merge_axes(grad_input), scratch=scratch.linear)
     return grad_input
 
 
 @cuda.jit
 @device.signature(f"void({_SEQUENCES}, {_MATRIX}, bool, {_SEQUENCES})")
 def lstm_before_kernel(out, h0, has_h0, before):
-    """Copy one number of the step before, a thread; launched over all of `before`."""
+    """Copy one number of the step before per thread; launched over all of `before`."""
     i = uint32(cuda.grid(1))
     steps, hidden = uint32(out.shape[1]), uint32(out.shape[2])
     row, j = i // hidden, i % hidden
@@ -236,17 +229,16 @@ def lstm_backward_weight(
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
     *_, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(DEVICE, *arrays)
     scratch = _checked_scratch(scratch, *x.shape, out.shape[2])
-    first = _given(h0, _rows(out)), h0 is not None
+    first = _given(h0, merge_axes(out)), h0 is not None
     device.launch_for_each(lstm_before_kernel, out.size, THREADS, out, *first, scratch.before)
     for inputs, gradient in ((x, grad_weight_ih), (scratch.before, grad_weight_hh)):
-        linear_backward_weight(_rows(grad_gates), _rows(inputs), gradient, scratch=scratch.linear)
+        linear_backward_weight(merge_axes(grad_gates), merge_axes(inputs), gradient, scratch=scratch.linear)
     return grad_weight_ih, grad_weight_hh
 
 
 def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     """Compute the gradients of both biases; see `reference.lstm_backward_bias`."""
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, *arrays)
+    _, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(DEVICE, grad_gates, grad_bias_ih, grad_bias_hh)
     for gradient in (grad_bias_ih, grad_bias_hh):
-        linear_backward_bias(_rows(grad_gates), gradient)
+        linear_backward_bias(merge_axes(grad_gates), gradient)
     return grad_bias_ih, grad_bias_hh

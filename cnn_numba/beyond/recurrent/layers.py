@@ -1,4 +1,4 @@
-"""Layers for sequences (N, T, features), the batch first and the steps second."""
+"""Layers for sequences (N, T, features)."""
 
 import math
 
@@ -12,9 +12,7 @@ from cnn_numba.ops.backends import with_scratch
 
 
 class Rows(View):
-    """Read each image as a sequence of its rows, from top to bottom.
-
-    Several channels follow one another.
+    """Read each image as a sequence of its rows, from top to bottom, one channel after another.
 
     Examples
     --------
@@ -33,7 +31,7 @@ class Rows(View):
 
 
 class LSTM(Layer):
-    """Long short-term memory over sequences (N, T, input_size), from states of zero.
+    """Long short-term memory over sequences (N, T, input_size); the states begin at zero.
 
     Parameters
     ----------
@@ -41,13 +39,13 @@ class LSTM(Layer):
         Features of each step.
     hidden_size : int
     return_sequences : bool
-        Whether the output is the hidden state after each step, (N, T, hidden_size), or after the last one,
-        (N, hidden_size).
+        Whether the output is the hidden state after each step, (N, T, hidden_size), or only after the last
+        one, (N, hidden_size).
 
     Attributes
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh : ndarray
-        As in `torch.nn.LSTM`, with ``grad_`` before each name its gradient: views into the model's arenas.
+        As in `torch.nn.LSTM`; ``grad_`` before each name is its gradient. Views into the model's arenas.
     states : ndarray, shape (n, T, hidden_size)
         The hidden state after each step of the last `forward`.
     gates : ndarray, shape (n, T, 4 * hidden_size)
@@ -76,12 +74,8 @@ class LSTM(Layer):
     def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of both weights and both biases."""
         gates = 4 * self.hidden_size
-        return {
-            "weight_ih": (gates, self.input_size),
-            "weight_hh": (gates, self.hidden_size),
-            "bias_ih": (gates,),
-            "bias_hh": (gates,),
-        }
+        weights = {"weight_ih": (gates, self.input_size), "weight_hh": (gates, self.hidden_size)}
+        return weights | {"bias_ih": (gates,), "bias_hh": (gates,)}
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Return (N, T, hidden_size), or (N, hidden_size) of the last step."""
@@ -91,9 +85,9 @@ class LSTM(Layer):
         return (input_shape[0], *steps, self.hidden_size)
 
     def initialise(self, generator: np.random.Generator) -> None:
-        """Draw weights evenly from -k to k, k = 1 / sqrt(hidden_size), as PyTorch does; open the forget gate.
+        """Draw weights uniformly from -k to k, k = 1 / sqrt(hidden_size); open the forget gate.
 
-        All biases are 0 but the forget gate's, which is 1, so that a cell keeps most of its content until
+        All biases are 0 except the forget gate's, which is 1, so that a cell keeps most of its content until
         training changes that: Gers, Schmidhuber and Cummins, "Learning to forget" (2000); Jozefowicz,
         Zaremba and Sutskever, "An empirical exploration of recurrent network architectures" (2015).
         """

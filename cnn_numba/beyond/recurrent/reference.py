@@ -1,11 +1,11 @@
-"""The LSTM by its definition, step by step, in float64: what the other backends are compared with.
+"""The LSTM by its definition, step by step, in float64: the other backends are compared with it.
 
 Indices: n runs over the batch, t over the steps, i over the inputs, j and k over the hidden units.
 
 In every array the batch is the first axis and the steps are the second, ``(N, T, features)``: PyTorch's
 ``batch_first=True``. All other operations have the batch first too, an image (N, 1, H, W) is a sequence of
-its rows without a copy, and a sample's sequence is one piece of memory. There is no option for another order,
-so no array can be misread: one with the steps first must be transposed before.
+its rows without a copy, and a sample's sequence is contiguous. There's no option for another order, so no
+array can be misread: transpose one with the steps first.
 """
 
 import numpy as np
@@ -32,8 +32,7 @@ def lstm_forward(
     x : ndarray, shape (N, T, I), float
         T steps of each sequence.
     weight_ih : ndarray, shape (4H, I), float
-        The weights of the input; H rows each for the gates i (input), f (forget), g (the new content) and o
-        (output).
+        The weights of the input: H rows each for the gates i (input), f (forget), g (content), o (output).
     weight_hh : ndarray, shape (4H, H), float
         The weights of the hidden state after the previous step.
     bias_ih, bias_hh : ndarray, shape (4H,), float, optional
@@ -45,9 +44,9 @@ def lstm_forward(
     h_n, c_n : ndarray, shape (N, H), float, optional
         Hidden state and cell after the last step.
     cells : ndarray, shape (N, T, H), float, optional
-        The cell after each step, which the backward needs.
+        The cell after each step, for the backward pass.
     gates : ndarray, shape (N, T, 4H), float, optional
-        The gates i, f, g and o of each step, which the backward needs.
+        The gates i, f, g and o of each step, for the backward pass.
 
     Notes
     -----
@@ -56,7 +55,7 @@ def lstm_forward(
 
     Examples
     --------
-    With weights of zero every sigmoid is 1/2, and only the bias of g counts:
+    With zero weights every sigmoid is 1/2, and only g's bias counts:
 
     >>> bias = np.array([0.0, 0.0, 100.0, 0.0])
     >>> weights = np.zeros((4, 2)), np.zeros((4, 1))
@@ -67,9 +66,7 @@ def lstm_forward(
     array([0.5, 0.5, 1. , 0.5])
     """
     arrays = x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates
-    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, out, h_n, c_n, cells, gates = checks.lstm_forward(
-        ANYTHING, *arrays
-    )
+    x, weight_hh, weight_ih, bias_ih, bias_hh, h0, c0, *_ = checks.lstm_forward(ANYTHING, *arrays)
     (batch_size, steps, _), (rows, hidden_size) = x.shape, weight_hh.shape
     bias = _or_zeros(bias_ih, (rows,)) + _or_zeros(bias_hh, (rows,))
     h, c = _or_zeros(h0, (batch_size, hidden_size)), _or_zeros(c0, (batch_size, hidden_size))
@@ -91,10 +88,10 @@ def lstm_backward(
 ):  # fmt: skip
     """Send the gradient of the loss back through time, from the last step to the first.
 
-    The result is the gradient with respect to ``a``, before the sigmoids and tanh. Those of input, weights
-    and biases are products of it over all steps at once (`lstm_backward_input`, `lstm_backward_weight`,
-    `lstm_backward_bias`). With c_before the cell after the previous step, and ``dh = grad_h_n`` and
-    ``dc = grad_c_n`` at the start, each step computes::
+    The result is the gradient with respect to ``a``, the gates before sigmoid and tanh. The gradients of
+    input, weights and biases are products of it over all steps at once (`lstm_backward_input`,
+    `lstm_backward_weight`, `lstm_backward_bias`). With c_before the cell after the previous step, and
+    ``dh = grad_h_n`` and ``dc = grad_c_n`` at the start, each step computes::
 
         dh = dh + grad_output[n, t]
         dc = dc + dh * o * (1 - tanh(c) ** 2)
@@ -106,12 +103,12 @@ def lstm_backward(
     Parameters
     ----------
     grad_output : ndarray, shape (N, T, H), float, or None
-        Gradient of the loss with respect to `out`; None if it only depends on the last states.
+        Gradient of the loss with respect to `out`; None if the loss depends on the last states only.
     weight_hh, c0
-        As `lstm_forward` had them.
+        As in `lstm_forward`.
     cells : ndarray, shape (N, T, H), float
     gates : ndarray, shape (N, T, 4H), float
-        What `lstm_forward` wrote there.
+        Returned by `lstm_forward`.
     grad_h_n, grad_c_n : ndarray, shape (N, H), float, optional
         Gradient with respect to `h_n` and `c_n`; None stands for zeros.
     grad_gates : ndarray, shape (N, T, 4H), float, optional
@@ -124,7 +121,7 @@ def lstm_backward(
 
     Examples
     --------
-    One step: all gates 1/2 but g = 1, and so a cell of 1/2.
+    One step, with g = 1 and all other gates 1/2, so that the cell is 1/2:
 
     >>> gates, cells = np.array([[[0.5, 0.5, 1.0, 0.5]]]), np.array([[[0.5]]])
     >>> grad_gates, grad_h0, grad_c0 = lstm_backward(np.ones((1, 1, 1)), np.zeros((4, 1)), cells, gates)
@@ -160,7 +157,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     Parameters
     ----------
     grad_gates : ndarray, shape (N, T, 4H), float
-        What `lstm_backward` returns.
+        Returned by `lstm_backward`.
     weight_ih : ndarray, shape (4H, I), float
         The weights of the forward pass.
     grad_input : ndarray, shape (N, T, I), float, optional
@@ -170,8 +167,7 @@ def lstm_backward_input(grad_gates, weight_ih, grad_input=None):
     >>> lstm_backward_input(np.array([[[1.0, 10.0, 0.0, 0.0]]]), np.array([[1.0], [2.0], [3.0], [4.0]]))
     array([[[21.]]])
     """
-    arrays = grad_gates, weight_ih, grad_input
-    grad_gates, weight_ih, grad_input = checks.lstm_backward_input(ANYTHING, *arrays)
+    grad_gates, weight_ih, _ = checks.lstm_backward_input(ANYTHING, grad_gates, weight_ih, grad_input)
     return put(grad_input, np.einsum("ntj,ji->nti", grad_gates, weight_ih))
 
 
@@ -179,7 +175,7 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     """Compute the gradients of the loss with respect to both weights of an LSTM.
 
     Every step uses the same weights, so the steps add up like samples. ``before[n, t]`` is the hidden state
-    that step t started with, ``out[n, t - 1]``, or ``h0[n]`` for the first::
+    before step t: ``out[n, t - 1]``, or ``h0[n]`` for the first step::
 
         grad_weight_ih[j, i] = sum over n, t of grad_gates[n, t, j] * x[n, t, i]
         grad_weight_hh[j, k] = sum over n, t of grad_gates[n, t, j] * before[n, t, k]
@@ -187,12 +183,12 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     Parameters
     ----------
     grad_gates : ndarray, shape (N, T, 4H), float
-        What `lstm_backward` returns.
+        Returned by `lstm_backward`.
     x : ndarray, shape (N, T, I), float
     out : ndarray, shape (N, T, H), float
         Input and output of `lstm_forward`.
     h0 : ndarray, shape (N, H), float, optional
-        As `lstm_forward` was given it.
+        As in `lstm_forward`.
     grad_weight_ih : ndarray, shape (4H, I), float, optional
     grad_weight_hh : ndarray, shape (4H, H), float, optional
         Overwritten, not added to.
@@ -206,7 +202,7 @@ def lstm_backward_weight(grad_gates, x, out, h0=None, grad_weight_ih=None, grad_
     (array([32.]), array([50.]))
     """
     arrays = grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh
-    grad_gates, x, out, h0, grad_weight_ih, grad_weight_hh = checks.lstm_backward_weight(ANYTHING, *arrays)
+    grad_gates, x, out, h0, *_ = checks.lstm_backward_weight(ANYTHING, *arrays)
     before = _shifted(out, _or_zeros(h0, (out.shape[0], out.shape[2])))
     return (
         put(grad_weight_ih, np.einsum("ntj,nti->ji", grad_gates, x)),
@@ -222,7 +218,7 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     Parameters
     ----------
     grad_gates : ndarray, shape (N, T, 4H), float
-        What `lstm_backward` returns.
+        Returned by `lstm_backward`.
     grad_bias_ih, grad_bias_hh : ndarray, shape (4H,), float, optional
 
     Examples
@@ -231,14 +227,13 @@ def lstm_backward_bias(grad_gates, grad_bias_ih=None, grad_bias_hh=None):
     >>> grad_bias_ih
     array([6., 6., 6., 6.])
     """
-    arrays = grad_gates, grad_bias_ih, grad_bias_hh
-    grad_gates, grad_bias_ih, grad_bias_hh = checks.lstm_backward_bias(ANYTHING, *arrays)
+    grad_gates, *_ = checks.lstm_backward_bias(ANYTHING, grad_gates, grad_bias_ih, grad_bias_hh)
     total = grad_gates.sum(axis=(0, 1))
     return put(grad_bias_ih, total), put(grad_bias_hh, total.copy())
 
 
 def _sigmoid(x):
-    # exp of a negative number cannot overflow.
+    # exp of a negative number can't overflow.
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small, 1) / (1 + small)
 
@@ -248,5 +243,5 @@ def _or_zeros(array, shape):
 
 
 def _shifted(states, first):
-    """Return the states that the steps started with: `first`, then all but the last."""
+    """Return the state before each step: `first`, then all states but the last."""
     return np.concatenate([first[:, None], states[:, :-1]], axis=1)

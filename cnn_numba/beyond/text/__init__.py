@@ -1,1 +1,1 @@
-"""Text: the course's as data, the batches that a network is trained on, and what a trained one writes."""
+"""Text: the course's as a data set, its batches, and text that a trained network writes."""

@@ -1,4 +1,4 @@
-"""Batches of a text: windows, and the characters that follow in them, on the host and on the device."""
+"""Batches of a text: windows and the characters to predict, on the host and on the device."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from cnn_numba.train.batches import DeviceBatches, HostBatches
 
 
 class HostWindows(HostBatches):
-    """Windows of a text and what follows their characters; otherwise as `HostBatches`."""
+    """Windows of a text and the characters to predict; otherwise as `HostBatches`."""
 
     def __init__(self, windows: Windows, model: Sequential) -> None:
         self.windows, self.batch_size = windows, model.batch_size
@@ -27,7 +27,7 @@ class HostWindows(HostBatches):
 
 
 class DeviceWindows(DeviceBatches):
-    """Windows of a text that lies on the device; otherwise as `DeviceBatches`."""
+    """Windows of a text on the device; otherwise as `DeviceBatches`."""
 
     def __init__(self, windows: Windows, model: Sequential) -> None:
         self.gather, self.embedding = model.backend.ops.gather, model.backend.ops.embedding
@@ -48,5 +48,5 @@ class DeviceWindows(DeviceBatches):
 
 
 def windows_of(windows: Windows, model: Sequential) -> HostWindows | DeviceWindows:
-    """Return the source of batches for where a model computes."""
+    """Return the source of batches for the model's backend."""
     return (DeviceWindows if model.backend.on_device else HostWindows)(windows, model)

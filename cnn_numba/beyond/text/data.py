@@ -1,4 +1,4 @@
-"""The course's text as numbers, a character at a time, and the windows of it that a network is trained on."""
+"""The course's text as numbers, one per character, and the windows of it that a network is trained on."""
 
 import os
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from cnn_numba.data.datasets import Dataset
 from cnn_numba.data.sources import DataError
 from cnn_numba.extras import CHECKOUT
 
-#: The data set's name, as ``cnn-numba train --dataset`` knows it.
+#: The data set's name, for ``cnn-numba train --dataset``.
 TEXT = "course-text"
-#: Every character there is: its number is its place here.
+#: All characters: the number of each is its index here.
 VOCABULARY = "\n" + "".join(map(chr, range(32, 127)))
 #: Characters that a network sees at once.
 LENGTH = 64
-# From one window of the training text to the next: each character is predicted from 16 places on average.
+# From one window of the training text to the next: 16 windows predict each character.
 _STRIDE = 4
 _NUMBERS = {character: number for number, character in enumerate(VOCABULARY)}
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The windows of a text, in place of a data set's images, and of its labels: what comes next.
+    """The windows of a text, in place of a data set's images and labels.
 
-    `text` are the numbers of its characters, shape (L,), uint8; `length` is that of a window, `stride` the
-    distance from one to the next.
+    `text` holds the numbers of its characters, shape (L,), uint8; `length` is the length of a window,
+    `stride` the distance from one to the next.
 
     Examples
     --------
@@ -46,12 +46,12 @@ class Windows:
         return max((len(self.text) - self.length - 1) // self.stride + 1, 0)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        """Return the text: it distinguishes two sets of windows."""
+        """Return the text, by which checksums tell two sets of windows apart."""
         return np.array(self.text, dtype=dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many windows there are, and of how many characters."""
+        """The number of windows, and of characters in each."""
         return len(self), self.length
 
 
@@ -66,28 +66,28 @@ def encode(text: str) -> np.ndarray:
     instance(text, "text", str)
     unknown = next((character for character in text if character not in _NUMBERS), None)
     if unknown is not None:
-        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at place {text.index(unknown)}")
+        raise ValueError(f"the text must be plain ASCII, got {shown(unknown)} at index {text.index(unknown)}")
     return np.array([_NUMBERS[character] for character in text], np.uint8)
 
 
 def decode(numbers: np.ndarray) -> str:
-    """Return the characters with these numbers; `encode` turned round."""
+    """Return the characters with these numbers: the inverse of `encode`."""
     last = len(VOCABULARY) - 1
     return "".join(VOCABULARY[integer(number, "a character's number", maximum=last)] for number in numbers)
 
 
 def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
-    """Read a text, every tenth paragraph of it held out to test with.
+    """Read a text; every tenth paragraph is held out for the test.
 
     Parameters
     ----------
     path : path, optional
-        A file with one paragraph per line, or a folder with a course.txt like that; else the course's own.
+        A file with one paragraph per line, or a folder with such a course.txt; by default the course's.
 
     Returns
     -------
     train, test : Windows
-        Those of the test do not overlap: it takes every character once.
+        The test's windows don't overlap: each character is predicted once.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
     >>> test.shape
     (219, 64)
     """
-    if path is None:  # in a wheel it lies beside this file
+    if path is None:  # in a wheel the text is beside this file
         path = CHECKOUT / "data" / "text"
         path = path if path.is_dir() else Path(__file__).parent
     path = Path(path)
@@ -106,13 +106,13 @@ def read_text(path: str | PathLike | None = None) -> tuple[Windows, Windows]:
         del paragraphs[9::10]
         train, test = Windows(encode("".join(paragraphs))), Windows(encode(held_out), stride=LENGTH)
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no text to train on: {error}") from None
+        raise DataError(f"{path} can't be used as a text: {error}") from None
     if not (len(train) and len(test)):
         raise DataError(f"{path} must have ten paragraphs or more, and hundreds of characters in each")
     return train, test
 
 
 def load_text(path: str | PathLike | None = None) -> Dataset:
-    """Return a text as a data set, for `data.load`; its argument and errors are those of `read_text`."""
+    """Return a text as a data set, for `data.load`; argument and errors are those of `read_text`."""
     train, test = read_text(path)
     return Dataset(TEXT, train, train, test, test, classes=tuple(VOCABULARY))

@@ -1,4 +1,4 @@
-"""Text generation: predict a character, append it, and again."""
+"""Text generation: predict a character, append it, repeat."""
 
 import numpy as np
 
@@ -13,27 +13,27 @@ def generate(
 ) -> str:
     """Continue a prompt.
 
-    The network sees the last 64 characters and gives each one that may follow a probability. The next
-    is drawn from these; the temperature divides the logits before.
+    From the last 64 characters the network computes logits of the next one. They are divided by the
+    temperature, and the next character is drawn with the probabilities that follow.
 
     Parameters
     ----------
     model : Sequential
-        Such as `text_transformer`, whose attention is causal: what fills the window up after the last
-        character changes nothing before it.
+        Such as `text_transformer`, whose attention is causal: the padding after the last character doesn't
+        affect the ones before.
     prompt : str
         At least one character, all in `VOCABULARY`.
     length : int
         Characters to add.
     temperature : float
-        1 draws as the network says; below 1 likely characters become likelier, at 0 the likeliest is taken.
+        1 keeps the network's probabilities; below 1 likely characters become likelier; 0 takes the likeliest.
     seed : int
-        Same seed, same text.
+        The same seed gives the same text.
 
     Returns
     -------
     str
-        The prompt and what follows it.
+        The prompt and its continuation.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def generate(
     """
     instance(model, "model", Sequential)
     if model.input_shape != (LENGTH,) or model.shapes[-1][1] != len(VOCABULARY):
-        raise ValueError(f"{model.name} predicts no characters: use text_transformer")
+        raise ValueError(f"{model.name} doesn't predict characters: use text_transformer")
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(f"prompt must have at least one character, got {shown(prompt)}")
     length, (temperature,) = integer(length, "length"), settings(temperature=temperature)
@@ -59,7 +59,7 @@ def generate(
 
 
 def _draw(logits, temperature, generator):
-    """Draw a character from its logits."""
+    """Draw the number of a character."""
     if temperature == 0:
         return int(logits.argmax())
     exponentials = np.exp((logits - logits.max()) / temperature)

@@ -1,4 +1,4 @@
-"""What several workers agree on around the steps of a training run: recipe, numbers, and when to leave."""
+"""What the workers of a training run agree on around its steps: recipe, numbers, and when to end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +11,18 @@ from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.recipe import checksum
 from cnn_numba.train.run import Run
 
-#: What the first worker may have read from a checkpoint.
+#: Attributes of a run that the first worker may have read from a checkpoint.
 SHARED = ("epoch", "step", "history", "seconds", "first_loss", "resumed", "saved")
 
 
 class Agreement(Callback):
-    """Keeps the workers of a training run alike: all begin, go on and leave with the same numbers."""
+    """Keeps the workers of a training run alike: all begin, continue and end with the same numbers."""
 
     def __init__(self, workers: Any) -> None:
         self.workers = workers
 
     def prepare(self, run: Run) -> None:
-        """Insist that all train the same."""
+        """Raise WorkersError unless all train the same."""
         run.exits.enter_context(_naming_the_checkpoint(run))
         facts = {
             "model": run.model.name,
@@ -33,12 +33,13 @@ class Agreement(Callback):
         self.workers.insist_equal(facts | run.recipe)
 
     def begin(self, run: Run) -> None:
-        """Give all workers what the first one has drawn or read."""
+        """Give all workers the numbers that the first one has drawn or read."""
         states = (run.optimizer.state, run.scaler.state)
         arrays = [array for state in states for _, array in sorted(state.items())]
         for array in (run.model.parameters, run.model.buffers, *arrays):
             self.workers.broadcast(array)
-        mine = run.generator.bit_generator.state, run.steps.totals.tolist()  # each worker has to ask
+        # On every worker: on the GPU the totals are a sum over all.
+        mine = run.generator.bit_generator.state, run.steps.totals.tolist()
         shared = {name: getattr(run, name) for name in SHARED}
         values, order, totals = self.workers.from_first(lambda: (shared, *mine))
         vars(run).update(values)
@@ -46,19 +47,19 @@ class Agreement(Callback):
         run.steps.totals = np.array(totals)
 
     def epoch_measured(self, run: Run) -> None:
-        """Insist that all workers have the same parameters still."""
+        """Raise WorkersError unless all workers still have the same parameters."""
         where = f" after epoch {run.epoch + 1}: they have computed different numbers"
         state = checksum(run.model.parameters, run.model.buffers)
         self.workers.insist_equal({"the checksum of the parameters": state}, where)
 
     def interrupted(self, run: Run) -> None:
-        """Wait until all have saved: torchrun ends the others when the first one leaves."""
+        """Wait until all have saved: torchrun ends the others when the first one ends."""
         self.workers.exchange("saved")
 
 
 @contextmanager
 def _naming_the_checkpoint(run) -> Iterator[None]:
-    """Add to what ends the workers where the last checkpoint is."""
+    """Add the place of the last checkpoint to a WorkersError."""
     try:
         yield
     except WorkersError as error:
@@ -66,7 +67,7 @@ def _naming_the_checkpoint(run) -> Iterator[None]:
 
 
 def what_is_saved(run: Run) -> str:
-    """Return where the last checkpoint of this training run is, as text."""
+    """Say where the last checkpoint of this training run is."""
     if run.saved is None:
         return "no checkpoint of this run has been written yet"
     epoch, step = run.saved

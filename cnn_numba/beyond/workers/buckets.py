@@ -1,4 +1,4 @@
-"""Gradients that are added up in a few pieces, while the rest of the backward pass runs."""
+"""Gradients that are summed over the workers in a few pieces, while the rest of the backward pass runs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,15 +8,15 @@ from cnn_numba.nn.models import Sequential
 from cnn_numba.train.alone import Alone
 from cnn_numba.train.callbacks.base import Untimed
 
-#: A bucket is closed by the layer that brings it to this many bytes.
+#: The size at which a bucket is full.
 BUCKET_BYTES = 2**18
 
 
 class Buckets:
-    """The gradients in a few contiguous pieces, each added up as soon as its layers have gone back.
+    """The gradients in a few contiguous pieces, each summed as soon as its layers' backward passes are done.
 
-    A bucket takes whole layers, from the last one backwards, until it has `most` bytes, else `BUCKET_BYTES`:
-    `layers` are their names, `slices` where their gradients lie in the model's.
+    A bucket takes whole layers, from the last one backwards, until it has `most` bytes (`BUCKET_BYTES` if
+    None). `layers` has their names, `slices` the position of their gradients in the model's.
     """
 
     def __init__(self, model: Sequential, workers: Alone, timeline: Untimed, most: int | None = None) -> None:
@@ -25,34 +25,30 @@ class Buckets:
         self.waiting = []
 
     def after(self) -> dict[str, Callable[[], None]]:
-        """Return by phase of a step what has to be done after it."""
+        """Return, by phase, the function that starts the bucket it completes."""
         return {f"backward {names[-1]}": partial(self.start, i) for i, names in enumerate(self.layers)}
 
     def about(self) -> list[dict[str, Any]]:
-        """Return layers and bytes of each bucket."""
+        """Return the layers and the bytes of each bucket."""
         itemsize = self.model.gradients.dtype.itemsize
         return [
-            {"layers": names, "bytes": (place.stop - place.start) * itemsize}
-            for names, place in zip(self.layers, self.slices, strict=True)
+            {"layers": names, "bytes": (piece.stop - piece.start) * itemsize}
+            for names, piece in zip(self.layers, self.slices, strict=True)
         ]
 
     def start(self, number: int) -> None:
-        """Begin to add a bucket up; with the last one, wait for all."""
+        """Start to sum a bucket; after the last one, wait for all."""
         done = self.timeline.spanning(f"reduce {number}")
         self.waiting.append(self.workers.start(self.model.gradients[self.slices[number]], done))
         self.timeline.skip()
         if number == len(self.slices) - 1:
-            self.wait()
-
-    def wait(self) -> None:
-        """Wait until all that was begun has been added up."""
-        while self.waiting:
-            self.waiting.pop(0)()
-        self.timeline.note("wait")
+            while self.waiting:
+                self.waiting.pop(0)()
+            self.timeline.note("wait")
 
 
 def _cut(model, most):
-    """Return the layers and the places of a model's buckets."""
+    """Return the layers and the slices of a model's buckets."""
     layers, slices, names = [], [], []
     stop = start = model.gradients.size
     for layer in reversed(model.layers):

@@ -1,4 +1,4 @@
-"""Joining the workers: torchrun's environment, read and checked, and what happens when a worker ends."""
+"""Joining the workers: reading torchrun's environment, and ending together."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from cnn_numba.beyond.workers.workers import Workers
 from cnn_numba.extras import need
 from cnn_numba.train.alone import Alone
 
-#: Seconds without a heartbeat after which a worker is given up.
+#: Seconds without a heartbeat after which a worker counts as lost.
 TIMEOUT = 30.0
 
 
@@ -25,63 +25,63 @@ def join(timeout: float = TIMEOUT) -> Iterator[Alone]:
     Parameters
     ----------
     timeout : float
-        Seconds without a heartbeat after which another worker is given up. One that is alive and busy,
-        compiling or loading, is waited for twenty times as long.
+        Seconds without a heartbeat after which another worker counts as lost. For one that is alive and busy,
+        compiling or loading, the limit is twenty times as long.
 
     Yields
     ------
     Alone
-        Without such an environment; it needs no torch. Else `Workers`.
+        `Workers`, if there are several; a single one needs no torch.
 
     Raises
     ------
     WorkersError
         If the environment is wrong, or not all workers arrive.
     """
-    place = environment()
-    if place is None or place.size == 1:
-        yield _alone(place)
+    env = environment()
+    if env is None or env.size == 1:
+        yield _alone(env)
         return
-    need("torch", f"Training with {place.size} workers")
-    device.share_threads(place.local_size)
-    group = ProcessGroup(place, timeout)
-    workers = Workers(place.rank, place.size, group)
+    need("torch", f"Training with {env.size} workers")
+    device.share_threads(env.local_size)
+    group = ProcessGroup(env, timeout)
+    workers = Workers(env.rank, env.size, group)
     try:
         with _asked_to_end(workers):
             workers.insist_equal(group.versions())
-            workers.run, workers.restarted = group.run, place.restarts > 0
+            workers.run, workers.restarted = group.run, env.restarts > 0
             yield workers
-            group.part()
+            group.close()
     except BaseException as error:
         group.leave(_reason(workers, error))
         raise
 
 
-def _alone(place):
-    """Return a single worker, which torchrun may have started nevertheless."""
+def _alone(env):
+    """Return a single worker, which torchrun may have started."""
     workers = Alone()
-    if place is not None and "TORCHELASTIC_RUN_ID" in os.environ:
-        # Its parent is torchrun, which outlives the restarts.
+    if env is not None and "TORCHELASTIC_RUN_ID" in os.environ:
+        # The parent is torchrun, which outlives the restarts.
         workers.run = f"{os.environ['TORCHELASTIC_RUN_ID']}, {socket.gethostname()}, {os.getppid()}"
-        workers.restarted = place.restarts > 0
+        workers.restarted = env.restarts > 0
     return workers
 
 
 def _reason(workers, error):
-    """Return what the others will read about why a worker ends; nothing if nothing is wrong."""
+    """Return why a worker ends, for the others to read; empty if nothing is wrong."""
     if isinstance(error, WorkersError):
         return error.reason
     if any(isinstance(each, (KeyboardInterrupt, SystemExit)) for each in (error, error.__context__)):
         return ""
     text = " ".join(str(error).split())
-    if type(error).__module__ == "builtins":  # ours are sentences
+    if type(error).__module__ == "builtins":  # our own are sentences
         text = f"{type(error).__name__}: {text}"
     return f"worker {workers.rank} of {workers.size} has ended: {text}"
 
 
 @contextmanager
 def _asked_to_end(workers):
-    """Take SIGTERM, which torchrun sends when a worker has failed, as a request; say which has failed."""
+    """Treat SIGTERM, which torchrun sends when a worker has failed, as a request; report that worker."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -94,28 +94,20 @@ def _asked_to_end(workers):
     try:
         yield
     except BaseException:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this one is ending already, and has a line to say
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this one is ending already, with its own message
         raise
     signal.signal(signal.SIGTERM, before)
 
 
-class Place:
-    """Where a worker is among the others, and among those on this machine, as torchrun's environment says it.
+class Environment:
+    """A worker's rank among all, and among those on this machine, from torchrun's environment.
 
-    They meet at `address` and `port`, and have been started again `restarts` times.
+    The workers meet at `address` and `port`, and have been restarted `restarts` times.
     """
 
     def __init__(self, values: dict[str, str]) -> None:
-        self.rank, self.size = _whole(values, "RANK"), _whole(values, "WORLD_SIZE")
-        if not self.size or self.rank >= self.size:
-            raise WorkersError(f"RANK must be below WORLD_SIZE, got RANK={self.rank}, WORLD_SIZE={self.size}")
-        self.local_rank = _whole(values, "LOCAL_RANK", self.rank)
-        self.local_size = _whole(values, "LOCAL_WORLD_SIZE", self.size)
-        if self.local_rank >= self.local_size:
-            raise WorkersError(
-                "LOCAL_RANK must be below LOCAL_WORLD_SIZE, got "
-                f"LOCAL_RANK={self.local_rank}, LOCAL_WORLD_SIZE={self.local_size}"
-            )
+        self.rank, self.size = _rank_and_size(values)
+        self.local_rank, self.local_size = _rank_and_size(values, "LOCAL_", self.rank, self.size)
         self.restarts = _whole(values, "TORCHELASTIC_RESTART_COUNT", 0)
         if self.size > 1:
             self.address, self.port = values.get("MASTER_ADDR", ""), _whole(values, "MASTER_PORT")
@@ -123,12 +115,12 @@ class Place:
                 raise WorkersError("MASTER_ADDR, the name of the machine of worker 0, is not set")
             if not 0 < self.port < 65536:
                 raise WorkersError(f"MASTER_PORT must lie in 1..65535, got {self.port}")
-        # Whether torchrun itself keeps the store at that port.
-        self.store_there = values.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+        # Whether torchrun itself hosts the store at that port.
+        self.torchrun_hosts_store = values.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
 
 
-def environment(values: dict[str, str] | None = None) -> Place | None:
-    """Return the place that torchrun's environment variables name, None without them.
+def environment(values: dict[str, str] | None = None) -> Environment | None:
+    """Read torchrun's environment variables; return None if there are none.
 
     Examples
     --------
@@ -139,18 +131,23 @@ def environment(values: dict[str, str] | None = None) -> Place | None:
     values = dict(os.environ) if values is None else values
     if "RANK" not in values and "WORLD_SIZE" not in values:
         return None
-    return Place(values)
+    return Environment(values)
+
+
+def _rank_and_size(values, local="", usual_rank=None, usual_size=None):
+    """Return a rank, and how many workers there are, of all or of this machine's ("LOCAL_")."""
+    names = f"{local}RANK", f"{local}WORLD_SIZE"
+    rank, size = _whole(values, names[0], usual_rank), _whole(values, names[1], usual_size)
+    if rank >= size:
+        raise WorkersError(f"{names[0]} must be below {names[1]}, got {names[0]}={rank}, {names[1]}={size}")
+    return rank, size
 
 
 def _whole(values, name, usual=None):
-    """Return a whole number of the environment."""
-    if name not in values and usual is not None:
-        return usual
-    text = values.get(name)
+    """Return a whole number of the environment; `usual` is for a variable that may be missing."""
+    text = values.get(name, usual)
     if text is None:
-        raise WorkersError(
-            f"{name} is not set, though others of torchrun's variables are: start with torchrun"
-        )
-    if not text.isdecimal():
+        raise WorkersError(f"{name} is not set, but other variables of torchrun are: start with torchrun")
+    if not str(text).isdecimal():
         raise WorkersError(f"{name} must be a whole number, got {shown(text)}")
     return int(text)

@@ -1,10 +1,10 @@
-"""What carries numbers and words between workers: torch.distributed, watched.
+"""Communication between workers: torch.distributed, with heartbeats.
 
-Sums go through gloo on the host and NCCL on GPUs; words go through the store at MASTER_PORT. A sum waits for
-the slowest worker, and forever for a dead or stopped one. So every worker sends a heartbeat once a
-second, and a waiting one looks at those of the others: it waits for a busy worker, and reports a silent one.
+Sums go through gloo on the host and NCCL on GPUs; text goes through the store at MASTER_PORT. A sum waits for
+the slowest worker, and forever for a dead or stopped one. So every worker sends a heartbeat once a second,
+and a waiting one looks at the others' heartbeats: it waits for a busy worker, and reports a silent one.
 
-torch is imported when a `ProcessGroup` is made: one worker needs none.
+torch is imported when a `ProcessGroup` is made: a single worker needs none.
 """
 
 import errno
@@ -25,16 +25,16 @@ from cnn_numba import device
 from cnn_numba.beyond.workers.watch import Watch
 from gpuless import nvidia
 
-#: Timeouts that a worker is waited for which is alive.
+#: How many timeouts to wait for a worker that is alive.
 PATIENCE = 20
-#: Seconds within which all have to arrive, at least: to import torch takes its time.
+#: Seconds within which all workers have to arrive, at least: importing torch takes time.
 ARRIVAL = 60.0
 
 
 class WorkersError(RuntimeError):
-    """Why the workers cannot begin, or cannot go on: a line for the user.
+    """Why the workers can't begin or can't continue, in one line for the user.
 
-    The other workers read its `reason`. With `saved` this training run has a checkpoint to go on from.
+    The other workers read `reason`. `saved` says whether this training run has a checkpoint to continue from.
     """
 
     def __init__(self, message: str, reason: str = "", saved: bool = False) -> None:
@@ -43,26 +43,28 @@ class WorkersError(RuntimeError):
 
 
 class ProcessGroup:
-    """One worker's connection to the others: torch's process group, and a watch for those that end.
+    """One worker's connection to the others: torch's process group, and a watch for workers that end.
 
-    `run` is the same for all workers and restarts of one start. After `timeout` seconds without a sign of
-    life a worker is given up.
+    `run` is the same for all workers and all restarts of one start. After `timeout` seconds without a
+    heartbeat a worker counts as lost.
     """
 
-    def __init__(self, place, timeout):
-        # torch's message about a lost connection is a page, and here it becomes a line.
+    def __init__(self, env, timeout):
+        # torch prints a page about a lost connection; here it becomes a line.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch
 
         self.torch, self.dist = torch, torch.distributed
-        self.rank, self.size, self.timeout, self.place = place.rank, place.size, timeout, place
-        if place.local_size == place.size and sys.platform == "linux":
-            # All are on this machine: no name has to be looked up, and no firewall is in the way.
+        self.rank, self.size, self.timeout, self.env = env.rank, env.size, timeout, env
+        self.arrival = max(timeout, ARRIVAL)
+        self.hosts_store = self.rank == 0 and not env.torchrun_hosts_store
+        if env.local_size == env.size and sys.platform == "linux":
+            # All workers are on this machine: this needs no look-up of a name, and passes firewalls.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        whole = self._open_store()
-        # Kept by torchrun through its restarts, in which the first worker finds it.
-        self.run = whole.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
-        store = self._part(whole)
+        store = self._open_store()
+        # torchrun keeps this through its restarts.
+        self.run = store.compare_set("cnn-numba/run", "", uuid.uuid4().hex).decode()
+        store = self._part(store)
         self.peers = self._arrive(store)
         self.watch = Watch(lambda: self._part(self._connect()), self.rank, self.size)
         try:
@@ -73,67 +75,64 @@ class ProcessGroup:
 
     # --- Meeting -------------------------------------------------------------------------------------------
 
-    def _connect(self, master=False):
-        where, limit = (self.place.address, self.place.port), timedelta(seconds=max(self.timeout, ARRIVAL))
-        listening = self._listening() if master else None
+    def _connect(self, host=False):
+        where, limit = (self.env.address, self.env.port), timedelta(seconds=self.arrival)
+        listening = self._listening() if host else None
         return self.dist.TCPStore(
-            *where, None, master, limit, wait_for_workers=False, master_listen_fd=listening
+            *where, None, host, limit, wait_for_workers=False, master_listen_fd=listening
         )
 
     def _listening(self):
-        """Return a socket that this machine alone reaches, if the others are on it; None for torch's own."""
+        """Return a socket that only this machine reaches, if all workers are on it; None for torch's own."""
         family, where = self._family_and_address()
         if not ipaddress.ip_address(where[0]).is_loopback:
             return None
         return socket.create_server(where[:2], family=family).detach()
 
     def _family_and_address(self):
-        found = socket.getaddrinfo(self.place.address, self.place.port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(self.env.address, self.env.port, type=socket.SOCK_STREAM)
         return found[0][0], found[0][4]
 
     def _port_is_taken(self):
         """Return whether another program listens at the port on this machine."""
         try:
-            socket.create_server(("", self.place.port), family=self._family_and_address()[0]).close()
+            socket.create_server(("", self.env.port), family=self._family_and_address()[0]).close()
         except OSError as error:
             return error.errno == errno.EADDRINUSE
         return False
 
     def _part(self, store):
-        """Return what of a store belongs to this start of the workers, and to none before."""
-        return self.dist.PrefixStore(f"cnn-numba/{self.place.restarts}", store)
+        """Return the part of a store that belongs to this start of the workers, not to an earlier one."""
+        return self.dist.PrefixStore(f"cnn-numba/{self.env.restarts}", store)
 
     def _open_store(self):
-        """Open the store: torchrun's, or the first worker's own."""
-        where = f"{self.place.address}:{self.place.port}"
-        self._await_name(where)
-        master = self.rank == 0 and not self.place.store_there
+        """Open the store, which torchrun or the first worker hosts."""
+        where = f"{self.env.address}:{self.env.port}"
         try:
-            return self._connect(master)
+            self._await_name()
+            return self._connect(self.hosts_store)
         except (OSError, RuntimeError, ValueError) as error:
-            if master and self._port_is_taken():  # torch's own error says so in its text only
+            if self.hosts_store and self._port_is_taken():  # torch's error says so only in its text
                 raise WorkersError(f"the port of {where} (MASTER_PORT) is in use: choose another") from None
-            reason = str(error).partition("\n")[0]
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}") from None
 
-    def _await_name(self, where):
-        """Wait until the name of worker 0's machine is known: torch takes longer, and says it in a page."""
-        deadline = time.monotonic() + max(self.timeout, ARRIVAL)
+    def _await_name(self):
+        """Wait until the name of worker 0's machine is known; torch would wait longer, and print a page."""
+        deadline = time.monotonic() + self.arrival
         while True:
             try:
-                socket.getaddrinfo(self.place.address, self.place.port)
+                socket.getaddrinfo(self.env.address, self.env.port)
                 return
-            except OSError as error:
-                reason = error.strerror or error
-            if time.monotonic() > deadline:
-                raise WorkersError(f"nobody answers at {where}, where worker 0 should be: {reason}")
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
             time.sleep(0.5)
 
     def _arrive(self, store):
-        """Introduce this worker to the others, and wait for all; return what each says of itself."""
+        """Announce this worker, and wait for all others; return host, pid and size of each."""
         about = {"host": socket.gethostname(), "pid": os.getpid(), "size": self.size}
-        limit, missing = max(self.timeout, ARRIVAL), range(self.size)
-        deadline = time.monotonic() + limit
+        missing, deadline = range(self.size), time.monotonic() + self.arrival
         try:
             if store.add(f"rank/{self.rank}", 1) > 1:
                 raise WorkersError(f"two workers have RANK={self.rank}")
@@ -145,21 +144,21 @@ class ProcessGroup:
                 if not (missing := [rank for rank in range(self.size) if rank not in peers]):
                     break
                 if time.monotonic() > deadline:
-                    raise WorkersError(self._who_arrived(missing, f"within {limit:g} s"))
+                    raise WorkersError(self._who_arrived(missing, f"within {self.arrival:g} s"))
                 time.sleep(0.02)
         except self.dist.DistError:
             raise WorkersError(self._who_arrived(missing, "before worker 0 ended")) from None
         for peer in peers.values():
-            # From within a container the processes of the next one cannot be seen.
+            # A container doesn't see the processes of another one.
             peer["visible"] = peer["host"] == about["host"] and _runs(peer["pid"])
         return peers
 
     def _insist_on_size(self, peers):
-        """Refuse workers that were started with another WORLD_SIZE."""
+        """Raise WorkersError if a worker was started with another WORLD_SIZE."""
         for rank, peer in peers.items():
             if peer["size"] != self.size:
-                if self.rank == 0 and not self.place.store_there:
-                    time.sleep(1.0)  # the store ends with this worker: let the others see the same
+                if self.hosts_store:
+                    time.sleep(1.0)  # the store ends with this worker: let the others read it first
                 sizes = sorted([(self.rank, self.size), (rank, peer["size"])])
                 all_sizes = ", but ".join(f"{size} on worker {number}" for number, size in sizes)
                 raise WorkersError(f"the workers differ: WORLD_SIZE is {all_sizes}")
@@ -171,7 +170,7 @@ class ProcessGroup:
         )
 
     def versions(self):
-        """Return what has to be the same for all workers."""
+        """Return the versions that must be the same for all workers."""
         installed = {name: nvidia.installed(name) for name in ("cnn-numba", "numpy", "numba", "torch")}
         return {"Python": platform.python_version(), **installed}
 
@@ -179,9 +178,9 @@ class ProcessGroup:
         backend = "gloo"
         if device.hardware():
             backend = "cpu:gloo,cuda:nccl"
-            self.has_gpu = device.use_gpu(self.place.local_rank)
+            self.has_gpu = device.use_gpu(self.env.local_rank)
             if self.has_gpu:
-                self.torch.cuda.set_device(self.place.local_rank)
+                self.torch.cuda.set_device(self.env.local_rank)
         limit, failed = timedelta(seconds=2 * PATIENCE * self.timeout), []
 
         def start():
@@ -192,7 +191,7 @@ class ProcessGroup:
             except RuntimeError as error:
                 failed.append(error)
 
-        # It waits for the others, and does not look whether they are still there.
+        # The call waits for the others without noticing that they have ended.
         thread = threading.Thread(target=start, daemon=True, name="start of the group")
         thread.start()
         while thread.is_alive():
@@ -204,17 +203,17 @@ class ProcessGroup:
     # --- Numbers and words ---------------------------------------------------------------------------------
 
     def start(self, array, done=None):
-        """Begin to add an array of the host up, in place; return what waits for the sum."""
+        """Start to sum an array on the host, in place; return a function that waits for the sum."""
         work = self._begun(self.dist.all_reduce, self.torch.from_numpy(array))
         if done is not None:
             work.get_future().then(lambda future: done())
         return lambda: self._wait(work)
 
     def start_on_device(self, array):
-        """Begin to add an array of the GPU up, in place; the current stream waits. Not yet run on a GPU."""
+        """Start to sum an array on the GPU, in place; the current stream waits. Not yet run on a GPU."""
         if not self.has_gpu:
             raise WorkersError(
-                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.place.local_rank}, this machine "
+                f"worker {self.rank} has no GPU of its own (LOCAL_RANK={self.env.local_rank}, this machine "
                 f"has {len(nvidia.driver().gpus)}): start fewer workers on it, or train with --device cpu"
             )
         stream = self.torch.cuda.ExternalStream(int(device.current_stream()))
@@ -232,7 +231,7 @@ class ProcessGroup:
         self._wait(self._begun(self.dist.broadcast, self.torch.from_numpy(array), 0))
 
     def exchange(self, text):
-        """Return what every worker says here."""
+        """Return the text that each worker passes here, by rank."""
         mine = self.torch.frombuffer(bytearray(text.encode()), dtype=self.torch.uint8)
         sizes = [self.torch.zeros(1, dtype=self.torch.int64) for _ in range(self.size)]
         self._wait(self._begun(self.dist.all_gather, sizes, self.torch.tensor([len(mine)])))
@@ -256,7 +255,7 @@ class ProcessGroup:
                 work.wait(timedelta(seconds=1))
                 return
             except RuntimeError:
-                # A second is over, or the collective has failed: then `work` is completed, and fails again.
+                # Either a second is over, or the collective has failed: then `work` is completed.
                 if over:
                     raise self._lost() from None
             self.look()
@@ -269,64 +268,61 @@ class ProcessGroup:
     # --- Which workers are alive ---------------------------------------------------------------------------
 
     def look(self):
-        """Raise WorkersError if a worker has ended, or is silent for too long."""
+        """Raise WorkersError if a worker has ended or been silent for too long."""
         if found := self._culprit(self.timeout):
             raise WorkersError(found)
 
     def _lost(self):
-        """Return the error for a connection that broke, naming whose it was as soon as that shows."""
+        """Return the error for a broken connection; wait a few seconds for the name of the lost worker."""
         found, deadline = None, time.monotonic() + 6
         while not found and time.monotonic() < deadline:
             self.watch.refresh()
-            # Not yet a silent one: on a busy machine a process that was killed takes a while to end.
+            # A silent one doesn't count yet: on a busy machine a killed process takes a while to end.
             found = self._culprit(silence=math.inf)
             time.sleep(0.1)
         found = found or self._culprit(silence=4)
-        return WorkersError(found or "the connection to a worker broke, and none is known to have ended")
+        return WorkersError(found or "the connection to a worker broke, but no worker is known to have ended")
 
     def _culprit(self, silence):
-        """Return which worker has ended, and how; None if all are there, or ended well."""
+        """Return which worker is lost, and how; None if all are alive or ended normally."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         gone = [rank for rank in others if self.peers[rank]["visible"] and not _runs(self.peers[rank]["pid"])]
         self.watch.ask()
         if gone or self.watch.silence() > silence:
-            self.watch.refresh()  # why they ended
-        for why in filter(None, self.watch.left.values()):
-            return why
+            self.watch.refresh()  # for the reasons
+        if reason := next(filter(None, self.watch.left.values()), None):
+            return reason
         for rank in gone:
             if rank not in self.watch.left:
                 return f"worker {rank} of {self.size} was killed (process {self.peers[rank]['pid']})"
         for rank in others:
-            if rank not in self.watch.left and self.watch.silence(rank) > silence:
-                return (
-                    f"worker {rank} of {self.size} has sent no heartbeat for "
-                    f"{self.watch.silence(rank):.0f} s (process {self.peers[rank]['pid']} on "
-                    f"{self.peers[rank]['host']})"
-                )
+            if rank not in self.watch.left and (seconds := self.watch.silence(rank)) > silence:
+                where = f"process {self.peers[rank]['pid']} on {self.peers[rank]['host']}"
+                return f"worker {rank} of {self.size} has sent no heartbeat for {seconds:.0f} s ({where})"
         if self.watch.silence() > silence:
-            keeper = "torchrun" if self.place.store_there else f"worker 0 of {self.size}"
-            return f"{keeper}, at whose port the workers meet, has ended or does not answer"
+            host = "torchrun" if self.env.torchrun_hosts_store else f"worker 0 of {self.size}"
+            return f"{host}, which hosts the workers' store, has ended or doesn't answer"
         return None
 
     # --- The end -------------------------------------------------------------------------------------------
 
-    def part(self):
-        """Wait until all are done; then the connection may go."""
+    def close(self):
+        """Wait until all are done, and close the connection."""
         self.exchange("done")
         self.watch.end()
         self.dist.destroy_process_group()
 
-    def leave(self, why):
-        """Tell the others that this worker ends, and why, if there is something wrong."""
-        self.watch.end(why, keeper=self.rank == 0 and not self.place.store_there)
+    def leave(self, reason):
+        """Tell the others that this worker ends, and why if something is wrong."""
+        self.watch.end(reason, self.hosts_store)
 
 
 def _runs(pid):
-    """Return whether a process of this machine runs: after its end it may still have its number."""
+    """Return whether a process of this machine runs; a zombie doesn't."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # somebody else's, or a system without /proc
+        return True  # another user's process, or a system without /proc

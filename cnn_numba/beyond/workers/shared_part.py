@@ -1,6 +1,6 @@
-"""A worker's part of a batch: its weight, its gradients on their way to the others, and shared statistics."""
+"""A worker's part of a batch: its weight, its gradients in buckets, and shared statistics."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,53 +19,45 @@ from cnn_numba.train.scaler import Scaler
 
 
 class SharedPart(Part):
-    """The part of each batch that one of several workers takes; its model is built for that part."""
+    """One worker's part of each batch; its model is built for that part."""
 
     def __init__(self, model: Sequential, workers: Alone, scaler: Scaler, timeline: Untimed) -> None:
         super().__init__(scaler, timeline, workers)
         self.model = model
-        self.pieces = Buckets(model, workers, timeline)
-        self.between = self.pieces.after()
+        self.gradients = Buckets(model, workers, timeline)
+        self.starts = self.gradients.after()
+        self.cuts = self.starts.keys()
         norms = [layer for layer in model.every_layer if isinstance(layer, BatchNorm2d)]
-        # They take the statistics of the whole batch. In this order they add their sums up, whether this
-        # worker has images of a batch or not.
+        # All workers sum the statistics in this order, also a worker that has no image of a batch.
         self.norms = {layer: SyncBatchNorm(layer, workers.all_reduce) for layer in norms}
-        self.scalers, self.nothing = {}, None
-
-    @property
-    def cuts(self) -> Collection[str]:
-        """The phases after which a bucket is sent."""
-        return self.between.keys()
-
-    @property
-    def no_graphs(self) -> str:
-        """Why there are none: the sums of a shared normalisation pass through the host within a step."""
-        if not self.norms:
-            return ""
-        return "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+        if norms:  # their sums pass through the host within a step
+            self.no_graphs = (
+                "Batch normalisation of several workers: kernels are launched one by one, without CUDA graphs"
+            )
+        self.scalers, self.zeros = {}, None
 
     def scaler_of(self, count: int) -> Scaler:
-        """Return what scales the gradients of this part of a batch of `count`: also by its share of it."""
+        """Return the scaler of this part of a batch of `count`; it also multiplies by the part's share."""
         if count not in self.scalers:
             self.scalers[count] = ShareScaler(self.scaler, self.model, self.weight(count))
         return self.scalers[count]
 
     def weight(self, count: int) -> Array:
-        """Return the share that this part is of a batch of `count`, shape (1,), where the model computes."""
+        """Return this part's share of a batch of `count`, shape (1,), where the model computes."""
         share = np.array([self.workers.count(count) / count], self.model.backend.dtype)
         return self.model.backend.bring(share)
 
     def after(self, phase: str) -> None:
-        """Note the end of a phase, and begin to add up the gradients that are complete then."""
+        """Note the end of a phase, and start to sum a bucket that it completes."""
         super().after(phase)
-        if phase in self.between:
-            self.between[phase]()
+        if phase in self.starts:
+            self.starts[phase]()
 
     def phases_of_nothing(self) -> Iterator[str]:
-        """Do what is due before the update if this worker has no sample of the batch: it adds nothing."""
-        if self.nothing is None:
-            self.nothing = self.model.backend.zeros(self.model.gradients.shape)
-        device.copy(self.model.gradients, self.nothing)
+        """Run the phases before the update if this worker has no sample of the batch: it adds zeros."""
+        if self.zeros is None:
+            self.zeros = self.model.backend.zeros(self.model.gradients.shape)
+        device.copy(self.model.gradients, self.zeros)
         for norm in self.norms.values():
             norm.forward(None)
         yield "loss"
@@ -75,12 +67,12 @@ class SharedPart(Part):
             yield f"backward {layer.name}"
 
     def buckets(self) -> list[dict[str, Any]]:
-        """Return of each bucket its layers and bytes."""
-        return self.pieces.about()
+        """Return the layers and the bytes of each bucket."""
+        return self.gradients.about()
 
 
 class ShareScaler(Scaler):
-    """Scales the gradients by a worker's share of a batch, after what another scaler makes of them."""
+    """Scales the gradients by a worker's share of a batch, after another scaler."""
 
     def __init__(self, scaler: Scaler, model: Sequential, weight: Array) -> None:
         self.scaler, self.weight, self.ops = scaler, weight, model.backend.ops.update
@@ -95,7 +87,7 @@ class ShareScaler(Scaler):
         return self.ops.scale_gradient(gradient, self.weight, gradient)
 
     def step(self, optimizer: Optimizer, lr: float | None = None) -> bool:
-        """Update the parameters, as the other scaler does; the gradients are those of all workers by now."""
+        """Update the parameters as the other scaler does, from the sum of all workers' gradients."""
         return self.scaler.step(optimizer, lr)
 
     def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:

@@ -1,7 +1,7 @@
-"""Batch normalisation of a batch that several workers share: by the statistics of the whole batch.
+"""Batch normalisation by the statistics of a whole batch that is divided among several workers.
 
-With the statistics of its part alone each worker would train another network than one worker does. What the
-operations make of a part is enough for the whole: a few numbers for each channel are added up.
+With the statistics of its own part each worker would train another network than a single worker does. The
+operations stay the same: they compute a part, and a few sums per channel over all workers do the rest.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from cnn_numba.device import Array, copy, head, to_host
 
 
 class SyncBatchNorm:
-    """What a layer of batch normalisation does in training if other workers have the rest of the batch.
+    """The training passes of a batch normalisation if other workers have the rest of the batch.
 
     Parameters
     ----------
     layer : BatchNorm2d
-        Built already; from now on it trains this way.
+        A built layer, which uses this from now on.
     add_up : callable
-        Adds an array of the host up over all workers, in place.
+        Sums an array on the host over all workers, in place.
     """
 
     def __init__(self, layer: BatchNorm2d, add_up: Callable[[np.ndarray], object]) -> None:
@@ -36,11 +36,11 @@ class SyncBatchNorm:
         layer = self.layer
         sums = np.zeros((3, layer.num_features))
         if x is not None:
-            # With a momentum of 1 the running statistics become those of the part.
+            # With a momentum of 1, `self.mean` and `self.variance` become those of the part.
             self._normalise(x, layer.weight, layer.bias, layer.out, training=True)
             count = x.size // layer.num_features
             mean, variance = (to_host(array).astype(np.float64) for array in (self.mean, self.variance))
-            # In float64 the squares lose no digit that float32 has.
+            # float64, so that the squares lose no digits of float32.
             sums[0], sums[1], sums[2] = count, count * mean, (count - 1) * variance + count * mean**2
         self.add_up(sums)
         self.count = sums[0, 0]
@@ -57,14 +57,14 @@ class SyncBatchNorm:
         layer = self.layer
         sums = np.zeros((2, layer.num_features))
         if grad_output is not None:
-            # As if the statistics were given: what follows from them comes below.
+            # As if the statistics were constants; the correction for them comes below.
             saved, out = (layer.x, layer.weight, layer.mean, layer.inv_std), layer.gradients(grad_output)
             grad_input, *parts = layer.ops.batch_norm2d_backward(grad_output, *saved, training=False, **out)
             sums[:] = [to_host(array) for array in parts]
         self.add_up(sums)
         if grad_output is None or not layer.needs_grad_input:
             return None
-        # grad_input - weight * inv_std * (average + x_hat * slope): to normalise x is to compute x_hat.
+        # grad_input - weight * inv_std * (average + x_hat * slope); normalising x computes x_hat.
         slope, average = sums / self.count
         weight = to_host(layer.weight).astype(np.float64)
         self._set(self.shift, -weight * to_host(layer.inv_std) * average)

@@ -1,4 +1,4 @@
-"""A timeline of a few steps of a training run: the phases of each step, and what ran beside them."""
+"""A timeline of a few steps of a training run: the phases of each step, and the sums beside them."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ from cnn_numba.train.callbacks.saving import check_writable
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.run import Run
 
-#: The first step that is recorded, counted from 1: everything is compiled by then.
+#: The first recorded step, counted from 1: everything is compiled by then.
 FIRST_STEP = 20
 STEPS = 3
 
@@ -23,7 +23,7 @@ class Timeline(Untimed):
 
     def __init__(self, path: str | PathLike) -> None:
         self.path = Path(path)
-        self.steps = range(0)  # to record, counted from 1 over all epochs
+        self.steps = range(0)  # those to record, counted from 1 over all epochs
         self.events = []  # (step, what, start, end)
         self.step, self.mark = None, 0.0
 
@@ -35,16 +35,14 @@ class Timeline(Untimed):
     # --- Around the steps --------------------------------------------------------------------------------
 
     def prepare(self, run: Run) -> None:
-        """Refuse, before any work, a timeline that would be wrong or could not be written."""
+        """Raise an error before any work if the timeline would be wrong or can't be written."""
         hosts = sorted(set(run.workers.exchange(socket.gethostname())))
         if len(hosts) > 1:
-            raise WorkersError(
-                "a timeline needs all workers on one machine, as each has a clock of its own; these are on "
-                + ", ".join(hosts)
-            )
+            where = ", ".join(hosts)
+            raise WorkersError(f"a timeline needs all workers on one machine, as clocks differ; got {where}")
         if run.workers.first:
             if self.path.is_dir():
-                raise IsADirectoryError(f"the timeline cannot be written to {self.path}: a folder")
+                raise IsADirectoryError(f"the timeline can't be written to {self.path}: it's a folder")
             check_writable(self.path.parent)
 
     def begin(self, run: Run) -> None:
@@ -79,25 +77,25 @@ class Timeline(Untimed):
     # --- Within a step -----------------------------------------------------------------------------------
 
     def note(self, what: str) -> None:
-        """Note that a phase, begun when the one before it ended, is over."""
+        """Record a phase, from the end of the one before it to now."""
         if self.step is not None:
             now = time.monotonic()
             self.events.append((self.step, what, self.mark, now))
             self.mark = now
 
     def skip(self) -> None:
-        """Let the next phase begin only now."""
+        """Let the next phase begin now."""
         self.mark = time.monotonic()
 
     def spanning(self, what: str) -> Callable[[], None] | None:
-        """Return what notes the end of something that begins now, beside the phases."""
+        """Return a function that records something beside the phases, from now to its call."""
         if self.step is None:
             return None
         step, begun = self.step, time.monotonic()
         return lambda: self.events.append((step, what, begun, time.monotonic()))
 
     def _write(self, everyone, about):
-        """Write the events of all workers, in seconds from the first one on."""
+        """Write the events of all workers, in seconds since the first one."""
         begun = min(event[2] for events in everyone for event in events)
         events = [
             {"worker": worker, "step": step, "what": what, "start": start - begun, "end": end - begun}

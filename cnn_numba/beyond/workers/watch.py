@@ -1,26 +1,26 @@
-"""Heartbeats: which workers are still there, and what the others said when they ended."""
+"""Heartbeats: which workers are alive, and why the others ended."""
 
 import threading
 import time
 from contextlib import suppress
 
-#: Seconds that the store is kept for the others to read why its keeper ends.
+#: Seconds that the store's host waits for the others to read why it ends.
 LINGER = 3.0
-#: Seconds without a round after which a worker does not judge the others: it was stopped itself.
+#: Seconds without a round after which a worker was stopped itself, and can't judge the others.
 STOPPED = 5.0
 
 
 class Watch:
-    """Heartbeats: a thread sends this worker's, and notes those of the others when it is asked to.
+    """Heartbeats: a thread sends this worker's, and on request reads those of the others.
 
-    Only this thread uses the store, whose keeper may have ended or been stopped: then only the thread waits.
-    `left` has what workers that have ended said of why.
+    The store's host may have ended or been stopped. Only this thread uses the store, so only this thread
+    waits then. `left` says why workers have ended, by rank.
     """
 
     def __init__(self, connect, rank, size):
         self.connect, self.rank, self.size = connect, rank, size
         self.left, self.beats, self.heard = {}, {}, None
-        self.rounds, self.last, self.wanted, self.keeper = 0, None, False, False
+        self.rounds, self.wanted, self.reason, self.hosts_store = 0, False, None, False
         self.wake, self.news = threading.Event(), threading.Condition()
         self.thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
         self.thread.start()
@@ -28,30 +28,25 @@ class Watch:
     def _run(self):
         with suppress(RuntimeError):
             store = self.connect()
-            while True:
-                last, wanted = self.last, self.wanted
+            while self.reason is None:
                 self.wake.clear()
-                self._round(store, last, wanted)
+                self._round(store)
                 with self.news:
                     self.rounds += 1
                     self.news.notify_all()
-                if last is not None:
-                    return
                 self.wake.wait(1.0)
-
-    def _round(self, store, last, wanted):
-        if last is not None:
-            store.set(f"left/{self.rank}", last)
+            store.set(f"left/{self.rank}", self.reason)
             everyone = [f"left/{rank}" for rank in range(self.size)]
-            deadline = time.monotonic() + LINGER * self.keeper
+            deadline = time.monotonic() + LINGER * self.hosts_store
             while time.monotonic() < deadline and not store.check(everyone):
                 time.sleep(0.05)
-            return
+
+    def _round(self, store):
         store.set(f"beat/{self.rank}", str(self.rounds))
-        if not wanted:
+        if not self.wanted:
             return
         if self.heard is not None and time.monotonic() - self.heard > STOPPED:
-            self.beats.clear()  # this process was stopped itself, and has missed what the others did
+            self.beats.clear()  # this process was stopped itself, and missed the others' heartbeats
         for rank in range(self.size):
             if store.check([f"left/{rank}"]):
                 self.left[rank] = store.get(f"left/{rank}").decode()
@@ -61,33 +56,33 @@ class Watch:
         self.heard = time.monotonic()
 
     def ask(self):
-        """Let the heartbeats of the others be noted from now on."""
+        """Read the heartbeats of the others from now on."""
         if not self.wanted:
             self.wanted, self.heard = True, time.monotonic()
 
     def refresh(self):
-        """Wait until something newer has been noted than what is known, but not for long."""
+        """Wait for a new round of heartbeats, as long as the thread makes progress."""
         self.wanted = True
         with self.news:
-            # One round may be under way that began before.
+            # The next round to end may have begun before.
             rounds = self.rounds + 2
             self.wake.set()
             while self.rounds < rounds and self.thread.is_alive() and self.news.wait(1.0):
                 self.wake.set()
 
     def silence(self, rank=None):
-        """Return for how many seconds nothing new was seen of a worker, or of the store."""
+        """Return for how many seconds a worker, or the store, has shown nothing new."""
         now = time.monotonic()
         if rank is not None:
-            # A worker is not to blame for a store that does not answer.
+            # Don't blame a worker for a store that doesn't answer.
             return (self.heard or now) - self.beats.get(rank, (b"", now))[1]
         return now - (self.heard or now)
 
-    def end(self, why="", keeper=False):
-        """Say that this worker ends, and why; send no more heartbeats.
+    def end(self, reason="", hosts_store=False):
+        """Announce that this worker ends, and why; send no more heartbeats.
 
-        With the `keeper` the store ends: it waits a little for the others to have read that.
+        With `hosts_store` the thread waits a few seconds for the others to read the reason.
         """
-        self.keeper, self.last = keeper, why
+        self.hosts_store, self.reason = hosts_store, reason
         self.wake.set()
         self.thread.join(LINGER + 2)

@@ -1,8 +1,8 @@
-"""The workers of a data-parallel training: how they divide a batch, add up, and agree.
+"""The workers of data-parallel training: how they divide a batch, sum and agree.
 
-All workers hold the whole model. Each takes its part of a batch through it, the gradients are added up, and
-all take the same step. `joining.join` finds out who the workers are, `buckets.Buckets` adds the gradients up
-while the rest of the backward pass runs, and `process_group.ProcessGroup` carries the numbers.
+Every worker holds the whole model. Each takes its part of a batch through it, the gradients are summed, and
+all take the same step. `joining.join` connects the workers, `buckets.Buckets` sums the gradients while the
+rest of the backward pass runs, and `process_group.ProcessGroup` carries the numbers.
 """
 
 import json
@@ -27,9 +27,9 @@ class Workers(Alone):
     Parameters
     ----------
     rank, size : int
-        Which it is, and how many there are.
+        This worker's number, and how many there are.
     group : ProcessGroup, optional
-        Carries numbers and words between them: its methods `start`, `broadcast` and `exchange`.
+        Carries numbers and text between them: its methods `start`, `broadcast` and `exchange`.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Workers(Alone):
             return self.group.start(array, done)
         if device.hardware():
             return self.group.start_on_device(array)
-        # The emulated GPU's memory is unknown to torch.
+        # torch doesn't know the emulated GPU's memory.
         here = device.to_host(array)
         wait = self.group.start(here, done)
 
@@ -63,11 +63,11 @@ class Workers(Alone):
         device.copy(array, here)
 
     def exchange(self, value: Any) -> list:
-        """Return what each worker passes here, by rank, as JSON carries it."""
+        """Return what each worker passes here, by rank, through JSON."""
         return [json.loads(text) for text in self.group.exchange(json.dumps(value))]
 
     def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
-        """Raise WorkersError, naming the worker and what differs, unless all say the same."""
+        """Raise WorkersError, naming the worker and what differs, unless all pass the same facts."""
         everyone = self.exchange(facts)
         for rank, theirs in enumerate(everyone):
             differing = [
@@ -81,7 +81,7 @@ class Workers(Alone):
                 )
 
     def batch_size(self, model: Sequential) -> int:
-        """Return how many samples the workers' models take together; WorkersError unless they share alike."""
+        """Return the workers' total batch size; raise WorkersError unless they divide it as `count` does."""
         sizes = self.exchange(model.batch_size)
         if sizes != [Workers(rank, self.size).count(sum(sizes)) for rank in range(self.size)]:
             raise WorkersError(
@@ -94,5 +94,5 @@ class Workers(Alone):
         return SharedPart(model, self, scaler, timeline)
 
     def callbacks(self) -> list[Callback]:
-        """Return what the workers do around the steps of a training run."""
+        """Return the workers' callbacks."""
         return [Agreement(self)]

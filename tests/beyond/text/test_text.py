@@ -41,18 +41,18 @@ def test_a_text_of_one_s_own(tmp_path):
     path.write_text("".join(f"{number} " * 100 + "\n" for number in range(20)))
     own = data.load(TEXT, path)
     assert decode(own.test_images.text).splitlines() == ["9 " * 100, "19 " * 100]
-    with pytest.raises(data.DataError, match=r"no\.txt is no text to train on"):
+    with pytest.raises(data.DataError, match=r"no\.txt can't be used as a text"):
         data.load(TEXT, tmp_path / "no.txt")
     path.write_text("few words\n")
     with pytest.raises(data.DataError, match="must have ten paragraphs or more"):
         data.load(TEXT, path)
     path.write_bytes("ä\n".encode())
-    with pytest.raises(data.DataError, match="is no text to train on"):
+    with pytest.raises(data.DataError, match="can't be used as a text"):
         data.load(TEXT, path)
 
 
 def test_characters_that_are_none_are_named():
-    with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at place 1"):
+    with pytest.raises(ValueError, match="plain ASCII, got '\\\\t' at index 1"):
         encode("a\tb")
 
 
