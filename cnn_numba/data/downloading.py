@@ -1,4 +1,4 @@
-"""Data sets that are not here: MNIST comes from its mirrors, torchvision downloads two sets, one is drawn."""
+"""Missing data sets: MNIST is downloaded from its mirrors, two sets by torchvision, and one is drawn."""
 
 import errno
 import hashlib
@@ -14,14 +14,14 @@ from cnn_numba.data.files import convert, find_files, unpacked, working_folder
 from cnn_numba.data.sources import IDX_STEMS, SOURCES, DataError
 
 _NETWORK_SECONDS = 4.0
-# What a disk says, and a network never does.
+# Errors of a disk, never of a network.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 
 
 def download(name, cache, log):
-    """Draw or download a data set, and return the result of `convert`; the error says why that failed.
+    """Draw or download a data set, and return the result of `convert`; DataError if that fails.
 
-    The files themselves lie in the folder `cache` until they are converted, and are not kept.
+    The files are in the folder `cache` until they are converted, and then removed.
     """
     source = SOURCES[name]
     if source.mirrors:
@@ -62,7 +62,7 @@ def download(name, cache, log):
 
 
 def _from_mirrors(name, cache, log):
-    """Download four packed files, each from the first mirror that has the right one."""
+    """Download four packed files, each from the first mirror that has it."""
     source = SOURCES[name]
     log(f"Downloading {source.title} (once, 12 MB) ...")
     mirrors, problems = list(source.mirrors), {}
@@ -72,7 +72,7 @@ def _from_mirrors(name, cache, log):
             while mirrors and content is None:
                 try:
                     content = _fetched(mirrors[0] + f"{stem}.gz", digest)
-                except _Unreachable as error:  # what has failed once is not asked again
+                except _Unreachable as error:  # don't try this mirror again
                     problems[mirrors.pop(0)] = error
             if content is None:
                 answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
@@ -86,11 +86,11 @@ def _from_mirrors(name, cache, log):
 
 
 class _Unreachable(Exception):
-    """Why a mirror does not give the file that it should."""
+    """A mirror does not deliver the right file; the message says why."""
 
 
 def _fetched(url, digest):
-    """Return the unpacked content of `url`, which has this SHA-256."""
+    """Return the unpacked content of `url`, checked by its SHA-256."""
     if problem := _network_problem(url):
         raise _Unreachable(problem)
     try:
@@ -120,11 +120,11 @@ def _network_problem(url):
             urllib.request.urlopen(request, timeout=_NETWORK_SECONDS).close()
             outcome[0] = None
         except urllib.error.HTTPError:
-            outcome[0] = None  # It answers, if only to this question with a no: torchvision finds out more.
+            outcome[0] = None  # It answers, though not to HEAD: the download will show what it has.
         except (OSError, http.client.HTTPException) as error:
             outcome[0] = str(getattr(error, "reason", error)) or type(error).__name__
 
-    # In a thread, because a name lookup knows no timeout: a daemon that hangs does not hold up the exit.
+    # In a thread, because a name lookup has no timeout; a daemon, so that it can't block the exit.
     thread = threading.Thread(target=probe, daemon=True)
     thread.start()
     thread.join(_NETWORK_SECONDS + 0.5)

@@ -1,4 +1,4 @@
-"""What each data set is made of: its files, their checksums, and where they come from."""
+"""The source of each data set: its files, their checksums, and where to download them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ IDX_STEMS = {
 
 
 class DataError(ValueError):
-    """A data set that is missing or wrong: `problem` names the file, `fix` says what to do."""
+    """A data set is missing or wrong: `problem` names the file, `fix` says what to do."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(f"{problem}; {fix}" if fix else problem)
@@ -25,12 +25,11 @@ class DataError(ValueError):
 
 
 class Source(NamedTuple):
-    """What a data set is made of.
+    """The source of a data set.
 
-    `url` is where torchvision downloads it from, `mirrors` are folders of the four packed files; `digests`
-    are the SHA-256 of its unpacked files, which they must have, or which distinguish it from sets with the
-    same file names. `versions` are those of a set in CIFAR-10's format; `write` makes the files of one that
-    is drawn.
+    torchvision downloads it from `url`; `mirrors` are folders with the four packed files. `digests` are the
+    SHA-256 of the unpacked files: they check them, or distinguish the set from others with the same file
+    names. `versions` are those of CIFAR-10's format. `write` draws the files of a drawn set.
     """
 
     title: str
@@ -119,7 +118,7 @@ SOURCES = {
 
 
 def source_of(name, sources=SOURCES):
-    """Return what the data set `name` is made of; an unknown name is a ValueError."""
+    """Return the source of the data set `name`; ValueError if there is none."""
     if not isinstance(name, str) or name not in sources:
         raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
     return sources[name]
