@@ -44,13 +44,7 @@ def present(package: str) -> bool:
 
 
 def command(package: str = "torch") -> str:
-    """Return the command that installs a package; torch and torchvision fit the installed CUDA toolkit.
-
-    Examples
-    --------
-    >>> command("onnx")
-    "pip install --editable ./gpuless --editable '.[roads]'"
-    """
+    """Return the command that installs a package; torch and torchvision fit the installed CUDA toolkit."""
     if package in ROADS:
         return install("roads")
     if package == MLIR:

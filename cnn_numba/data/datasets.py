@@ -167,13 +167,7 @@ def load(
 
 
 def needs_download(name: str) -> bool:
-    """Return whether `load` would download a data set, for lack of its files and cached arrays.
-
-    Examples
-    --------
-    >>> needs_download("made-pictures")  # they are drawn
-    False
-    """
+    """Return whether `load` would download a data set, for lack of its files and cached arrays."""
     source = source_of(name)
     if source.write or data_files.data_folder(name, None) is not None:
         return False

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = (*("disc", "ring", "square", "frame", "diamond"), *("triangle", "plus", "cross", "stripes", "checks"))
+KINDS = tuple("disc ring square frame diamond triangle plus cross stripes checks".split())
 #: Pictures in each file, and the files; the last one is the test set.
 BATCH = 2_000
 FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")

@@ -35,9 +35,9 @@ class Source(NamedTuple):
     title: str
     folder: str
     image_shape: tuple
-    mean: float
-    std: float
     classes: tuple
+    mean: float = 0.0
+    std: float = 1.0
     url: str | None = None
     mirrors: tuple = ()
     digests: tuple = ()
@@ -50,8 +50,6 @@ SOURCES = {
         title="MNIST",
         folder="MNIST/raw",
         image_shape=(1, 28, 28),
-        mean=0.0,
-        std=1.0,
         classes=tuple("0123456789"),
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -69,11 +67,8 @@ SOURCES = {
         title="Fashion-MNIST",
         folder="FashionMNIST/raw",
         image_shape=(1, 28, 28),
-        mean=0.0,
-        std=1.0,
-        classes=(
-            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        classes=tuple(
+            "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
         ),
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
         digests=(
@@ -89,10 +84,7 @@ SOURCES = {
         image_shape=(3, 32, 32),
         mean=0.5,
         std=0.5,
-        classes=(
-            *("airplane", "automobile", "bird", "cat", "deer"),
-            *("dog", "frog", "horse", "ship", "truck"),
-        ),
+        classes=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
         url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
         versions=(cifar.PYTHON, cifar.BINARY),
     ),

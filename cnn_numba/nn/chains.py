@@ -21,12 +21,7 @@ class ConvChain:
     The chain does not keep the layers' `output` and a pooling's `argmax`. When one is read, the layers run
     one by one on the last batch: on the CPU with the parameters of that pass, on the GPU, which has no copy
     of those, with the current ones. The chain's own output does not change. If a layer has run by itself
-    since, the backward pass runs layer by layer.
-
-    Parameters
-    ----------
-    layers : list of Layer
-        They begin with a `Conv2d`. All are built.
+    since, the backward pass runs layer by layer. The layers are built, and the first one is a `Conv2d`.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:

@@ -80,19 +80,18 @@ class Conv2d(_Weighted):
         self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
     @property
-    def _steps(self):
-        return {"stride": self.stride, "padding": self.padding}
+    def _options(self):
+        return {"stride": self.stride, "padding": self.padding, **self._rounding}
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
-        self.x, out = x, head(self.out, x.shape[0])
-        options = {**self._steps, **self._rounding}
+        self.x, out, options = x, head(self.out, x.shape[0]), self._options
         self.output = self.ops.conv2d_forward(x, self.weight, self.bias, out=out, relu=self.relu, **options)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        options = {**self._steps, **self._rounding}
+        options = self._options
         self.ops.conv2d_backward_weight(
             grad_output, self.x, self.weight_shape, grad_weight=self.grad_weight, **options
         )

@@ -271,15 +271,7 @@ def mnist_cnn(
 ) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
-    The second pooling has 64 x 5 x 5 = 1600 outputs.
-
-    Parameters
-    ----------
-    batch_size : int
-    device : {"cpu", "gpu", "reference"}
-    seed : int
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        As for `Sequential`.
+    The second pooling has 64 x 5 x 5 = 1600 outputs. Arguments are as for `Sequential`.
 
     Examples
     --------
@@ -304,7 +296,7 @@ def mnist_cnn_deep(
 ) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
-    Arguments and result are those of `mnist_cnn`.
+    Arguments are as for `Sequential`.
 
     Examples
     --------
@@ -333,7 +325,7 @@ def cifar_convnet(
 ) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
-    Arguments and result are those of `mnist_cnn`.
+    Arguments are as for `Sequential`.
 
     Examples
     --------
