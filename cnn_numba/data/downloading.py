@@ -24,17 +24,26 @@ def download(name, cache, log):
     The files are in the folder `cache` until they are converted, and then removed.
     """
     source = SOURCES[name]
-    if source.mirrors:
-        return _from_mirrors(name, cache, log)
-    if source.write:
-        log(f"Drawing {source.title} (once) ...")
-        with working_folder(cache) as working:
+    with working_folder(cache) as working:
+        if source.mirrors:
+            _from_mirrors(source, working, log)
+        elif source.write:
+            log(f"Drawing {source.title} (once) ...")
             source.write(working)
-            return convert(name, find_files(name, working), log)
+        else:
+            _by_torchvision(name, source, working, log)
+        return convert(name, find_files(name, working), log)
+
+
+def _by_torchvision(name, source, working, log):
+    """Let torchvision download its files into a folder."""
     if not source.url:
         fix = f"name the folder with {source.folder} in it: --data-dir FOLDER"
         raise DataError(f"{source.title} is not here", fix)
-    _need_torchvision(f"Downloading {source.title}")
+    try:
+        extras.need("torchvision", f"Downloading {source.title}")
+    except extras.MissingPackage as error:
+        raise DataError(str(error), "or give a folder with its files: --data-dir FOLDER") from None
     fix = (
         "connect to the network once, or copy the data set from elsewhere and name its folder "
         f"(the one with {source.folder} in it): --data-dir FOLDER"
@@ -46,43 +55,38 @@ def download(name, cache, log):
 
     kind = datasets.CIFAR10 if name == "cifar10" else datasets.FashionMNIST
     timeout = socket.getdefaulttimeout()
-    with working_folder(cache) as working:
-        socket.setdefaulttimeout(5 * _NETWORK_SECONDS)
-        try:
-            kind(working, download=True)
-        except (OSError, RuntimeError) as error:
-            if getattr(error, "errno", None) in _DISK_ERRORS:
-                raise
-            reason = " ".join(str(error).split())
-            problem = f"the download of {source.title} from {source.url} failed: {reason}"
-            raise DataError(problem, fix) from None
-        finally:
-            socket.setdefaulttimeout(timeout)
-        return convert(name, find_files(name, working), log)
+    socket.setdefaulttimeout(5 * _NETWORK_SECONDS)
+    try:
+        kind(working, download=True)
+    except (OSError, RuntimeError) as error:
+        if getattr(error, "errno", None) in _DISK_ERRORS:
+            raise
+        reason = " ".join(str(error).split())
+        problem = f"the download of {source.title} from {source.url} failed: {reason}"
+        raise DataError(problem, fix) from None
+    finally:
+        socket.setdefaulttimeout(timeout)
 
 
-def _from_mirrors(name, cache, log):
-    """Download four packed files, each from the first mirror that has it."""
-    source = SOURCES[name]
+def _from_mirrors(source, working, log):
+    """Download four packed files into a folder, each from the first mirror that has it."""
     log(f"Downloading {source.title} (once, 12 MB) ...")
     mirrors, problems = list(source.mirrors), {}
-    with working_folder(cache) as working:
-        for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True):
-            content = None
-            while mirrors and content is None:
-                try:
-                    content = _fetched(mirrors[0] + f"{stem}.gz", digest)
-                except _Unreachable as error:  # don't try this mirror again
-                    problems[mirrors.pop(0)] = error
-            if content is None:
-                answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
-                raise DataError(
-                    f"{source.title} is not here and cannot be downloaded ({answers})",
-                    "connect to the network once, or name a folder with its four files, such as data/mnist "
-                    "of a clone of the repository, by --data-dir or the environment variable CNN_NUMBA_DATA",
-                )
-            (working / stem).write_bytes(content)
-        return convert(name, find_files(name, working), log)
+    for stem, digest in zip(IDX_STEMS.values(), source.digests, strict=True):
+        content = None
+        while mirrors and content is None:
+            try:
+                content = _fetched(mirrors[0] + f"{stem}.gz", digest)
+            except _Unreachable as error:  # don't try this mirror again
+                problems[mirrors.pop(0)] = error
+        if content is None:
+            answers = "; ".join(f"{mirror}: {problem}" for mirror, problem in problems.items())
+            raise DataError(
+                f"{source.title} is not here and cannot be downloaded ({answers})",
+                "connect to the network once, or name a folder with its four files, such as data/mnist of a "
+                "clone of the repository, by --data-dir or the environment variable CNN_NUMBA_DATA",
+            )
+        (working / stem).write_bytes(content)
 
 
 class _Unreachable(Exception):
@@ -99,15 +103,8 @@ def _fetched(url, digest):
     except (OSError, EOFError, ValueError, zlib.error, http.client.HTTPException) as error:
         raise _Unreachable(getattr(error, "reason", None) or error) from None
     if hashlib.sha256(content).hexdigest() != digest:
-        raise _Unreachable(f"{url.rpartition('/')[2]} there is another file, by its SHA-256")
+        raise _Unreachable(f"{url.rpartition('/')[2]} has the wrong SHA-256")
     return content
-
-
-def _need_torchvision(purpose):
-    try:
-        extras.need("torchvision", purpose)
-    except extras.MissingPackage as error:
-        raise DataError(str(error), "a folder with its files, --data-dir FOLDER, needs none") from None
 
 
 def _network_problem(url):
