@@ -99,7 +99,7 @@ def _integers(
     if least < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
     if maximum is not None and most > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {shown(value)}")
+        raise ValueError(f"{name} must be at most {maximum}, as indices have 32 bits; got {shown(value)}")
     return result
 
 

@@ -99,7 +99,7 @@ def _not_written(error):
         complain(error)
         return 1
     if error.errno != errno.EPIPE:
-        complain(f"not all could be printed: {error.strerror}")
+        complain(f"could not print everything: {error.strerror}")
     _silence(sys.stdout)
     return 1
 

@@ -41,7 +41,7 @@ _Dataset = Annotated[
     DatasetName | None,
     option(
         "The data; by default cifar10 for colour networks, course-text for text_transformer, and for the "
-        "others mnist, or what --data-dir is known to hold.",
+        "others mnist, or the one of the two MNISTs in --data-dir.",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ _DataDir = Annotated[
 ]
 _Fast = Annotated[
     bool,
-    flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, where not given otherwise."),
+    flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, unless given otherwise."),
 ]
 _Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
 _WeightDecay = Annotated[float, share("How strongly weights are pulled towards 0.", callback=not_negative)]
@@ -293,7 +293,7 @@ def _network(name, batch_size, backend, seed, precision="float32"):
         raise typer.BadParameter(f"{error}.", param_hint="'--precision'") from None
     except (MemoryError, ValueError):  # NumPy's ValueError: more memory than any machine has
         raise typer.BadParameter(
-            f"the memory does not hold {batch_size} images per step.", param_hint="'--batch-size'"
+            f"not enough memory for {batch_size} images per step.", param_hint="'--batch-size'"
         ) from None
 
 
@@ -322,7 +322,7 @@ def _dataset_for(network, dataset):
     scores, kinds = network.shapes[-1][-1], len(classes(name))
     if scores < kinds:
         raise typer.BadParameter(
-            f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
+            f"{network.name} has {scores} outputs, but {name} has {kinds} classes.", param_hint="'--dataset'"
         )
     return None if dataset is None and name == "mnist" else name
 

@@ -51,7 +51,7 @@ def _trained(context, checkpoint):
     """Return the checkpoint to read: the package's if none was named and none exists."""
     from cnn_numba.pretrained import MNIST_CNN
 
-    return checkpoint if _is_there(context, checkpoint, "is taken", "cnn-numba train") else MNIST_CNN
+    return checkpoint if _is_there(context, checkpoint, "is used", "cnn-numba train") else MNIST_CNN
 
 
 @commands.command(short_help="Say which digit a picture shows.")
@@ -66,11 +66,10 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
-    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
-    be in the picture, but not touch it.
-    Where the answer is unreliable, the line ends in why: "not sure: ...".
-    Before you have trained a network, the one that comes with the package answers.
+    Pictures can have any size (above 25 megapixels only JPEG), mode, colours and light; the ink may be darker
+    or lighter than the paper. A table, a frame or a ruled line may be there, but not touch the digit.
+    If the answer is unreliable, the line ends with the reason: "not sure: ...".
+    Until you have trained a network, the one that comes with the package answers.
 
     \b
     Examples:
@@ -152,9 +151,9 @@ def sample(
     ] = 0.7,
     seed: Annotated[int, count("Same seed: same text.", min=0)] = 0,
 ):
-    """Let a trained text_transformer write on, a character at a time.
+    """Let a trained text_transformer continue a text, one character at a time.
 
-    Before you have trained one, the one that comes with the package writes.
+    Until you have trained one, the one that comes with the package writes.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ def unpacked(version: Version, content: bytes) -> dict[str, bytes]:
                 member: Any = archive.extractfile(f"{version.folder}/{batch}{version.ending}")
                 batches[batch] = member.read()  # None, which has no read(), for a folder
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"is truncated or no archive: {error}") from None
+        raise ValueError(f"is truncated or not an archive: {error}") from None
     except (KeyError, AttributeError):
         raise ValueError(f"has no file {version.folder}/{batch}{version.ending}") from None
     return batches
@@ -80,7 +80,7 @@ def read(version: Version, content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_records(content):
     if len(content) % RECORD:
-        raise ValueError(f"is truncated or no binary batch: {len(content)} bytes are no multiple of {RECORD}")
+        raise ValueError(f"is truncated or not a binary batch: {len(content)} bytes in records of {RECORD}")
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return np.ascontiguousarray(records[:, 1:]).reshape(-1, *SHAPE), records[:, 0].astype(np.int32)
 
@@ -93,7 +93,7 @@ def _read_pickle(content):
             raise ValueError("other arrays")
         return np.ascontiguousarray(images.reshape(-1, *SHAPE)), labels.astype(np.int32)
     except Exception as error:  # a pickle of something else can raise anything
-        raise ValueError(f"is no Python batch: {error}") from None
+        raise ValueError(f"is not a Python batch: {error}") from None
 
 
 class _Arrays(pickle.Unpickler):

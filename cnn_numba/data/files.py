@@ -200,7 +200,7 @@ def _content(path):
     except EOFError:
         raise _wrong(path, "is truncated: its gzip stream ends early") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise _wrong(path, f"is corrupted or no gzip file: {error}") from None
+        raise _wrong(path, f"is corrupted or not a gzip file: {error}") from None
 
 
 def unpacked(packed):

@@ -110,7 +110,7 @@ SOURCES = {
 
 
 def source_of(name, sources=SOURCES):
-    """Return the source of the data set `name`; ValueError if there is none."""
+    """Return the source of the data set `name`; ValueError if it is unknown."""
     if not isinstance(name, str) or name not in sources:
         raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
     return sources[name]

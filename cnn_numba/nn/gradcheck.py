@@ -239,7 +239,7 @@ def _check_arguments(array, epsilon):
     if array.size == 0:
         raise ValueError(f"array is empty: there is nothing to differentiate in shape {array.shape}")
     if not array.flags.writeable:
-        raise ValueError("array must be writeable, for its elements are nudged in place")
+        raise ValueError("array must be writeable, because its elements are nudged in place")
     number(epsilon, "epsilon", without=(0.0,))
 
 

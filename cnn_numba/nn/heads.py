@@ -36,11 +36,7 @@ class LossHead(NamedTuple):
     def forward(self, x: Array, labels: Array) -> Array:
         """Compute logits, losses, and the gradients of both with respect to their inputs; return the losses.
 
-        Parameters
-        ----------
-        x : ndarray, shape (n, in_features)
-            The input of the `first` layer.
-        labels : ndarray, shape (n,), int32
+        `x`, shape (n, in_features), is the input of the `first` layer.
         """
         loss, linear, hidden, n = self.loss, self.linear, self.hidden, len(x)
         given: Any = x

@@ -77,7 +77,7 @@ class Sequential:
         layers = layer_list(layers)
         self.every_layer = [inner for layer in layers for inner in layer.modules()]
         if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
-            raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
+            raise ValueError("a layer is in the model twice: it has one set of buffers, so make two layers")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {shown(name)}")
@@ -175,11 +175,6 @@ class Sequential:
         -------
         ndarray or device array, shape (n, classes)
             The logits, in a buffer that the next call overwrites.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `x` has another dtype, shape or layout.
         """
         settings(training=training)
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
@@ -201,10 +196,7 @@ class Sequential:
     def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.
 
-        Parameters
-        ----------
-        grad_logits : ndarray or device array, shape (n, classes)
-            The gradient of the loss with respect to the logits of the last `forward`.
+        `grad_logits`, shape (n, classes), is the gradient of the loss with respect to the last logits.
         """
         for _ in self.backward_by_layer(grad_logits):
             pass
@@ -228,13 +220,7 @@ class Sequential:
         return self.shapes[-1][0] // self.batch_size
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the class probabilities of a batch, shape (n, classes), float64.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, C, H, W)
-            As for `forward`, but on the host.
-        """
+        """Return the class probabilities, shape (n, classes), float64, of a batch `x` on the host."""
         logits = to_host(self.forward(self.backend.bring(x))).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -257,13 +243,9 @@ class Sequential:
             count = layer.parameter_count
             rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
         rows.append(("total", "", "", f"{self.parameters.size:,}"))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        columns = [*zip("<<<>", widths, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(row, columns, strict=True))
-            for row in rows
-        ]
-        return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])
+        a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines = [f"{row[0]:{a}}  {row[1]:{b}}  {row[2]:{c}}  {row[3]:>{d}}".rstrip() for row in rows]
+        return "\n".join([f"{self.name}, batches of {self.batch_size}", *lines])
 
 
 def mnist_cnn(

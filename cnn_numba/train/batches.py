@@ -27,7 +27,7 @@ def batches_of(
 ) -> HostBatches | DeviceBatches:
     """Return the source of batches for a model's device.
 
-    `data` are the images, labels, mean and std of `HostBatches`; `OTHER_BATCHES` use only the first.
+    `data` are images, labels, mean and std as for `evaluate`; `OTHER_BATCHES` use only the first.
     """
     for kind, make in OTHER_BATCHES.items():
         if isinstance(data[0], kind):
@@ -57,16 +57,7 @@ class _Batches:
 
 
 class HostBatches(_Batches):
-    """Batches of a data set, gathered on the host.
-
-    Parameters
-    ----------
-    images : ndarray, shape (N, C, H, W), uint8
-    labels : ndarray, shape (N,), int32
-    mean, std : float or tuple of C floats
-    model : Sequential
-    augmentation : Augmentation, optional
-    """
+    """Batches of a data set, gathered on the host; arguments as for `batches_of`."""
 
     def begin(self, order: np.ndarray, epoch: int = 0) -> None:
         """Start over, with the batches in this order of indices, shape (n,), int64."""
@@ -92,7 +83,7 @@ class HostBatches(_Batches):
 
 
 class DeviceBatches(_Batches):
-    """Batches of a data set on the device, gathered there; arguments as for `HostBatches`."""
+    """Batches of a data set on the device, gathered there; arguments as for `batches_of`."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

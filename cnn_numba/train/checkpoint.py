@@ -155,10 +155,10 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
         # Damage shows in any of the readers: zip, NumPy's header, JSON, a missing name.
         # NumPy takes unknown contents for a pickle and advises to load it, which would run its code.
         known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
-        reason = error if known else "it is no whole .npz file of plain arrays"
+        reason = error if known else "not a complete .npz file of plain arrays"
         if isinstance(error, KeyError):  # str() would quote its text
             reason = error.args[0]
-        raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
+        raise ValueError(f"{path} is damaged or not a checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {shown(version)}; this version reads {FORMAT_VERSION}")
     of_scaler = [name for name in arrays if name.startswith("scaler.")]

@@ -1,12 +1,11 @@
 """What a checkpoint may hold: checks of its arrays and of the fields of its progress."""
 
-import reprlib
 import sys
 from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, shown
 from cnn_numba.train.augment import AUGMENTATIONS
 
 #: The keys of one epoch in a history.
@@ -18,7 +17,7 @@ SCALING_KEYS = ("loss_scale", "skipped_steps")
 def check_contents(checkpoint: Any) -> None:
     """Refuse contents that no training run writes; the ValueError names the value."""
     if not isinstance(checkpoint.model, str):
-        raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
+        raise ValueError(f"the model must be a name, got {shown(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
     _check_array("buffers", checkpoint.buffers)
     for owner in ("optimizer", "scaler"):
@@ -57,10 +56,10 @@ def _check_finite(name, array):
 
 def _check_fields(name, values, fields):
     if not isinstance(values, dict):
-        raise ValueError(f"the {name} must be an object, got {reprlib.repr(values)}")
+        raise ValueError(f"the {name} must be an object, got {shown(values)}")
     for key, (fits, wanted) in fields.items():
         if key in values and not fits(values[key]):
-            raise ValueError(f"{key} in the {name} must be {wanted}, got {reprlib.repr(values[key])}")
+            raise ValueError(f"{key} in the {name} must be {wanted}, got {shown(values[key])}")
 
 
 def _is_number(value):
@@ -102,8 +101,7 @@ def _is_history(value):
 def _is_epoch(entry, number):
     return (
         isinstance(entry, dict)
-        and entry.keys() - set(SCALING_KEYS) == set(HISTORY_KEYS)
-        and len(entry) in (len(HISTORY_KEYS), len(HISTORY_KEYS + SCALING_KEYS))
+        and entry.keys() in ({*HISTORY_KEYS}, {*HISTORY_KEYS, *SCALING_KEYS})
         and all(map(_is_number, entry.values()))
         and entry["epoch"] == number
     )

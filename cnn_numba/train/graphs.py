@@ -112,6 +112,6 @@ class Replay:
                 parts.append((record(part), ends[-1]))
         except GraphsUnavailable as error:
             self.enabled = False
-            self.log(f"No CUDA graphs here ({error}): every kernel is launched by itself, which is slower")
+            self.log(f"No CUDA graphs here ({error}): each kernel is launched separately, which is slower")
         else:
             self.graphs[count] = parts

@@ -107,6 +107,6 @@ def _is_gone(holder):
 def _in_use(path, holder, advice=""):
     who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
     return FolderInUse(
-        f"another training run writes to {path.parent} ({who}): wait for its end, or give another folder "
+        f"another training run writes to {path.parent} ({who}): wait until it ends, or give another folder "
         f"(--out on the command line){advice}"
     )

@@ -94,6 +94,6 @@ def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
             "the number as it was, or train anew (only a constant schedule may be prolonged)"
         )
     elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
-        advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
+        advice = "; the data differ: give those it was trained on (--data-dir on the command line)"
     if differing:
         raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")

@@ -45,13 +45,7 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
 
 
 def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
-    """Write ``history.json`` and ``history.csv``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the history is not as `fit` returns it.
-    """
+    """Write ``history.json`` and ``history.csv``; TypeError or ValueError unless `history` is from `fit`."""
     _check_history(history)
     table = io.StringIO()
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
@@ -106,11 +100,11 @@ def _check_history(history):
     """Raise TypeError or ValueError unless the history is as `fit` returns it."""
     if not isinstance(history, (list, tuple)) or not all(isinstance(entry, dict) for entry in history):
         raise TypeError(f"history must be a list of dicts, as fit returns it; got {shown(history)}")
-    for place, entry in enumerate(history):
+    for index, entry in enumerate(history):
         missing = [key for key in HISTORY_KEYS if key not in entry]
         if missing or entry.keys() != history[0].keys():
             what = f"lacks {', '.join(missing)}" if missing else "has other keys than the first"
-            raise ValueError(f"history must be as fit returns it, but entry {place} {what}: {shown(entry)}")
+            raise ValueError(f"history must be as fit returns it, but entry {index} {what}: {shown(entry)}")
         for key, value in entry.items():
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {place}")
+                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {index}")

@@ -57,7 +57,7 @@ def _check_progress(run, progress):
 def say_where(run: Run, progress: dict[str, Any]) -> None:
     """Log where training goes on, and whether the last digits will differ."""
     if run.epoch >= run.epochs:
-        run.log(f"{run.checkpoint_path} is of a finished training run: nothing is left to do")
+        run.log(f"{run.checkpoint_path} is of a finished training run: there is nothing left to do")
         return
     run.log(f"Resuming {run.checkpoint_path} at epoch {run.epoch + 1}, step {run.step + 1}")
     # Sums over a batch are split among the threads, so their last digits depend on the number of threads.

@@ -50,7 +50,7 @@ def _where(run):
     """Return when the loss became NaN or infinite, and in which layer."""
     if not run.steps.cheap_totals:
         return (
-            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
+            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is checked once per "
             "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
         )
     reason = "the logits are finite, their loss is not"
