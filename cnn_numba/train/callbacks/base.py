@@ -50,7 +50,7 @@ class Callbacks:
 
     def __init__(self, run: Any, callbacks: Sequence[Callback]) -> None:
         self.run = run
-        # Only overridden methods: on a GPU twenty empty calls may take longer than a step.
+        # Only overridden methods: a step on a GPU may take less time than twenty empty calls.
         self.methods = {
             event: [
                 getattr(each, event)
