@@ -120,8 +120,8 @@ def fit(  # noqa: PLR0913 (these are the options of training)
         *workers.callbacks(),
         times,
         Log(),
-        Progress(progress),
-        OnStep(on_step),
+        *([Progress()] if progress else []),
+        *([] if on_step is None else [OnStep(on_step)]),
         Interrupts(),
     ]
     test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std

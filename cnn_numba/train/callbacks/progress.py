@@ -10,9 +10,7 @@ from cnn_numba.train.run import Run
 class Progress(Callback):
     """A bar for each epoch, with the mean loss and the accuracy so far."""
 
-    def __init__(self, shown: bool = True) -> None:
-        self.shown = shown
-        self.bar: Any = None
+    bar: Any = None
 
     def begin(self, run: Run) -> None:
         """Make sure that the last bar is closed when training ends."""
@@ -20,8 +18,6 @@ class Progress(Callback):
 
     def epoch_begin(self, run: Run) -> None:
         """Open the bar."""
-        if not self.shown:
-            return
         from tqdm.auto import tqdm  # slow to import
 
         self.bar = tqdm(
@@ -33,7 +29,7 @@ class Progress(Callback):
 
     def step_end(self, run: Run) -> None:
         """Move the bar; format the figures only when it was redrawn."""
-        if self.bar is not None and self.bar.update(run.count) and run.steps.cheap_totals:
+        if self.bar.update(run.count) and run.steps.cheap_totals:
             seen = min(run.step * run.batch_size, len(run.dataset.train_images))
             loss, accuracy = run.steps.totals / (seen * run.model.predictions)
             self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
@@ -46,15 +42,14 @@ class Progress(Callback):
 
 
 class OnStep(Callback):
-    """Calls ``function(step, loss)``, if not None, after each step, counted from 1 over all epochs.
+    """Calls ``function(step, loss)`` after each step, counted from 1 over all epochs.
 
     On the GPU each call waits for the loss.
     """
 
-    def __init__(self, function: Callable[[int, float], object] | None) -> None:
+    def __init__(self, function: Callable[[int, float], object]) -> None:
         self.function = function
 
     def step_end(self, run: Run) -> None:
         """Call the function with the loss of the step."""
-        if self.function is not None:
-            self.function(run.steps_taken, run.steps.last_loss())
+        self.function(run.steps_taken, run.steps.last_loss())
