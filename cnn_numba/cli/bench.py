@@ -48,4 +48,4 @@ commands = typer.Typer(
 
 @commands.callback()
 def _group():
-    pass  # Typer takes a group without a callback or command for none
+    pass  # Typer needs a callback or a command in a group

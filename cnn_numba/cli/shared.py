@@ -79,7 +79,7 @@ below_1 = _number("a number of at least 0 and below 1", lambda value: 0 <= value
 
 def countable(value):
     """Refuse a number above the largest number of elements of an array."""
-    if value is not None and value > MOST_ELEMENTS:
+    if value > MOST_ELEMENTS:
         raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
     return value
 

@@ -67,7 +67,8 @@ def predict(
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
     Pictures can have any size (above 25 megapixels only JPEG), mode, colours and light; the ink may be darker
-    or lighter than the paper. A table, a frame or a ruled line may be there, but not touch the digit.
+    or lighter than the paper. The digit must stand alone: a table, a frame or a ruled line may be in the
+    picture, but not touch the digit.
     If the answer is unreliable, the line ends with the reason: "not sure: ...".
     Until you have trained a network, the one that comes with the package answers.
 

@@ -51,8 +51,10 @@ def _by_torchvision(name, source, working, log):
     log(f"Downloading {source.title} (once) ...")
     if problem := _network_problem(source.url):
         raise DataError(f"cannot download {source.title} from {source.url}: {problem}", fix)
-    from torchvision import datasets
-
+    try:
+        from torchvision import datasets
+    except OSError as error:  # from a broken installation; not one of writing to the working folder
+        raise ImportError(f"torchvision does not import: {error}") from error
     kind = datasets.CIFAR10 if name == "cifar10" else datasets.FashionMNIST
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(5 * _NETWORK_SECONDS)

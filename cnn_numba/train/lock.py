@@ -14,7 +14,6 @@ from cnn_numba.train.records import FILES
 
 #: The file that is locked while a training run writes to its folder; it names the process.
 LOCK = ".training"
-_ABOUT, _CLOCK = ("host", "process", "since"), "%Y-%m-%d %H:%M:%S"
 # The errors of a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -34,10 +33,11 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     with _locked(path) as file:
         try:
-            about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime(_CLOCK)), strict=True)
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            about = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
             with contextlib.suppress(OSError):  # a full disk: the lock works without the text
                 file.truncate(0)
-                file.write(json.dumps(dict(about)).encode())
+                file.write(json.dumps(about).encode())
             for name in FILES:
                 remove_leftovers(folder / name, age=0)
             yield
@@ -105,7 +105,8 @@ def _is_gone(holder):
 
 
 def _in_use(path, holder, advice=""):
-    who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
+    known = {"process": "?", "host": "?", "since": "?"} | holder
+    who = "process {process} on {host}, since {since}".format(**known)
     return FolderInUse(
         f"another training run writes to {path.parent} ({who}): wait until it ends, or give another folder "
         f"(--out on the command line){advice}"
