@@ -1,12 +1,12 @@
 """A CNN from looped convolution to trained network, on kernels written by hand in Numba.
 
 Importing the package selects what kernels run on: a GPU, else the emulated one, else the simulator;
-`cnn_numba.device.describe()` says which. The names stand in the order the course introduces them.
+`cnn_numba.device.describe()` says which. Names are in the order the course introduces them.
 """
 
 from typing import TYPE_CHECKING
 
-# First of all: this decides what numba.cuda will be, and everything below imports numba.
+# Before all others: this decides what numba.cuda is, and everything below imports numba.
 from cnn_numba import device
 
 # isort: split
@@ -33,7 +33,7 @@ from cnn_numba.train.optim import SGD, Adam
 from cnn_numba.train.records import plot_history
 from cnn_numba.train.step import train_step
 
-# The core works without what lies beyond it.
+# The core works without `beyond`.
 try:
     from cnn_numba.beyond.models import cifar_convnet_bn, mnist_rows, text_transformer
     from cnn_numba.beyond.norm.layers import BatchNorm2d, LayerNorm
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name):
-    """Import what needs Pillow and SciPy when it is asked for: nothing else here needs them."""
+    """Import `prepare_digit` at first use: only it needs Pillow and SciPy."""
     if name == "prepare_digit":
         return data.prepare_digit
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,8 +1,8 @@
-"""Arguments that are no arrays: what each may be, and how a message shows a value.
+"""Checks of arguments other than arrays, and how an error message shows a value.
 
-A function here returns a value once it is right; else its TypeError or ValueError calls the value by `name`.
-A setting means the same in every backend, and in the layers and optimisers that pass it on: `SETTINGS` says
-it once. Everything may import this, the references too; it imports NumPy only.
+Each function returns a valid value, or raises a TypeError or ValueError that calls the value `name`.
+`SETTINGS` says once what a setting may be in every backend, layer and optimiser. Every module may import this
+one, the references too; it imports only NumPy.
 """
 
 import functools
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-#: Elements of an array on the GPU, and of any axis: the kernels compute indices in 32 bits, which is faster.
+#: The most elements of an array or an axis on the GPU: the kernels index in 32 bits, which is faster.
 MOST_ELEMENTS = 2**31 - 1
-#: The largest number of a float32: a setting that is larger would be infinite in the kernels.
+#: The largest float32: a larger setting would be infinite in the kernels.
 LARGEST = float(np.finfo(np.float32).max)
-#: Its smallest with all digits.
+#: The smallest normal float32.
 SMALLEST = float(np.finfo(np.float32).tiny)
 
 _SHOWN = 5  # values of an array, a list or the like
@@ -26,7 +26,7 @@ _LONGEST = 200  # characters
 
 
 class _Repr(reprlib.Repr):
-    """A repr of bounded length, and with it that of the values inside."""
+    """A repr of bounded length."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,17 +39,15 @@ class _Repr(reprlib.Repr):
             return str(x)
         if isinstance(x, np.generic) or not hasattr(x, "dtype") or not hasattr(x, "shape"):
             return super().repr1(x, level)
-        # Those on a device, and of other libraries, would have to be fetched.
-        first = x.reshape(-1)[: _SHOWN + 1].tolist() if isinstance(x, np.ndarray) and x.ndim else []
+        # The values of a device array, or of another library's, would have to be copied first.
+        first = x.reshape(-1)[: _SHOWN + 1].tolist() if isinstance(x, np.ndarray) else []
         values = f": {super().repr1(first, level)[1:-1]}" if first else ""
-        if isinstance(x, np.ndarray) and x.ndim == 0:
-            values = f": {super().repr1(x.item(), level)}"
         return f"{type(x).__name__} of shape {tuple(x.shape)} and dtype {str(x.dtype)[: _SHOWN * 10]}{values}"
 
     def repr_int(self, x: int, level: int) -> str:
         try:
             return super().repr_int(x, level)
-        except ValueError:  # Python refuses to write out thousands of digits
+        except ValueError:  # Python refuses to print thousands of digits
             return f"an int of {x.bit_length()} bits"
 
 
@@ -57,7 +55,7 @@ _repr = _Repr()
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: of an array or a list the type, the size and the first few.
+    """Return a value as text for a message: a long one shortened, an array as type, shape and first values.
 
     Examples
     --------
@@ -76,7 +74,7 @@ def shown(value: object) -> str:
 
 
 def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MOST_ELEMENTS) -> int:
-    """Return `value` as an int, whatever its integer type; a bool is refused. A maximum of None allows any.
+    """Return `value`, of any integer type but bool, as an int; a `maximum` of None is no limit.
 
     Examples
     --------
@@ -91,8 +89,8 @@ def integer(value: object, name: str, minimum: int = 0, maximum: int | None = MO
 def _integers(
     entries: Sequence[Any], kind: str, value: object, name: str, minimum: int, maximum: int | None
 ) -> tuple[int, ...]:
-    """Return `entries` as a tuple of int; an error says that `name` must be of this kind and is `value`."""
-    if not all(type(entry) is int or _is_integral(entry) for entry in entries):
+    """Return `entries` as a tuple of int; errors say that `name` must be `kind`, and show `value`."""
+    if not all(type(entry) is int or _is(numbers.Integral, entry) for entry in entries):
         raise TypeError(f"{name} must be {kind}, got {shown(value)}")
     result = tuple(map(operator.index, entries))
     least, most = min(result), max(result)
@@ -101,25 +99,23 @@ def _integers(
     if least < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {shown(value)}")
     if maximum is not None and most > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, for indices have 32 bits; got {shown(value)}")
+        raise ValueError(f"{name} must be at most {maximum}, as indices have 32 bits; got {shown(value)}")
     return result
 
 
-def _is_integral(entry: object) -> bool:
-    return isinstance(entry, numbers.Integral) and not isinstance(entry, bool)
+def _is(kind: type, value: object) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
-    """Return a number for both axes of the image, or a pair (vertical, horizontal), as a pair of int.
-
-    Otherwise as `integer`.
+    """Return an integer, or a pair of them (vertical, horizontal), as a pair of int.
 
     Examples
     --------
     >>> pair(3, "kernel_size"), pair((1, 2), "stride")
     ((3, 3), (1, 2))
     """
-    if type(value) is int and minimum <= value <= MOST_ELEMENTS:  # mostly; the rest takes a microsecond
+    if type(value) is int and minimum <= value <= MOST_ELEMENTS:  # the usual case; the rest takes 1 µs
         return value, value
     kind = "an int or a pair of ints"
     entries = value if isinstance(value, (tuple, list)) else (value, value)
@@ -132,7 +128,7 @@ def pair(value: object, name: str, minimum: int = 1) -> tuple[int, int]:
 def sizes(
     value: object, name: str, axes: str | None = None, minimum: int = 0, maximum: int | None = MOST_ELEMENTS
 ) -> tuple[int, ...]:
-    """Return a shape as a tuple of int; without `axes` it has one or more of any meaning.
+    """Return a shape as a tuple of int; without `axes` it has one or more axes.
 
     Examples
     --------
@@ -150,9 +146,7 @@ def sizes(
 def number(
     value: Any, name: str, low: float = 0.0, high: float = LARGEST, without: Collection[float] = ()
 ) -> float:
-    """Return `value` as a plain float, whatever its real type; a bool is refused.
-
-    It must lie between `low` and `high`, which are allowed themselves unless they are in `without`.
+    """Return `value`, of any real type but bool, as a float between `low` and `high`, none of `without`.
 
     Examples
     --------
@@ -161,66 +155,38 @@ def number(
         ...
     ValueError: momentum must be at least 0 and at most 1, got -1
     """
-    # The plain type first: a look at the abstract one takes a microsecond.
-    if type(value) is not float and not _is_real(value):
+    # `float` first: a check against the abstract class takes 1 µs.
+    if type(value) is not float and not _is(numbers.Real, value):
         raise TypeError(f"{name} must be a number, got {shown(value)}")
-    if not low <= value <= high or value in without:  # compared before it is a float: an int may be too large
+    if not low <= value <= high or value in without:  # before the conversion: an int may be too large
         least, most = "above" if low in without else "at least", "below" if high in without else "at most"
         raise ValueError(f"{name} must be {least} {low:g} and {most} {high:g}, got {shown(value)}")
     return float(value)
 
 
-def _is_real(entry: object) -> bool:
-    return isinstance(entry, numbers.Real) and not isinstance(entry, bool)
-
-
 def flag(value: object, name: str) -> bool:
-    """Return `value` as a bool, which it must be.
-
-    Examples
-    --------
-    >>> flag(1, "training")
-    Traceback (most recent call last):
-        ...
-    TypeError: training must be True or False, got 1
-    """
+    """Return `value`, True or False, as a bool."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def choice(value: object, name: str, choices: Collection[str]) -> str:
-    """Return `value`, which must be one of the choices.
-
-    Examples
-    --------
-    >>> choice("float8", "precision", ("float32", "float16"))
-    Traceback (most recent call last):
-        ...
-    ValueError: precision must be one of float32, float16, got 'float8'
-    """
+    """Return `value` if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}")
     return value
 
 
 def instance(value: object, name: str, *kinds: type) -> None:
-    """Insist that `value` is of one of these types.
-
-    Examples
-    --------
-    >>> instance(None, "images", np.ndarray)
-    Traceback (most recent call last):
-        ...
-    TypeError: images must be of type ndarray, got None
-    """
+    """Check that `value` is of one of these types."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"{name} must be of type {wanted}, got {shown(value)}")
 
 
 def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
-    """Return a setting that is one number, or one for each channel, as a tuple with one for each.
+    """Return a setting, one number or one for each channel, as a tuple with one for each.
 
     Examples
     --------
@@ -235,12 +201,12 @@ def per_channel(value: Any, name: str, channels: int) -> tuple[float, ...]:
     return tuple(SETTINGS[name](each, name) for each in (value if several else [value] * channels))
 
 
-#: What the operands of a product may be rounded to: the contract is `cnn_numba.ops._reference.rounded`.
+#: What the operands of a product may be rounded to; `cnn_numba.ops._reference.rounded` is the contract.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 
 _SHARE = functools.partial(number, high=1.0, without=(1.0,))
 _WORD = functools.partial(integer, maximum=2**32 - 1)
-#: What a setting of this name may be, wherever it is taken: a function of the value and the name.
+#: The check of each setting by its name: a function of the value and the name.
 SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "lr": number,
     "weight_decay": number,
@@ -260,7 +226,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
     "step": functools.partial(integer, minimum=1),
     "interval": functools.partial(integer, minimum=1),
     "precision": functools.partial(choice, choices=PRECISIONS),
-    "seed": _WORD,  # of an augmentation; what draws the weights of a model may be larger
+    "seed": _WORD,  # of an augmentation; a model's seed may be larger
     "epoch": _WORD,
     **dict.fromkeys(("training", "causal", "nesterov", "relu", "flip", "transpose_a", "transpose_b"), flag),
     **dict.fromkeys(("return_sequences", "resume", "progress", "graph"), flag),
@@ -268,7 +234,7 @@ SETTINGS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def settings(**values: Any) -> tuple[Any, ...]:
-    """Return settings as plain numbers, once each is known to be what `SETTINGS` says of its name.
+    """Return settings as plain numbers, each checked by `SETTINGS`.
 
     Examples
     --------

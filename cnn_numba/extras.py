@@ -1,31 +1,31 @@
-"""What is installed on request: training needs neither PyTorch nor what notebooks 25 and 26 compare with."""
+"""Optional packages: training needs neither PyTorch nor the libraries of notebooks 25 and 26."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 from gpuless import nvidia
 
-#: Where both packages lie in a clone of the repository; anything else where they were installed as wheels.
+#: The root of the repository in a clone; some other folder where wheels were installed.
 CHECKOUT = Path(__file__).resolve().parents[1]
 
-#: Where the course, the notebooks and the benchmarks are, which an installed package lacks.
+#: The repository, with the course, notebooks and benchmarks that an installed package lacks.
 REPOSITORY = "https://github.com/cnn-numba/cnn-numba"
 
-#: The compiler that can be in numba-cuda's place; the extra `mlir` installs it.
+#: The compiler that can replace numba-cuda; the extra `mlir` installs it.
 MLIR = "numba_cuda_mlir"
 
-#: What the extra `roads` installs, under the names by which Python imports it.
+#: The packages of the extra `roads`, by the names they are imported by.
 ROADS = ("pyopencl", "jax", "keras", "onnx", "onnxruntime")
 
 
 class MissingPackage(ImportError):
-    """A package that is installed on request, and is not; the message says how to get it."""
+    """An optional package is not installed; the message says how to install it."""
 
 
 def need(package: str, purpose: str) -> None:
-    """Insist that a package, torch, torchvision, `MLIR` or one of `ROADS`, is installed; nothing is imported.
+    """Raise MissingPackage if a package isn't installed: torch, torchvision, `MLIR` or one of `ROADS`.
 
-    `purpose` is what needs it, as the message of MissingPackage begins.
+    The message begins with `purpose`. Nothing is imported.
 
     Examples
     --------
@@ -44,13 +44,7 @@ def present(package: str) -> bool:
 
 
 def command(package: str = "torch") -> str:
-    """Return what installs a package: torch and torchvision beside the CUDA toolkit that is there, if one is.
-
-    Examples
-    --------
-    >>> command("onnx")
-    "pip install --editable ./gpuless --editable '.[roads]'"
-    """
+    """Return the command that installs a package; torch and torchvision fit the installed CUDA toolkit."""
     if package in ROADS:
         return install("roads")
     if package == MLIR:
@@ -60,7 +54,7 @@ def command(package: str = "torch") -> str:
 
 
 def install(extra: str = "") -> str:
-    """Return what installs an extra: in a clone both packages of it, so that pip looks nowhere for either.
+    """Return the command that installs an extra; in a clone it names both packages, so pip downloads neither.
 
     Examples
     --------
@@ -74,5 +68,5 @@ def install(extra: str = "") -> str:
 
 
 def in_checkout() -> bool:
-    """Return whether this is a clone of the repository, and not the package alone."""
+    """Return whether this is a clone of the repository, not the package alone."""
     return (CHECKOUT / "gpuless" / "pyproject.toml").is_file()

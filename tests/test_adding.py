@@ -49,7 +49,7 @@ def test_a_network_with_fewer_scores_than_a_set_has_kinds_is_refused(monkeypatch
     source = sources.SOURCES["made-pictures"]._replace(classes=tuple("abcdefghijkl"))
     monkeypatch.setitem(sources.SOURCES, "made-pictures", source)
     with pytest.raises(
-        typer.BadParameter, match="cifar_convnet tells 10 kinds apart, but made-pictures has 12"
+        typer.BadParameter, match="cifar_convnet has 10 outputs, but made-pictures has 12 classes"
     ):
         _dataset_for(models.cifar_convnet(1), "made-pictures")
 

@@ -82,7 +82,7 @@ def test_a_download_without_torchvision_is_one_line(no_torch, monkeypatch, tmp_p
     assert str(caught.value) == (
         f"{asked} needs torchvision, which is not installed: "
         "pip install --editable ./gpuless --editable '.[torch-cu13]'; "
-        "a folder with its files, --data-dir FOLDER, needs none"
+        "or give a folder with its files: --data-dir FOLDER"
     )
     assert lines == []
 

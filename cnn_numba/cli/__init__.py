@@ -1,7 +1,7 @@
 """The command line: ``cnn-numba train | predict | sample | export | bench | inspect | doctor``.
 
 A thin layer, with a file for each group of commands: it turns arguments into calls, and errors into one line.
-What takes time to import is imported by the command that needs it.
+Commands import slow modules only when they need them.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ for _group in (train, use, inspect, doctor):  # in the order of the help
     app.add_typer(_group.commands)
 app.add_typer(bench.commands, name="bench")
 
-# Typer brings its own copy of click, or in older versions click itself; this is the class of either.
+# Typer has its own copy of click or, in older versions, uses click: this is the class of either.
 _UsageError = typer.BadParameter.__bases__[0]
 
 
@@ -35,7 +35,7 @@ def main(arguments=None):
     Parameters
     ----------
     arguments : list of str, optional
-        Without it those of the process.
+        By default those of the process.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def main(arguments=None):
 
 
 def _run(arguments):
-    """Run the command line; return what it returns, or print what is wrong and return the exit code."""
+    """Run the command line; return its result, or print the error and return the exit code."""
     try:
         return app(arguments or ["--help"], prog_name="cnn-numba", standalone_mode=False)
     except _UsageError as error:
@@ -75,11 +75,8 @@ def _run(arguments):
                 sys.stdout.flush()
             os._exit(error.status)
         return error.status
-    except (DataError, MissingPackage, UnusableGpu) as error:
-        complain(error)
-        return 1
-    except MemoryError as error:
-        complain(f"not enough memory: {error}")
+    except (DataError, MissingPackage, UnusableGpu, MemoryError) as error:
+        complain(f"not enough memory: {error}" if isinstance(error, MemoryError) else error)
         return 1
     except (typer.Abort, KeyboardInterrupt):
         return 130
@@ -90,38 +87,38 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
 def _open_what_is_closed():
-    """Open closed standard streams on nothing: the next file opened would get what is printed."""
+    """Redirect closed standard streams to the null device: a file opened later would get their output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
 
 
 def _not_written(error):
-    """Say what could not be written, unless the reader has gone; return the exit code."""
+    """Print what could not be written, unless the pipe has no reader; return the exit code."""
     if error.filename is not None:
         complain(error)
         return 1
     if error.errno != errno.EPIPE:
-        complain(f"not all could be printed: {error.strerror}")
+        complain(f"could not print everything: {error.strerror}")
     _silence(sys.stdout)
     return 1
 
 
 def _silence(stream):
-    """Let what could not be written go nowhere: Python tries once more at its end, and prints a traceback."""
+    """Discard unwritten output: Python would try again at exit, and print a traceback."""
     with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _repeats_another():
-    """Return whether another process on this machine, started by the same torchrun, says the same."""
+    """Return whether another process of the same torchrun on this machine prints the same error."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _wrong_argument(error):
-    """Return what is wrong with an argument, and its value.
+    """Return the error message for an argument, with its value.
 
-    Newer versions of Typer pass on Pydantic's words, in which every value is called "Input".
+    Newer versions of Typer use Pydantic's messages, which call every value "Input".
     """
     message = error.format_message().replace(": Value error, ", ": ", 1)
     for detail in getattr(error.__cause__, "errors", list)():
@@ -143,4 +140,4 @@ def _program(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ):
-    pass  # the help is that of `app`
+    pass  # the help is in `app`

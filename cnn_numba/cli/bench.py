@@ -1,4 +1,4 @@
-"""The commands ``bench ...``: those of the clone, beside its benchmarks."""
+"""The commands ``bench ...``, which a clone has beside its benchmarks."""
 
 import sys
 
@@ -12,7 +12,7 @@ _ELSEWHERE = f"the benchmarks are not in the installed package; they are in the 
 
 
 class _Benchmarks(TyperGroup):
-    """The commands of this clone's `benchmarks`; elsewhere any name says where they are."""
+    """The commands of a clone's `benchmarks`; in an installed package any name says where they are."""
 
     def list_commands(self, ctx):
         return list(_commands()) if in_checkout() else []
@@ -26,7 +26,7 @@ class _Benchmarks(TyperGroup):
 
 
 def _commands():
-    """Return the commands by name, of this clone and not of a folder `benchmarks` where it was called."""
+    """Return the commands by name, from this clone rather than from a `benchmarks` in the current folder."""
     if sys.path[0] != str(CHECKOUT):
         sys.path.insert(0, str(CHECKOUT))
     from benchmarks.commands import commands
@@ -48,4 +48,4 @@ commands = typer.Typer(
 
 @commands.callback()
 def _group():
-    pass  # a group without a command of its own is none to Typer
+    pass  # Typer needs a callback or a command in a group

@@ -1,4 +1,4 @@
-"""The command ``doctor``: is everything here that the course needs? Each finding comes with the exact fix."""
+"""The command ``doctor``: does this machine have everything the course needs? Findings name the exact fix."""
 
 import importlib
 import importlib.metadata
@@ -36,7 +36,7 @@ def doctor():
 
 
 def examine():
-    """Yield what is found of Python, packages, GPU, CPU and data, as it is known: imports take time."""
+    """Yield findings on Python, packages, GPU, CPU and data one by one, as some imports are slow."""
     yield _python()
     yield _packages()
     yield _torchvision()
@@ -48,7 +48,7 @@ def examine():
 
 
 def report(findings):
-    """Return findings as text: a line each, and below it how to repair what is wrong or get what is optional.
+    """Return findings as text: a line each, and below it the fix, or how to get something optional.
 
     Examples
     --------
@@ -61,14 +61,9 @@ def report(findings):
     lines = []
     for finding in findings:
         head = f"{'ok   ' if finding.healthy else 'WRONG'}  {finding.topic:{_TOPIC}}  "
-        lines += textwrap.wrap(
-            head + finding.text,
-            _COLUMNS,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        if finding.fix:  # on one line, to be copied
+        whole_words = {"break_long_words": False, "break_on_hyphens": False}
+        lines += textwrap.wrap(head + finding.text, _COLUMNS, subsequent_indent=indent, **whole_words)
+        if finding.fix:  # on one line, for copying
             lines.append(f"{indent}{'to get it' if finding.healthy else 'fix'}: {finding.fix}")
     return "\n".join(lines)
 
@@ -82,7 +77,7 @@ def _python():
 
 
 def _packages():
-    """Compare what is installed with what the package asks for."""
+    """Compare the installed packages with the requirements."""
     try:
         requirements = _required("cnn-numba") + (_required("gpuless") if installed("gpuless") else [])
     except importlib.metadata.PackageNotFoundError:
@@ -103,8 +98,8 @@ def _packages():
 
 
 def _required(package):
-    """Return what an installed package asks for on this machine, without its extras."""
-    # Only here: everything else in this module works without it.
+    """Return the requirements of an installed package on this machine, without extras."""
+    # Imported here because the rest of this module works without it.
     from packaging.requirements import Requirement
 
     requirements = map(Requirement, importlib.metadata.requires(package) or [])
@@ -112,14 +107,14 @@ def _required(package):
 
 
 def _torchvision():
-    """Import what downloads data sets: torch and torchvision of different builds do not go together."""
+    """Import torchvision, which downloads data sets: it fails with a torch of another build."""
     if missing := [name for name in ("torch", "torchvision") if not extras.present(name)]:
         text = f"{' and '.join(missing)} not installed (optional: other data sets, bench, notebook 07)"
         return Finding("torchvision", True, text, extras.command())
     try:
         torchvision = importlib.import_module("torchvision")
     except Exception as error:
-        # Whatever is raised while a half-fitting pair is imported; the first line is enough.
+        # A mismatched pair can raise anything; the first line is enough.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         fix = "pip install --force-reinstall torch torchvision  (both from the same index)"
         return Finding("torchvision", False, f"does not import: {reason}", fix)
@@ -127,7 +122,7 @@ def _torchvision():
 
 
 def _roads():
-    """Look for what notebooks 25 and 26 compare with; importing it all would take seconds."""
+    """Look for the libraries of notebooks 25 and 26, without importing them, which would take seconds."""
     if missing := [name for name in extras.ROADS if not extras.present(name)]:
         text = f"{', '.join(missing)} not installed (optional: cnn-numba export, notebooks 25 and 26)"
         return Finding("roads", True, text, extras.command(missing[0]))
@@ -156,7 +151,7 @@ def _mnist():
     from cnn_numba.data.datasets import needs_download
 
     try:
-        if needs_download("mnist"):  # which is not for a doctor to begin
+        if needs_download("mnist"):  # the doctor downloads nothing
             return Finding("MNIST", True, "not here yet: the first training run downloads it (12 MB)")
         mnist = load("mnist")
     except DataError as error:

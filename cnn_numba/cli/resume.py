@@ -1,4 +1,4 @@
-"""What ``train --resume`` finds in a checkpoint, and the command that goes on with a training run."""
+"""The options that ``train --resume`` takes from a checkpoint, and the command that resumes training."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from cnn_numba.train.recipes import DEFAULT
 
 
 def held_by(path, options, given):
-    """Return the options of the training run in a checkpoint, refusing those given that contradict them."""
+    """Return the options of the training run in a checkpoint; CliError if given ones contradict them."""
     from cnn_numba.train.checkpoint import load_checkpoint
 
     try:
@@ -21,7 +21,7 @@ def held_by(path, options, given):
         raise CliError(f"nothing to resume from: there is no {path}") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None
-    # What older files lack, and those of a training run without Adam.
+    # Fields that files of older versions, or of a training run without Adam, lack.
     lacking = ("weight_decay", "label_smoothing", "augment", "beta1", "beta2")
     older = {"device": "auto", "precision": "float32", **{name: DEFAULT[name] for name in lacking}}
     recipe = {**older, **checkpoint.progress.get("recipe", {}), "model": checkpoint.model}
@@ -35,7 +35,7 @@ def held_by(path, options, given):
             raise CliError(
                 f"{path} was trained with the {name} {shown(recipe[name])}, which is not known here"
             )
-    # A training run on the CPU stays there, to the same numbers. One on the GPU goes on where it can.
+    # A run on the CPU stays there, for the same numbers. One on the GPU may go on elsewhere.
     held["device"] = "cpu" if held["device"] == "cpu" else "auto"
     free = {"epochs", "device"}
     contradicting = [name for name in options if name in given - free and options[name] != held[name]]
@@ -51,7 +51,7 @@ def held_by(path, options, given):
 
 
 def own_name():
-    """Return how a shell finds this program: by its name only where an environment is active."""
+    """Return the name or path by which a shell finds this program: the name if its environment is active."""
     name, called = "cnn-numba", Path(sys.argv[0])
     if called.name != name or shutil.which(name):
         return name
@@ -61,7 +61,7 @@ def own_name():
 
 
 def command_to_resume(out, data_dir, workers):
-    """Return the shortest command that goes on with a training run: its checkpoint holds nearly all of it."""
+    """Return the shortest command that resumes a training run: its checkpoint holds most options."""
     again = ["train", "--resume"]
     if out != Path("runs/mnist_cnn"):
         again += ["--out", str(out)]
@@ -72,6 +72,6 @@ def command_to_resume(out, data_dir, workers):
         return shlex.join([own_name(), *again])
     if here == str(workers.size):
         return shlex.join(["torchrun", "--nproc-per-node", here, "-m", "cnn_numba", *again])
-    # torchrun does not pass on how it was started on the other machines.
+    # torchrun does not say how it was started on the other machines.
     how = "(on each machine, with torchrun's options as before)"
     return f"torchrun ... -m cnn_numba {shlex.join(again)} {how}"

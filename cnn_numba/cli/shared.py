@@ -1,4 +1,4 @@
-"""What the commands share: the choices of options and how they are checked, errors, messages."""
+"""What the commands share: options with their choices and checks, errors, messages."""
 
 import contextlib
 import math
@@ -7,31 +7,32 @@ from enum import Enum
 
 import typer
 
-from cnn_numba.arguments import LARGEST, MOST_ELEMENTS
+from cnn_numba.arguments import LARGEST, MOST_ELEMENTS, PRECISIONS
 from cnn_numba.data import DATASETS
 from cnn_numba.data.datasets import OTHER_SOURCES
 from cnn_numba.device import NoGpu, choose
 from cnn_numba.nn.models import MODELS
+from cnn_numba.train.augment import AUGMENTATIONS
 
-#: How Typer is to show the commands of every group.
+#: Typer's settings for every group of commands.
 OPTIONS = {"rich_markup_mode": None, "context_settings": {"help_option_names": ["-h", "--help"]}}
 
 
 def choice(name, *values):
-    """Return what an option may be."""
+    """Return the type of an option with these values."""
     return Enum(name, {value: value for value in values}, type=str)
 
 
-# Where a network can be trained; `backend_for` says which of them there is.
+# `backend_for` turns it into a backend.
 Device = choice("Device", "auto", "cpu", "gpu")
 DatasetName = choice("DatasetName", *DATASETS, *OTHER_SOURCES)
 ModelName = choice("ModelName", *MODELS)
 OptimizerName = choice("OptimizerName", "adam", "sgd")
 ScheduleName = choice("ScheduleName", "one-cycle", "cosine", "constant")
-Precision = choice("Precision", "float32", "tf32", "float16", "bfloat16")
-AugmentName = choice("AugmentName", "none", "crop", "crop-flip")
+Precision = choice("Precision", *PRECISIONS)
+AugmentName = choice("AugmentName", *AUGMENTATIONS)
 
-#: The choices that a checkpoint holds.
+#: The choices that are saved in a checkpoint.
 CHOICES = {
     "model": ModelName,
     "dataset": DatasetName,
@@ -43,7 +44,7 @@ CHOICES = {
 
 
 class CliError(Exception):
-    """Why a command ends early, and its exit code; `at_once`: without clean-up, which may wait for ever."""
+    """Ends a command early with an exit code; with `at_once` without clean-up, which may wait for ever."""
 
     def __init__(self, message, status=1, at_once=False):
         super().__init__(message)
@@ -51,7 +52,7 @@ class CliError(Exception):
 
 
 def complain(message):
-    """Print a line to stderr, if there is one; of an error about a file, its name and the reason."""
+    """Print a line to stderr if possible; for an error about a file, its name and the reason."""
     cause = message.args[0] if isinstance(message, CliError) else message
     if isinstance(cause, OSError) and cause.filename and cause.strerror:
         message = f"{cause.filename}: {cause.strerror}"
@@ -60,7 +61,7 @@ def complain(message):
 
 
 def _number(what, fits):
-    """Return a check that refuses a number that is not `what`, by `fits`, or that float32 cannot hold."""
+    """Return a check that a number fits, described as `what`, and is at most the largest float32."""
 
     def checked(value):
         if not fits(value) or value > LARGEST:
@@ -77,14 +78,14 @@ below_1 = _number("a number of at least 0 and below 1", lambda value: 0 <= value
 
 
 def countable(value):
-    """Refuse a number beyond the elements that an array may have."""
-    if value is not None and value > MOST_ELEMENTS:
+    """Refuse a number above the largest number of elements of an array."""
+    if value > MOST_ELEMENTS:
         raise typer.BadParameter(f"{value} is more than {MOST_ELEMENTS}.")
     return value
 
 
 def backend_for(device, without_gpu, timed=False):
-    """Return the backend to compute in; `without_gpu` says what is wrong with the GPU where there is none."""
+    """Return the backend to compute in; `without_gpu` is the error message if there is no GPU."""
     try:
         return choose(device, timed)
     except NoGpu as error:
@@ -92,25 +93,25 @@ def backend_for(device, without_gpu, timed=False):
 
 
 def as_options(values):
-    """Return values by their names as a command line has them."""
+    """Return a dict of values as options of a command line."""
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
 
 def option(what, *names, **how):
-    """Return an option, and what its help says."""
+    """Return an option with the help text `what`."""
     return typer.Option(*names, help=what, **how)
 
 
 def flag(name, what):
-    """Return an option that is given or not, and has no opposite."""
+    """Return an option without a value and without an opposite."""
     return typer.Option(f"--{name}", help=what)
 
 
 def count(what, min=1, callback=None):
-    """Return an option for a number from 1 on, or another one."""
+    """Return an option for a whole number of at least `min`."""
     return typer.Option(min=min, metavar="N", help=what, callback=callback)
 
 
-def share(what, *names, callback=below_1):
-    """Return an option for a number from 0 on and below 1, or what else `callback` allows."""
-    return typer.Option(*names, metavar="SHARE", help=what, callback=callback)
+def share(what, callback=below_1):
+    """Return an option for a number of at least 0 and below 1, or as `callback` allows."""
+    return typer.Option(metavar="SHARE", help=what, callback=callback)

@@ -41,7 +41,7 @@ _Dataset = Annotated[
     DatasetName | None,
     option(
         "The data; by default cifar10 for colour networks, course-text for text_transformer, and for the "
-        "others mnist, or what --data-dir is known to hold.",
+        "others mnist, or the one of the two MNISTs in --data-dir.",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ _DataDir = Annotated[
 ]
 _Fast = Annotated[
     bool,
-    flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, where not given otherwise."),
+    flag("fast", f"Fastest to 99% with mnist_cnn: {as_options(differing(FAST))}, unless given otherwise."),
 ]
 _Lr = Annotated[float, option("The (highest) learning rate.", metavar="RATE", callback=positive)]
 _WeightDecay = Annotated[float, share("How strongly weights are pulled towards 0.", callback=not_negative)]
@@ -92,12 +92,12 @@ _Timeout = Annotated[
     option("Stop when a worker has not answered for this long.", metavar="SECONDS", callback=positive),
 ]
 
-#: The options that say what is trained and how; a checkpoint holds them.
+#: The options that are saved in a checkpoint.
 _HELD = ("model", "dataset", *DEFAULT, "seed", "device", "precision")
 
 
 class _Files(NamedTuple):
-    """What a training run reads and writes."""
+    """The options about files that a training run reads and writes."""
 
     data_dir: Path | None
     out: Path | None
@@ -116,8 +116,8 @@ def train(  # noqa: PLR0913 (these are the options of training)
     batch_size: Annotated[int, count("Images per step.")] = DEFAULT["batch_size"],
     optimizer: Annotated[OptimizerName, option("Adam, or SGD with momentum 0.9.")] = DEFAULT["optimizer"],
     lr: _Lr = DEFAULT["lr"],
-    beta1: Annotated[float, share("Adam's decay rate of the mean gradient.", "--beta1")] = DEFAULT["beta1"],
-    beta2: Annotated[float, share("Adam's decay rate of the mean square.", "--beta2")] = DEFAULT["beta2"],
+    beta1: Annotated[float, share("Adam's decay rate of the mean gradient.")] = DEFAULT["beta1"],
+    beta2: Annotated[float, share("Adam's decay rate of the mean square.")] = DEFAULT["beta2"],
     schedule: Annotated[ScheduleName, option("How the learning rate moves.")] = DEFAULT["schedule"],
     weight_decay: _WeightDecay = DEFAULT["weight_decay"],
     label_smoothing: _LabelSmoothing = DEFAULT["label_smoothing"],
@@ -157,12 +157,12 @@ def train(  # noqa: PLR0913 (these are the options of training)
     _check_of_adam(options, given, fast)
     if fast:
         options |= {name: value for name, value in differing(FAST).items() if name not in given}
-        given |= differing(FAST).keys()  # a checkpoint to go on with must be of this recipe too
+        given |= differing(FAST).keys()  # a resumed checkpoint must have this recipe too
     _train_together(options, given, _Files(data_dir, out, resume, timeline), timeout)
 
 
 def _check_of_adam(options, given, fast):
-    """Refuse what only Adam has if another optimiser is asked for."""
+    """Refuse the options that only Adam has for another optimiser."""
     if options["optimizer"] != "adam":
         for name in [*["fast"] * fast, *sorted(given & {"beta1", "beta2"})]:
             raise typer.BadParameter(
@@ -172,13 +172,13 @@ def _check_of_adam(options, given, fast):
 
 
 def _train_together(options, given, files, timeout):
-    """Train with the workers that there are; `given` are the names of the options on the command line."""
+    """Train with all workers; `given` are the names of the options on the command line."""
     from cnn_numba.beyond.workers.joining import join
     from cnn_numba.beyond.workers.process_group import WorkersError
 
     try:
         with join(timeout) as workers:
-            # Here, as what the workers exchange next depends on some of them. Devices are compared later.
+            # Compared here because the next exchanges depend on some of them. Devices are compared later.
             alike = {name: value for name, value in options.items() if name != "device"}
             workers.insist_equal({"resume": files.resume, **alike})
             if files.resume:
@@ -187,14 +187,14 @@ def _train_together(options, given, files, timeout):
                     data = load(_dataset_for(network, options["dataset"]), files.data_dir)
                     files = files._replace(out=_default_folder(network, data))
                 path = files.out / "checkpoint.npz"
-                options = workers.from_first(lambda: held_by(path, options, given))  # only that one needs it
+                options = workers.from_first(lambda: held_by(path, options, given))  # only it needs the file
             _train(options, files, workers)
     except WorkersError as error:
         raise CliError(error, at_once=True) from None
 
 
 def _train(options, files, workers):
-    """Train with the options of `train`, given or held by a checkpoint."""
+    """Train with the options of `train`, from the command line or a checkpoint."""
     in_simulator = "the kernels would run in the simulator, where an epoch takes weeks"
     backend = backend_for(options["device"], in_simulator + " ({}); use --device cpu or auto")
     from cnn_numba.train.loop import fit
@@ -207,11 +207,11 @@ def _train(options, files, workers):
     out = files.out or _default_folder(network, data)
     if isinstance(data.train_images, Windows) and options["augment"] != "none":
         raise typer.BadParameter("a text has no images to move.", param_hint="'--augment'")
-    means = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
-    rates = {"lr": options["lr"], "weight_decay": options["weight_decay"], **means[options["optimizer"]]}
-    optimizer = OPTIMIZERS[options["optimizer"]](network, **rates)
+    special = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
+    how = {"lr": options["lr"], "weight_decay": options["weight_decay"], **special[options["optimizer"]]}
+    optimizer = OPTIMIZERS[options["optimizer"]](network, **how)
     log(_what_is_trained(network, data, backend, workers))
-    log(f"recipe: {as_options(_worth_a_line(options))}")
+    log(f"recipe: {as_options(_main_options(options))}")
     with _errors_in_a_line(out, files, workers):
         history = fit(
             network,
@@ -220,7 +220,7 @@ def _train(options, files, workers):
             **{name: options[name] for name in ("epochs", "schedule", "augment", "label_smoothing", "seed")},
             out=out,
             resume=files.resume,
-            # A bar in a log file is a long line of control characters; the line per epoch says enough.
+            # In a log file a bar is a long line of control characters; the line per epoch is enough.
             progress=sys.stderr.isatty(),
             log=log,
             workers=workers,
@@ -233,18 +233,17 @@ def _train(options, files, workers):
 
 
 def _share_of(workers, batch_size):
-    """Return how many images of a batch are this worker's."""
-    mine = workers.count(batch_size)
+    """Return the number of images of a batch that are this worker's."""
     if batch_size < workers.size:
         raise typer.BadParameter(
             f"{workers.size} workers cannot share {batch_size} image{'s' * (batch_size != 1)} per step.",
             param_hint="'--batch-size'",
         )
-    return mine
+    return workers.count(batch_size)
 
 
 def _what_is_trained(network, data, backend, workers):
-    """Return the line that a training run begins with."""
+    """Return the first line of a training run."""
     samples = "windows" if isinstance(data.train_images, Windows) else "images"
     return (
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
@@ -253,8 +252,8 @@ def _what_is_trained(network, data, backend, workers):
     )
 
 
-def _worth_a_line(options):
-    """Return the options that training names when it begins: the main ones, and any without its default."""
+def _main_options(options):
+    """Return the options that training logs: the main ones, and those that are not at their default."""
     recipe = {name: options[name] for name in DEFAULT}
     names = {"epochs", "batch_size", "optimizer", "lr", "schedule", *differing(recipe)}
     return {name: value for name, value in recipe.items() if name in names}
@@ -262,7 +261,7 @@ def _worth_a_line(options):
 
 @contextlib.contextmanager
 def _errors_in_a_line(out, files, workers):
-    """Say in a line why a training run ends early and, if it can go on, with which command."""
+    """Turn an error that ends a training run into one line, with the command to resume it if possible."""
     from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
@@ -273,28 +272,28 @@ def _errors_in_a_line(out, files, workers):
         raise WorkersError(f"{error}{again}", error.reason) from None
     except Interrupted as error:
         how = command_to_resume(out, files.data_dir, workers)
-        # At once, as torch may abort a worker that ends while one of its threads still waits.
+        # At once, because torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
         raise CliError(error if workers.first else "") from None
     except ValueError as error:
-        # Without --resume a ValueError is a fault of ours: let its traceback be seen.
+        # Without --resume a ValueError is a bug: show its traceback.
         if not files.resume:
             raise
         raise CliError(error) from None
 
 
 def _network(name, batch_size, backend, seed, precision="float32"):
-    """Build a network; a batch beyond the memory, or a precision it does not know, is a wrong argument."""
+    """Build a network; BadParameter if the batch exceeds the memory or the network lacks the precision."""
     from cnn_numba.nn.layer import UnsupportedPrecision
 
     try:
         return MODELS[name](batch_size=batch_size, device=backend, seed=seed, precision=precision)
     except UnsupportedPrecision as error:
         raise typer.BadParameter(f"{error}.", param_hint="'--precision'") from None
-    except (MemoryError, ValueError):  # NumPy's ValueError: more than any machine has
+    except (MemoryError, ValueError):  # NumPy's ValueError: more memory than any machine has
         raise typer.BadParameter(
-            f"the memory does not hold {batch_size} images per step.", param_hint="'--batch-size'"
+            f"not enough memory for {batch_size} images per step.", param_hint="'--batch-size'"
         ) from None
 
 
@@ -309,9 +308,9 @@ def _default_folder(network, data):
 
 
 def _dataset_for(network, dataset):
-    """Return the name of the data set to train on; one that does not fit the network is a wrong argument.
+    """Return the name of the data set to train on; BadParameter if it does not fit the network.
 
-    None leaves it to the files which of the two MNISTs they are.
+    None lets the files decide which of the two MNISTs they are.
     """
     name = dataset or _usual_dataset(network)
     if network.input_shape != image_shape(name):
@@ -323,15 +322,15 @@ def _dataset_for(network, dataset):
     scores, kinds = network.shapes[-1][-1], len(classes(name))
     if scores < kinds:
         raise typer.BadParameter(
-            f"{network.name} tells {scores} kinds apart, but {name} has {kinds}.", param_hint="'--dataset'"
+            f"{network.name} has {scores} outputs, but {name} has {kinds} classes.", param_hint="'--dataset'"
         )
     return None if dataset is None and name == "mnist" else name
 
 
 def _line_printer():
-    """Return a function that prints a line, above the progress bar if there is one; warnings to stderr.
+    """Return a function that prints a line, above any progress bar; warnings go to stderr.
 
-    A line that cannot be written does not stop training: its files say the same, and `main` reports it.
+    A line that cannot be printed does not stop training: the files say the same, and `main` reports it.
     """
     from tqdm import tqdm
 

@@ -18,18 +18,18 @@ commands = typer.Typer(**OPTIONS)
 
 Checkpoint = Annotated[Path, option("The trained network, as train wrote it.")]
 
-# Of 3,600 photographs as tests/data/photos.py makes them 98.9% are read right. With this limit and the doubts
-# of `find_digit` 0.3% of all are wrong and called sure, and 2.8% right and called not sure; with 0.5 these
-# are 0.8% and 1.6%, with 0.95 0.2% and 3.6%.
+# Of 3,600 photographs made by tests/data/photos.py, 98.9% are read correctly. With this limit and the doubts
+# of `find_digit`, 0.3% are wrong but called sure, and 2.8% correct but called not sure; with 0.5 it would be
+# 0.8% and 1.6%, with 0.95 0.2% and 3.6%.
 _SURE = 0.9
-# After label smoothing no network is as sure: of one epoch of `train --fast` the two are 0.3% and 4.3% with
-# this limit, and with 0.9 39% would be right and called not sure.
+# Label smoothing makes a network less sure: after `train --fast` it is 0.3% and 4.3% with this limit; with
+# 0.9 as much as 39% would be correct but called not sure.
 _SURE_SMOOTHED = 0.6
 
 
 @contextlib.contextmanager
 def _reading(checkpoint, how):
-    """Turn what is wrong with a checkpoint into a line, which says how to train one if it is not there."""
+    """Turn an error about a checkpoint into one line, with the command `how` if it is missing."""
     try:
         yield
     except FileNotFoundError:
@@ -38,20 +38,20 @@ def _reading(checkpoint, how):
         raise CliError(error) from None
 
 
-def _is_meant(context, checkpoint, does, how):
-    """Return whether a checkpoint was named, or is there; else say that the package's network answers."""
-    is_meant = context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
-    if not is_meant:
+def _is_there(context, checkpoint, does, how):
+    """Return whether a checkpoint was named or exists; if not, print that the package's network is used."""
+    is_there = context.get_parameter_source("checkpoint").name == "COMMANDLINE" or checkpoint.exists()
+    if not is_there:
         ours = f"so the network that comes with the package {does}"
         complain(f"there is no {checkpoint} here, {ours}; train your own with: {how}")
-    return is_meant
+    return is_there
 
 
 def _trained(context, checkpoint):
-    """Return the checkpoint to read: where none is named and none was trained, the package's."""
+    """Return the checkpoint to read: the package's if none was named and none exists."""
     from cnn_numba.pretrained import MNIST_CNN
 
-    return checkpoint if _is_meant(context, checkpoint, "is taken", "cnn-numba train") else MNIST_CNN
+    return checkpoint if _is_there(context, checkpoint, "is used", "cnn-numba train") else MNIST_CNN
 
 
 @commands.command(short_help="Say which digit a picture shows.")
@@ -66,11 +66,11 @@ def predict(
 ):
     """Say which digit a picture shows: the three likeliest, with their probabilities.
 
-    Any size (above 25 megapixels JPEG only) and any mode; dark ink on light paper or the other way round, or
-    of another colour, in even light or not. The digit must stand alone: a table, a frame or a ruled line may
-    be in the picture, but not touch it.
-    Where the answer is unreliable, the line ends in why: "not sure: ...".
-    Before you have trained a network, the one that comes with the package answers.
+    Pictures can have any size (above 25 megapixels only JPEG), mode, colours and light; the ink may be darker
+    or lighter than the paper. The digit must stand alone: a table, a frame or a ruled line may be in the
+    picture, but not touch the digit.
+    If the answer is unreliable, the line ends with the reason: "not sure: ...".
+    Until you have trained a network, the one that comes with the package answers.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def predict(
             else:
                 picture, doubts = prepare_photo(path, network.input_shape), []
         except (OSError, ValueError, RuntimeError, SyntaxError, Image.DecompressionBombError) as error:
-            # All of these come out of Pillow for damaged files; the others may be fine.
+            # Pillow raises all of these for damaged files; go on with the other pictures.
             complain(f"{path}: {_why_unread(error)}")
             failed += 1
             continue
@@ -99,14 +99,14 @@ def predict(
 
 
 def _why_unread(error):
-    """Return why a picture was not read, without its name, which some errors hold."""
+    """Return why a picture was not read, without its name, which some errors contain."""
     if isinstance(error, UnidentifiedImageError):
         return f"not a picture in a format that is read: {', '.join(FORMATS)}"
     return getattr(error, "strerror", None) or error
 
 
 def _load_network(checkpoint):
-    """Return the trained network, the data set of its pictures, their mean and std, and when it is sure."""
+    """Return the trained network, its data set, their mean and std, and the probability of a sure answer."""
     from cnn_numba.train.checkpoint import load_checkpoint, load_model
 
     with _reading(checkpoint, "cnn-numba train, or name one by --checkpoint"):
@@ -118,7 +118,7 @@ def _load_network(checkpoint):
     numbers = recipe.get("mean", usual[0]), recipe.get("std", usual[1]), sure
     if dataset in DATASETS and network.input_shape == image_shape(dataset):
         return network, dataset, *numbers
-    # Trained through the Python API on something else: pictures of MNIST's shape are taken for digits.
+    # Trained on another data set through the Python API: pictures of MNIST's shape are taken for digits.
     if network.input_shape != image_shape("mnist"):
         raise CliError(
             f"{checkpoint} was trained on {dataset or 'an unknown data set'}; predict knows the pictures of "
@@ -128,14 +128,14 @@ def _load_network(checkpoint):
 
 
 def _likeliest(probabilities, dataset):
-    """Return the three likeliest classes of one picture as text."""
+    """Return the three likeliest classes of a picture as text."""
     names = classes(dataset)
     best = np.argsort(-probabilities, kind="stable")[:3]
     return ", ".join(f"{names[label]} ({probabilities[label]:.1%})" for label in best)
 
 
 def _not_sure(probabilities, sure, doubts):
-    """Return why the answer is unreliable; nothing if it is reliable."""
+    """Return why the answer is unreliable, an empty text if it is reliable."""
     if probabilities.max() < sure:
         doubts = [*doubts, f"no answer reaches {sure:.0%}"]
     return f"; not sure: {', and '.join(doubts)}" if doubts else ""
@@ -152,9 +152,9 @@ def sample(
     ] = 0.7,
     seed: Annotated[int, count("Same seed: same text.", min=0)] = 0,
 ):
-    """Let a trained text_transformer write on, a character at a time.
+    """Let a trained text_transformer continue a text, one character at a time.
 
-    Before you have trained one, the one that comes with the package writes.
+    Until you have trained one, the one that comes with the package writes.
 
     \b
     Examples:
@@ -166,7 +166,7 @@ def sample(
 
     how = "cnn-numba train --model text_transformer"
     with _reading(checkpoint, how):
-        if _is_meant(context, checkpoint, "writes", how):
+        if _is_there(context, checkpoint, "writes", how):
             network = load_model(checkpoint, batch_size=1)
         else:
             from cnn_numba.pretrained import text_transformer
@@ -217,7 +217,7 @@ def export(
     with _reading(checkpoint, "cnn-numba train"):
         network = load_model(checkpoint, batch_size=1)
         recipe = load_checkpoint(checkpoint).progress.get("recipe", {})
-    if checkpoint != asked:  # the package's own, whose file does not hold them
+    if checkpoint != asked:  # the package's own, whose file does not contain them
         recipe = dict(zip(("mean", "std"), normalisation("mnist"), strict=True))
     if pixels and not {"mean", "std"} <= recipe.keys():
         raise CliError(f"{checkpoint} does not say how its pixels were normalised: leave out --pixels")
@@ -225,7 +225,7 @@ def export(
         proto = to_onnx(network, (recipe["mean"], recipe["std"]) if pixels else None)
         with written_whole(out) as file:
             file.write(proto.SerializeToString())
-    except FileNotFoundError:  # of a folder that takes no files, such as /proc
+    except FileNotFoundError:  # from a folder that takes no files, such as /proc
         raise CliError(f"{out} cannot be written there") from None
     except (OSError, ValueError) as error:
         raise CliError(error) from None

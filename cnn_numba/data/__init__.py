@@ -1,4 +1,4 @@
-"""The data sets as plain arrays, their original files, and pictures made into what MNIST holds."""
+"""The data sets as plain arrays, their original files, and pictures converted to MNIST's format."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name):
-    """Import what needs Pillow and SciPy when it is asked for: nothing else here needs them."""
+    """Import `digits` at first use: only it needs Pillow and SciPy."""
     if name in ("prepare_digit", "prepare_photo"):
         from cnn_numba.data import digits
 

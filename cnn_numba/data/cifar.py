@@ -1,10 +1,10 @@
-"""CIFAR-10's files: their names, their published checksums, and how the bytes in them are read.
+"""CIFAR-10's files: their names, published checksums and formats.
 
-The set comes in two versions, each a folder or the archive that holds it. A Python batch is a pickle, which
-could run code: its checksum is compared before it is looked at, and what reads it builds arrays only. A
-binary batch is a row of records, a byte for the label and then the planes of red, green and blue.
+The set comes in two versions, each a folder or an archive of it. A Python batch is a pickle, which could run
+code: its checksum is compared before it is read, and the reader builds only arrays. A binary batch is a
+sequence of records: a byte for the label, then the planes of red, green and blue.
 
-What is wrong with a file is a ValueError in the words of `cnn_numba.data.files`, which names the file.
+A ValueError says what is wrong with a file; `cnn_numba.data.files` puts the file's name before it.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 
 
 class Version(NamedTuple):
-    """How one version of a set comes: in which folder or archive, its files' ending, and their images."""
+    """One version of a set: its folder and archive, the ending of its files, and the images in each."""
 
     folder: str
     archive: str | None
@@ -33,8 +33,8 @@ class Version(NamedTuple):
 PYTHON = Version("cifar-10-batches-py", "cifar-10-python.tar.gz", "", 10_000)
 BINARY = Version("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", 10_000)
 
-#: MD5 by file name: of the archives as the set's page has them, https://www.cs.toronto.edu/~kriz/cifar.html,
-#: of the Python batches as torchvision does. For a single binary batch none is published.
+#: MD5 by file name: of the archives from https://www.cs.toronto.edu/~kriz/cifar.html, of the Python batches
+#: from torchvision. None is published for a single binary batch.
 MD5 = {
     "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
     "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
@@ -50,21 +50,19 @@ MD5 = {
 def check_md5(file: str, content: bytes) -> None:
     """Check the published checksum of a file, if there is one."""
     if file in MD5 and hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[file]:
-        raise ValueError(
-            f"({len(content)} bytes) is truncated or changed: its MD5 is not the one that is published"
-        )
+        raise ValueError(f"({len(content)} bytes) is truncated or changed: its MD5 is not the published one")
 
 
 def unpacked(version: Version, content: bytes) -> dict[str, bytes]:
-    """Return the content of the batches in an archive, by name; nothing is written to the disk."""
+    """Return the content of the batches in an archive, by name."""
     batches = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             for batch in BATCHES:
                 member: Any = archive.extractfile(f"{version.folder}/{batch}{version.ending}")
-                batches[batch] = member.read()  # None has none: it is a folder
+                batches[batch] = member.read()  # None, which has no read(), for a folder
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"is truncated or no archive: {error}") from None
+        raise ValueError(f"is truncated or not an archive: {error}") from None
     except (KeyError, AttributeError):
         raise ValueError(f"has no file {version.folder}/{batch}{version.ending}") from None
     return batches
@@ -82,9 +80,7 @@ def read(version: Version, content: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_records(content):
     if len(content) % RECORD:
-        raise ValueError(
-            f"is truncated or no binary batch: {len(content)} bytes are no records of {RECORD} each"
-        )
+        raise ValueError(f"is truncated or not a binary batch: {len(content)} bytes in records of {RECORD}")
     records = np.frombuffer(content, np.uint8).reshape(-1, RECORD)
     return np.ascontiguousarray(records[:, 1:]).reshape(-1, *SHAPE), records[:, 0].astype(np.int32)
 
@@ -96,12 +92,12 @@ def _read_pickle(content):
         if images.dtype != np.uint8 or labels.dtype.kind != "i" or len(images) != len(labels):
             raise ValueError("other arrays")
         return np.ascontiguousarray(images.reshape(-1, *SHAPE)), labels.astype(np.int32)
-    except Exception as error:  # whatever a pickle of something else may lead to
-        raise ValueError(f"is no Python batch: {error}") from None
+    except Exception as error:  # a pickle of something else can raise anything
+        raise ValueError(f"is not a Python batch: {error}") from None
 
 
 class _Arrays(pickle.Unpickler):
-    """Reads pickles of NumPy arrays, and calls nothing else that they name."""
+    """Unpickles NumPy arrays, and refuses all other functions that a pickle names."""
 
     _KNOWN = frozenset({"_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer", "encode"})
 

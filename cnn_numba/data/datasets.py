@@ -1,7 +1,7 @@
-"""MNIST and its relatives as plain arrays, and the order in which batches take from them.
+"""The data sets as plain arrays, and their division into batches.
 
-The original files are read once (see `files`); the arrays are then kept as ``.npy`` files in a cache, so
-that no later start unpacks them, or loads the torch that downloads need.
+The original files are read once (see `files`); the arrays are then cached as ``.npy`` files, so later starts
+need neither unpack files nor import torch, which downloads need.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from cnn_numba.data.files import working_folder
 from cnn_numba.data.sources import ARRAYS, SOURCES, source_of
 
 DATASETS = tuple(SOURCES)
-# A change of what the cached arrays hold changes this number, and they are made anew.
+# Change this number with the format of the cached arrays: they are then converted again.
 _CACHE_FORMAT = 2
-# What the original files were recognised as, and the CRC-32 of each array.
+# The data set that the files were recognised as, and the CRC-32 of each array.
 _ABOUT = "about.json"
 
 
@@ -44,12 +44,12 @@ class Dataset:
     """
 
     name: str
-    train_images: np.ndarray  #: (N, C, H, W), uint8; of a text its `Windows`, which are their own labels
+    train_images: np.ndarray  #: (N, C, H, W), uint8; for a text its `Windows`, which are also the labels
     train_labels: np.ndarray  #: (N,), int32
     test_images: np.ndarray
     test_labels: np.ndarray
-    mean: float | tuple = 0.0  #: Or one for each channel; `ops.gather` subtracts it from ``image / 255``
-    std: float | tuple = 1.0  #: And divides by this
+    mean: float | tuple = 0.0  #: One for all channels or one for each; subtracted from ``image / 255``
+    std: float | tuple = 1.0  #: The same; divides the result
     classes: tuple = ()  #: The name of each label
 
     @property
@@ -59,17 +59,14 @@ class Dataset:
 
 
 class OtherSource(NamedTuple):
-    """A data set that is not made of files of images: the names of its labels, a sample's shape, a reader.
-
-    `read` takes the `data_dir` that `load` was given, None without one.
-    """
+    """A data set other than files of images; `read` takes the argument `data_dir` of `load`."""
 
     classes: tuple[str, ...]
     image_shape: tuple[int, ...]
     read: Callable[[str | PathLike | None], Dataset]
 
 
-#: Data sets besides `DATASETS` that `load` knows, by name; `cnn_numba.beyond` enters the course's text.
+#: Further data sets for `load`, by name; `cnn_numba.beyond` adds the course's text.
 OTHER_SOURCES: dict[str, OtherSource] = {}
 
 
@@ -123,8 +120,7 @@ def load(
     Parameters
     ----------
     name : {"mnist", "fashion-mnist", "cifar10", "made-pictures", "course-text"}, optional
-        By default the checksums of the folder's files decide which of the two MNISTs they are; unknown files
-        count as MNIST.
+        By default one of the two MNISTs, by the checksums of the files; unknown files count as MNIST.
     data_dir : path, optional
         A folder with the original files: a torchvision root, or for the two MNISTs the files themselves,
         packed or not, and for CIFAR-10 its Python or binary batches or an archive of them. By default the
@@ -132,13 +128,13 @@ def load(
         Missing files are downloaded once: MNIST from its mirrors, the others by torchvision. The made
         pictures are drawn.
     log : callable, optional
-        Called with one line of text before something slow, and about files that were recognised.
+        Called with one line of text before something slow, and about recognised files.
 
     Raises
     ------
     DataError
-        If the data set is not there and cannot be downloaded (all but MNIST need torchvision for that), its
-        files are damaged, foreign or of another data set, or the cache cannot be written. A ValueError.
+        A ValueError: the data set is missing and cannot be downloaded (only MNIST can without torchvision),
+        its files are damaged or of another data set, or the cache cannot be written.
 
     Examples
     --------
@@ -171,13 +167,7 @@ def load(
 
 
 def needs_download(name: str) -> bool:
-    """Return whether `load` would download a data set: neither its files nor the converted arrays are here.
-
-    Examples
-    --------
-    >>> needs_download("made-pictures")  # they are drawn
-    False
-    """
+    """Return whether `load` would download a data set, for lack of its files and cached arrays."""
     source = source_of(name)
     if source.write or data_files.data_folder(name, None) is not None:
         return False
@@ -193,8 +183,8 @@ def _cache_root():
 
 
 def _cache_key(files, source):
-    """Name the cached arrays after their source, so that a changed file is converted anew."""
-    drawn = "".join(source.digests) if source.write else ""  # anew when it is drawn otherwise
+    """Return a name for the cached arrays that depends on their source: changed files are converted again."""
+    drawn = "".join(source.digests) if source.write else ""  # changes with the drawing
     key = hashlib.sha256(f"{_CACHE_FORMAT}{drawn}".encode())
     for path in [] if files is None else files.values():
         stat = path.stat()
@@ -203,45 +193,45 @@ def _cache_key(files, source):
 
 
 def _read_cache(cached, source):
-    """Return the cached arrays and what they were recognised as, or None if they are not there or damaged."""
+    """Return the cached arrays and what they were recognised as, or None if they are missing or damaged."""
     try:
         about = json.loads((cached / _ABOUT).read_text())
         arrays = {array: np.load(cached / f"{array}.npy", allow_pickle=False) for array in ARRAYS}
         data_files.check(arrays, source, {})
         whole = about == _about(arrays, about["recognised"]) and about["recognised"] in (None, *DATASETS)
-    except Exception:  # damage shows in whatever the readers stumble over, Python's own tokenizer too
+    except Exception:  # damaged files raise anything, even errors of Python's tokenizer
         return None
     return (arrays, about["recognised"]) if whole else None
 
 
 def _about(arrays, recognised):
-    """Return what is kept beside the arrays: a bit that the disk has changed would be trained on."""
+    """Return the description of the arrays, with checksums against bits that the disk has changed."""
     sums = {name: zlib.crc32(np.ascontiguousarray(array)) for name, array in arrays.items()}
     return {"recognised": recognised, "crc32": sums}
 
 
 def _fill_cache(cached, name, files, log):
-    """Convert the files, downloaded if there are none, into the cache; return what `_read_cache` does."""
+    """Convert the files, downloaded if there are none, into the cache; return the same as `_read_cache`."""
     if files:
-        made = data_files.convert(name, files, log)
+        converted = data_files.convert(name, files, log)
     else:
-        from cnn_numba.data.downloading import download  # which takes time
+        from cnn_numba.data.downloading import download  # slow to import
 
-        made = download(name, cached.parent, log)
-    _write_cache(cached, *made)
-    return made
+        converted = download(name, cached.parent, log)
+    _write_cache(cached, *converted)
+    return converted
 
 
 def _write_cache(cached, arrays, recognised):
-    """Put these into the folder `cached`, all of them or none, also when several processes do so."""
+    """Write the folder `cached`, all of it or nothing, even if several processes do so."""
     with working_folder(cached.parent) as working:
         new = working / "new"
         new.mkdir()
         for name, array in arrays.items():
             np.save(new / f"{name}.npy", array, allow_pickle=False)
         (new / _ABOUT).write_text(json.dumps(_about(arrays, recognised)))
-        # A folder is renamed as a whole. Where one is in the way it is damaged (we would have read it), or
-        # another process has just written the same arrays: moving it aside is right in both cases.
+        # A folder is renamed as a whole. An existing one is damaged (or we would have read it), or another
+        # process has just written the same arrays: moving it aside is right in both cases.
         for attempt in range(10):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(cached, working / f"old{attempt}")
@@ -260,14 +250,14 @@ def _write_cache(cached, arrays, recognised):
 def batches(
     count: int, batch_size: int, generator: np.random.Generator | None = None
 ) -> Iterator[np.ndarray]:
-    """Cut the indices 0 .. count - 1 into batches, shuffled if a generator is given.
+    """Divide the indices 0 .. count - 1 into batches, shuffled if a generator is given.
 
     Parameters
     ----------
     count : int
-        How many samples there are.
+        The number of samples.
     batch_size : int
-        How many go into a batch; the last one may be smaller, and no sample is left out.
+        The number of samples in a batch; the last one may be smaller, and no sample is left out.
     generator : numpy.random.Generator, optional
         Draws one permutation; None keeps the order.
 

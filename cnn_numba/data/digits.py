@@ -1,4 +1,4 @@
-"""A picture of a handwritten digit, made into what MNIST holds."""
+"""Conversion of pictures of handwritten digits to MNIST's format."""
 
 import math
 import warnings
@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-import scipy  # not its ndimage, which takes a sixth of a second: it is loaded where it is used first
+import scipy  # not scipy.ndimage, which takes a sixth of a second: SciPy loads it at first use
 from PIL import Image, ImageOps
 
 #: A file, or the picture itself.
@@ -14,40 +14,39 @@ Picture = str | PathLike | np.ndarray | Image.Image
 
 # As the makers of MNIST did: the digit fits a box of 20 pixels, its centre of mass is the centre of 28.
 _BOX, _FIELD, _CENTRE = 20, 28, 14.0
-# What is below a hundredth of the range comes from the camera or the compression, not from the pen.
+# Differences below a hundredth of the range come from the camera or the compression, not from the pen.
 _FAINTEST = 0.01
 _RIM = 0.1
-# Pictures larger than this are shrunk first: in the end 20 pixels count.
+# Larger pictures are shrunk first: the result has only 20 pixels.
 _LARGEST = 800
-# A file with more pixels would take hundreds of megabytes: it is read in a smaller size, or not at all.
+# A file with more pixels would take hundreds of megabytes: it is read in a smaller size, or refused.
 _MOST_PIXELS = 25_000_000
-#: The formats that are read. Pillow hands some of the others to other programs, such as EPS to Ghostscript.
+#: The formats that are read. Pillow passes some of the others to other programs, such as EPS to Ghostscript.
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM", "TGA", "ICO")
-# Where the brightness differs less than this share of the colours, the colours tell ink from paper.
+# If the brightness varies less than this share of the colours, the colours separate ink from paper.
 _DULL = 0.2
 
-# The digit is located on a coarse copy of at most this many pixels per side: it is less noisy.
+# The digit is located on a coarse copy of at most this many pixels per side, which is less noisy.
 _COARSE = 160
 # As shares of the picture's side: strokes are narrower, digits longer.
 _WIDEST_STROKE, _SHORTEST_DIGIT = 0.4, 0.15
-# How far from the digit its pieces may be, such as the bar of a 5, as a share of its length.
+# The largest distance of a detached piece, such as the bar of a 5, as a share of the digit's length.
 _DETACHED = 0.25
 _DIAGONALS_TOO = np.ones((3, 3))
 _BLANK = "there is no digit in the picture: it is blank"
 
-# What a character cell shows of two pixels, one above the other, by their brightness.
+# The brightness of the upper and lower half of each character.
 _BLOCKS = {shade: (level / 4,) * 2 for level, shade in enumerate(" ░▒▓█")} | {"▀": (1, 0), "▄": (0, 1)}
 _ASCII = {shade: (level / 9,) * 2 for level, shade in enumerate(" .:-=+*#%@")}
 
 
 def prepare_digit(image: Picture) -> np.ndarray:
-    """Turn a picture of one handwritten digit into an image as MNIST has them.
+    """Convert a picture of one handwritten digit to an image like MNIST's.
 
-    Dark ink on light paper and light on dark are both right, in even light or not. What touches the
-    picture's edge or surrounds the digit, such as the table, a frame or a ruled line, is left out where the
-    digit stands apart from it. The ink is stretched to the full range, cut out, scaled to fit a box of
-    20 x 20 pixels and placed with its centre of mass in the centre of 28 x 28, as described at
-    http://yann.lecun.com/exdb/mnist/.
+    The ink may be darker or lighter than the paper, the light even or not. Things that touch the picture's
+    edge or surround the digit, such as the table, a frame or a ruled line, are removed if the digit does not
+    touch them. The ink is stretched to the full range, cut out, scaled to fit a box of 20 x 20 pixels and
+    placed with its centre of mass in the centre of 28 x 28, as described at http://yann.lecun.com/exdb/mnist/.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ def prepare_digit(image: Picture) -> np.ndarray:
     Raises
     ------
     ValueError, OSError
-        If there is nothing in the picture, the array is no picture, or the file cannot be read.
+        If the picture is blank, the array is not a picture, or the file cannot be read.
 
     Examples
     --------
@@ -76,7 +75,7 @@ def prepare_digit(image: Picture) -> np.ndarray:
 
 
 def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
-    """Like `prepare_digit`; return the digit, and the reasons for doubting that it is one.
+    """Like `prepare_digit`; return the digit, and reasons for doubt.
 
     Examples
     --------
@@ -88,16 +87,16 @@ def find_digit(image: Picture) -> tuple[np.ndarray, list[str]]:
     ink = _ink(_grey(_open(image)))
     strokes, doubts = _strokes(ink)
     ink = _pressed(ink, strokes)
-    # The faint rim that an earlier resizing left around a stroke does not count for its box.
+    # Earlier resizing leaves a faint rim around a stroke, which does not count for its box.
     rows, columns = (np.flatnonzero((ink > _RIM).any(axis=axis)) for axis in (1, 0))
     ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return _centred(_fitted(ink))[np.newaxis], doubts
 
 
 def prepare_photo(image: Picture, shape: tuple[int, int, int]) -> np.ndarray:
-    """Turn any picture into an image of the shape a network takes: its middle, scaled.
+    """Scale the middle of any picture to an image of a network's input shape.
 
-    A grey one on light paper is inverted, as Fashion-MNIST has its garments on black.
+    A grey one on light paper is inverted, since Fashion-MNIST shows garments on black.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
     picture : ndarray, shape (C, H, W), uint8
         H is even. The mean of the C colours is drawn.
     encoding : str
-        Where it has no block characters, ASCII has to do.
+        Without block characters in it, ASCII characters are used.
 
     Examples
     --------
@@ -156,7 +155,7 @@ def as_text(picture: np.ndarray, encoding: str = "utf-8") -> str:
 
 
 def _open(image: Picture) -> Image.Image:
-    """Return `image` as a PIL image that is upright and not needlessly large."""
+    """Return `image` as a PIL image, upright and not needlessly large."""
     if isinstance(image, np.ndarray):
         picture = _from_array(image)
     elif isinstance(image, Image.Image):
@@ -165,17 +164,17 @@ def _open(image: Picture) -> Image.Image:
         picture = _from_file(Path(image))
     picture = ImageOps.exif_transpose(picture)
     factor = max(picture.size) // _LARGEST
-    # Palettes and 16-bit modes cannot be averaged as they are; they are rare among large pictures.
+    # Palettes and 16-bit modes cannot be averaged; they are rare among large pictures.
     if factor > 1 and picture.mode in ("L", "LA", "RGB", "RGBA", "CMYK", "F"):
         picture = picture.reduce(factor)
     return picture
 
 
 def _from_file(path: Path) -> Image.Image:
-    """Return the picture in a file, not yet read: its header says how large it is."""
+    """Return the picture in a file before its pixels are read: the header says how large it is."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # another limit follows
-        Image.init()  # an older Pillow does not know them all
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit follows
+        Image.init()  # older versions of Pillow lack some of the formats
         image = Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN])
     size = image.size
     if math.prod(size) > _MOST_PIXELS:
@@ -201,18 +200,18 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 
 def _is_deep(image):
-    """Return whether it has more than 8 bits a pixel, which a conversion to "L" or "RGB" would cut off."""
+    """Return whether a pixel has more than 8 bits, which a conversion to "L" or "RGB" would cut off."""
     return image.mode in ("I", "F") or image.mode.startswith("I;")
 
 
 def _stretched(grey):
-    """Let the darkest pixel become 0 and the lightest 255."""
+    """Stretch the range so that the darkest pixel is 0 and the lightest 255."""
     lowest, highest = float(grey.min()), float(grey.max())
     return (grey - lowest) * (255 / max(highest - lowest, 1e-30))
 
 
 def _grey(image):
-    """Return the brightness of each pixel as float32; what is transparent becomes paper."""
+    """Return the brightness of each pixel as float32; transparent pixels become paper."""
     if _is_deep(image):
         return np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
@@ -228,10 +227,10 @@ def _grey(image):
 
 
 def _brightness(image):
-    """Return the brightness of each pixel, or where it hardly differs, as of red on green, the colour."""
+    """Return the brightness of each pixel, or the colour if that hardly varies, as with red on green."""
     coarse = np.asarray(image.reduce(_block(image.size)), np.float32).reshape(-1, 3)
     colour = coarse.mean(0)
-    # Along the axis of the largest value they differ most, in its direction on average by its root.
+    # The colours vary most along the axis with the largest eigenvalue, their variance along it.
     values, axes = np.linalg.eigh((coarse - colour).T @ (coarse - colour) / len(coarse))
     grey = np.asarray(image.convert("L"), np.float32)
     if _coarse(grey).std() >= _DULL * math.sqrt(max(values[-1], 0)):
@@ -240,33 +239,33 @@ def _brightness(image):
 
 
 def _ink(grey):
-    """Return by which share each pixel is darker than the paper around it: 0 is paper, 1 is black ink.
+    """Return how much darker each pixel is than the paper around it: 0 is paper, 1 is black ink.
 
-    The negative is taken if light ink is on dark paper.
+    Light ink on dark paper is inverted first.
     """
     darkest, lightest = float(grey.min()), float(grey.max())
     if not lightest - darkest > _FAINTEST * max(abs(lightest), abs(darkest), 1e-30):
         raise ValueError(_BLANK)
     bright = grey - darkest if _paper_is_light(grey) else lightest - grey
-    # A closing fills what is narrower than its window, the strokes, and follows the light across the paper.
+    # A closing fills the strokes, which are narrower than its window, and keeps the light across the paper.
     coarse = _coarse(bright)
     paper = scipy.ndimage.grey_closing(coarse, (round(_WIDEST_STROKE * max(coarse.shape)) | 1,) * 2)
     paper = np.asarray(Image.fromarray(paper).resize(grey.shape[::-1], Image.Resampling.BILINEAR))
-    # The limit: in the deepest shadow there is but noise.
+    # The limit: deep shadows contain only noise.
     return 1 - bright / np.maximum(paper, 0.15 * (lightest - darkest))
 
 
 def _paper_is_light(grey):
-    coarse = _coarse(grey)  # in which no lone pixel is the darkest or the lightest
+    coarse = _coarse(grey)  # without single pixels as darkest or lightest
     light = coarse > 0.6 * coarse.min() + 0.4 * coarse.max()
     whole, edge = light.mean(), _edge(light).mean()
-    # Paper fills most of a picture, except where one is cut out closely around a bold digit: there it has
-    # most of the edge. An edge all of one kind proves nothing, it may be the table.
+    # Paper fills most of a picture, or most of the edge of one that is cut out closely around a bold digit.
+    # An edge of only one kind proves nothing: it may be the table.
     return 2 * whole + edge > 1.5 if 0.05 < edge < 0.95 else whole > 0.5
 
 
 def _strokes(ink):
-    """Return which pixels hold the digit, with a small margin, and the reasons to doubt it."""
+    """Return a mask of the digit with a small margin, and reasons for doubt."""
     coarse = _coarse(ink)
     if not coarse.max() > _FAINTEST:
         raise ValueError(_BLANK)
@@ -276,12 +275,12 @@ def _strokes(ink):
     inner = marked & ~scipy.ndimage.binary_propagation(marked & edge, _DIAGONALS_TOO, marked)
     if _length(_largest(inner)) < _SHORTEST_DIGIT * min(marked.shape):
         inner = marked
-    # A box around the digit is no part of it; and no digit has a hole with that much in it.
+    # A box around the digit is not part of it, and no digit has a hole with that much in it.
     largest = _largest(inner)
     boxed = inner & scipy.ndimage.binary_fill_holes(largest) & ~largest
     if _length(_largest(boxed)) > 0.3 * _length(largest):
         inner, largest = boxed, _largest(boxed)
-    # A five may have lost its bar, a nine be in pieces.
+    # A 5 may have lost its bar, a 9 may be in pieces.
     reach = _DETACHED * _length(largest)
     groups, _ = scipy.ndimage.label(scipy.ndimage.distance_transform_edt(~inner) <= reach / 2, _DIAGONALS_TOO)
     digit = inner & (groups == groups[largest][0])
@@ -291,10 +290,10 @@ def _strokes(ink):
 
 
 def _doubts(coarse, marked, digit, others):
-    """Return the reasons to doubt `digit`, chosen among the `marked` pixels of the coarse copy."""
-    height, width = (np.ptp(places) + 1 for places in np.nonzero(digit))
+    """Return reasons to doubt `digit`, a part of the `marked` pixels of the coarse copy."""
+    height, width = (np.ptp(positions) + 1 for positions in np.nonzero(digit))
     doubts = []
-    # A picture that is cut out closely is touched on all sides, but not all along them as by a frame.
+    # In a closely cut picture the digit touches all sides, but not their whole length as a frame does.
     closely = height > 0.85 * digit.shape[0] and width > 0.85 * digit.shape[1] and _edge(digit).mean() < 0.5
     if _edge(digit).any() and not closely:
         doubts.append("the digit touches the picture's edge")
@@ -308,29 +307,29 @@ def _doubts(coarse, marked, digit, others):
 
 
 def _largest(marked):
-    """Return the connected part that has the largest box around it."""
+    """Return the connected part with the largest bounding box."""
     labels, _ = scipy.ndimage.label(marked, _DIAGONALS_TOO)
     sizes = [labels[box].size for box in scipy.ndimage.find_objects(labels)]
     return marked & (labels == 1 + np.argmax(sizes)) if sizes else marked
 
 
 def _length(part):
-    """Return the longer side of the box around all marked pixels."""
-    return max((np.ptp(places) + 1 for places in np.nonzero(part) if places.size), default=0)
+    """Return the longer side of the bounding box of all marked pixels."""
+    return max((np.ptp(positions) + 1 for positions in np.nonzero(part) if positions.size), default=0)
 
 
 def _pressed(ink, strokes):
-    """Return the ink of the strokes, 0 to 1, with the noise of the paper taken off."""
+    """Return the ink of the strokes, 0 to 1, minus the noise of the paper."""
     paper = ink[~strokes]
-    # Clean pictures have no noise, and nothing is cut.
+    # Clean pictures have no noise, so nothing is subtracted.
     noise = min(2 * np.percentile(abs(paper), 75), 0.4 * ink[strokes].max()) if paper.size else 0.0
     ink = np.where(strokes, np.maximum(ink - noise, 0), 0)
-    # Pens are seldom as even as MNIST's strokes: let most of a stroke be full ink.
+    # Pen strokes are rarely as even as MNIST's: make most of a stroke full ink.
     return np.minimum(ink / np.percentile(ink[ink > 0], 90), 1)
 
 
 def _coarse(picture):
-    """Return the means of square blocks, as large as it takes to fit `_COARSE`."""
+    """Return the means of square blocks, so that at most `_COARSE` fit a side."""
     return np.asarray(Image.fromarray(picture.astype(np.float32)).reduce(_block(picture.shape)))
 
 
@@ -343,7 +342,7 @@ def _edge(grey):
 
 
 def _fitted(ink):
-    """Scale `ink` to fit the box, with its aspect ratio kept and its strongest pixel full."""
+    """Scale `ink` to fit the box, keeping its aspect ratio, with full ink in the strongest pixel."""
     height, width = ink.shape
     scale = _BOX / max(height, width)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -19,29 +19,29 @@ from cnn_numba.data import cifar
 from cnn_numba.data.sources import ARRAYS, IDX_STEMS, SOURCES, DataError
 
 CHECKOUT = extras.CHECKOUT
-# The header of an IDX file with three axes; and more entries than any set in MNIST's format has: EMNIST, the
-# largest, has 814,255.
+# In bytes, of an IDX file with three axes; and more images than the largest set in MNIST's format, EMNIST,
+# has: 814,255.
 _LONGEST_HEADER = 16
 _MOST = 1_000_000
 _LARGEST = _LONGEST_HEADER + _MOST * 28 * 28
 
 
-# --- Where they are ---------------------------------------------------------------------------------------
+# --- Finding files ----------------------------------------------------------------------------------------
 
 
 def committed_folder():
-    """Return the folder of the MNIST that comes with a checkout."""
+    """Return the folder of a clone's MNIST."""
     return CHECKOUT / "data" / "mnist"
 
 
 def data_folder(name, data_dir):
-    """Return the folder that must hold the original files, or None where they are downloaded."""
+    """Return the folder that must hold the original files, or None if they are downloaded or drawn."""
     chosen = data_dir or os.environ.get("CNN_NUMBA_DATA")
     if SOURCES[name].write and not data_dir:
-        return None  # it is drawn, whatever else lies in the folder of the others
+        return None
     if chosen:
         folder = Path(chosen).expanduser()
-        if not os.path.isdir(folder):  # a Path's own method raises if the name is too long
+        if not os.path.isdir(folder):  # Path.is_dir raises if the name is too long
             origin = "--data-dir / data_dir" if data_dir else "the environment variable CNN_NUMBA_DATA"
             problem = f"{origin} names {folder}, which is not a folder"
             raise DataError(problem, f"give the one that holds {name}")
@@ -50,36 +50,36 @@ def data_folder(name, data_dir):
 
 
 def find_files(name, folder):
-    """Return the original files of a data set, as a dict from a short name to a path."""
+    """Return the paths of the original files of a data set, by a short name."""
     source, missing = SOURCES[name], []
-    for place, names in _layouts(source, folder):
+    for parent, names in _layouts(source, folder):
         found = {}
         for key, candidates in names.items():
-            paths = [place / file for file in candidates]
+            paths = [parent / file for file in candidates]
             found[key] = next((path for path in paths if path.is_file()), None)
         if all(found.values()):
             return found
         if any(found.values()):
-            missing = [str(place / names[key][-1]) for key, path in found.items() if path is None]
+            missing = [str(parent / names[key][-1]) for key, path in found.items() if path is None]
     if missing:
         raise DataError(f"{source.title} lacks {', '.join(missing)}", _fix(folder))
     raise DataError(f"{folder} does not hold {source.title}: {_wanted(source, folder)}", _fix(folder))
 
 
 def _layouts(source, folder):
-    """Yield each place where a data set may lie, and the names that each of its files may have there."""
+    """Yield each folder that may hold a data set, and the names that each of its files may have there."""
     if not source.versions:
-        for place in (folder, folder / source.folder):
-            yield place, {key: (f"{stem}.gz", stem) for key, stem in IDX_STEMS.items()}
+        for parent in (folder, folder / source.folder):
+            yield parent, {key: (f"{stem}.gz", stem) for key, stem in IDX_STEMS.items()}
     for version in source.versions:
-        for place in (folder / version.folder, folder):
-            yield place, {batch: (batch + version.ending,) for batch in cifar.BATCHES}
+        for parent in (folder / version.folder, folder):
+            yield parent, {batch: (batch + version.ending,) for batch in cifar.BATCHES}
         if version.archive:
             yield folder, {"archive": (version.archive,)}
 
 
 def _wanted(source, folder):
-    """Say what was looked for."""
+    """Return the end of the error message: which files are missing."""
     if not source.versions:
         names = ", ".join(IDX_STEMS.values())
         return f"neither it nor {folder / source.folder} has the files {names}"
@@ -90,30 +90,27 @@ def _wanted(source, folder):
 
 
 def _fix(folder):
-    """Say how to get good files into `folder`."""
+    """Return how to get good files into `folder`."""
     if Path(folder) == committed_folder():
         return "restore the committed files with: git checkout -- data/mnist"
     return f"put a fresh copy of the original files into {folder}"
 
 
 def _wrong(path, what):
-    """Return the error for a file that is not what it should be; it says how to get a good one."""
+    """Return the error for a wrong file, with the way to get a good one."""
     return DataError(f"{path} {what}", _fix(path.parent))
 
 
-# --- Where new files are made -----------------------------------------------------------------------------
+# --- Making new files -------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def working_folder(parent):
-    """Make a folder for files under construction beside the cache; it is removed at the end.
-
-    An OSError inside counts as one of writing.
-    """
+    """Make a temporary folder beside the cached arrays; turn an OSError into a DataError."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            # Where there are no such locks, `remove_leftovers` gets none either and removes nothing.
+            # Without such locks `remove_leftovers` removes nothing.
             with contextlib.suppress(OSError, ImportError):
                 stack.enter_context(_lock(parent, shared=True))
             working = tempfile.TemporaryDirectory(prefix=".partial-", dir=parent, ignore_cleanup_errors=True)
@@ -127,7 +124,7 @@ def working_folder(parent):
 
 
 def remove_leftovers(cache):
-    """Remove the working folders that killed processes left in the cache, unless a live one works beside."""
+    """Remove the working folders of killed processes, unless another process is writing beside them."""
     for leftover in cache.glob("*/.partial-*"):
         with contextlib.suppress(OSError, ImportError), _lock(leftover.parent, shared=False):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -135,7 +132,7 @@ def remove_leftovers(cache):
 
 @contextlib.contextmanager
 def _lock(folder, shared):
-    """Lock a folder, shared or for this process alone; the lock ends with its process."""
+    """Lock a folder, shared or exclusively; the lock ends with its process."""
     import fcntl  # which Windows lacks
 
     handle = os.open(folder, os.O_RDONLY)
@@ -150,7 +147,7 @@ def _lock(folder, shared):
 
 
 def convert(name, files, log):
-    """Read the original files; return four arrays, and the data set that is recognised by checksums or None.
+    """Read the original files; return four arrays, and the data set recognised by checksums or None.
 
     `name` may be None for either of the two MNISTs.
     """
@@ -170,7 +167,7 @@ def convert(name, files, log):
 
 
 def settle(name, recognised, folder):
-    """Return the name of the data set in `folder`; one asked for that it is known not to be is an error."""
+    """Return the name of the data set in `folder`; DataError if it is known to be another than `name`."""
     if name and recognised and name != recognised:
         raise DataError(
             f"{folder} does not hold {name}: its files are those of {recognised}, by their checksums",
@@ -180,7 +177,7 @@ def settle(name, recognised, folder):
 
 
 def _recognise(files, contents):
-    """Return which data set has a file of this content, if any; files of different ones are an error."""
+    """Return the data set that the contents belong to, if any; DataError if they belong to several."""
     known = {}
     for array, content in contents.items():
         digest = hashlib.sha256(content).hexdigest()
@@ -192,7 +189,7 @@ def _recognise(files, contents):
 
 
 def _content(path):
-    """Return the bytes of a file that agrees with its checksum, unpacked if it ends in .gz."""
+    """Return the bytes of a file, checked by its checksum and unpacked if it ends in .gz."""
     content = _read(path)
     _check_sha256(path, content)
     if path.suffix != ".gz":
@@ -203,11 +200,11 @@ def _content(path):
     except EOFError:
         raise _wrong(path, "is truncated: its gzip stream ends early") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise _wrong(path, f"is corrupted or no gzip file: {error}") from None
+        raise _wrong(path, f"is corrupted or not a gzip file: {error}") from None
 
 
 def unpacked(packed):
-    """Return the content of a packed IDX file, as its header announces it, and a byte of what is beyond."""
+    """Return the content of a packed IDX file up to the size in its header, and one byte more if any."""
     with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
         header = file.read(_LONGEST_HEADER)
         lengths = _announced(header)
@@ -235,7 +232,7 @@ def _read(path):
 
 
 def _check_sha256(path, content):
-    """Compare the content of `path` with the SHA256SUMS beside it, if there is one."""
+    """Check the content of `path` against the SHA256SUMS beside it, if any."""
     sums = path.with_name("SHA256SUMS")
     if not sums.is_file():
         return
@@ -246,15 +243,15 @@ def _check_sha256(path, content):
 
 
 def _checksums(sums):
-    """Yield (digest, file) for each line as `sha256sum` writes it, between blank lines and # comments."""
+    """Yield (digest, file) for each line of `sha256sum`, skipping blank lines and # comments."""
     content = _read(sums)
-    # A shell of Windows may write UTF-16. A name that cannot be decoded is another file's, and does no harm.
+    # A Windows shell may write UTF-16. A name that cannot be decoded is another file's.
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     for number, line in enumerate(content.decode(encoding, "replace").split("\n"), 1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        # A backslash in front marks a name with an escape in it; an asterisk, a file read as binary.
+        # A leading backslash marks a name with escapes; an asterisk marks a file read as binary.
         match = re.fullmatch(r"\\?([0-9a-fA-F]{64})\s+\*?(.+)", line)
         if not match:
             problem = f"{sums}, line {number}: {line[:80]!a} is not a SHA-256 and the name of a file"
@@ -263,7 +260,7 @@ def _checksums(sums):
 
 
 def _convert_idx(files, contents):
-    """Read four IDX files, as MNIST and Fashion-MNIST have them."""
+    """Read four IDX files, the format of MNIST and Fashion-MNIST."""
     arrays = {}
     for name, content in contents.items():
         lengths = _idx_lengths(files[name], content, dimensions=3 if "images" in name else 1)
@@ -293,7 +290,7 @@ def _idx_lengths(path, content, dimensions):
 
 
 def _batches(source, files):
-    """Return which version of CIFAR-10's format the files are, and each batch's content, checked."""
+    """Return the version of CIFAR-10's format, and the checked content of each batch."""
     contents = {}
     for key, path in files.items():
         contents[key] = _read(path)
@@ -307,12 +304,12 @@ def _batches(source, files):
             return version, cifar.unpacked(version, contents["archive"])
     for (key, path), digest in zip(files.items(), source.digests, strict=False):
         if hashlib.sha256(contents[key]).hexdigest() != digest:
-            raise _wrong(path, "is truncated or changed: its SHA-256 is another")
+            raise _wrong(path, "is truncated or changed: its SHA-256 differs")
     return version, contents
 
 
 def _convert_batches(version, files, contents):
-    """Read five batches to train with and one to test with."""
+    """Read five training batches and a test batch."""
     parts = {}
     for batch, content in contents.items():
         with _naming(files.get(batch) or files["archive"]):
@@ -324,18 +321,18 @@ def _convert_batches(version, files, contents):
 
 @contextlib.contextmanager
 def _naming(path):
-    """Put a file's name before what is wrong with its content, and the fix after it."""
+    """Put a file's name before a ValueError's message, and the fix after it."""
     try:
         yield
     except ValueError as error:
         raise _wrong(path, error) from None
 
 
-# --- What was read ----------------------------------------------------------------------------------------
+# --- Checking arrays --------------------------------------------------------------------------------------
 
 
 def check(arrays, source, files):
-    """Check that the arrays are as `source` says; the error names the file of `files` at fault."""
+    """Check the arrays of a data set; the error names the wrong file of `files`."""
     for split in ("train", "test"):
         images, labels = arrays[f"{split}_images"], arrays[f"{split}_labels"]
         images_at, labels_at = (

@@ -1,10 +1,10 @@
-"""Ten kinds of small colour pictures, drawn by a seeded generator: a set for where CIFAR-10 is not.
+"""Ten kinds of small colour pictures, drawn by a seeded generator: a data set in place of CIFAR-10.
 
-A picture shows one shape on a patterned ground, among scraps of other colours and under noise; its label is
-the kind of shape. Place, size, slant and all colours are drawn anew for each, so that no single pixel gives
-it away, and a mirrored picture is as likely as the picture. The files are in CIFAR-10's binary format.
+A picture shows one shape on a patterned background, with scraps of other colours and noise; its label is the
+kind of shape. Position, size, slant and colours are random, so no single pixel reveals the kind, and a
+mirrored picture is as likely as the picture. The files are in CIFAR-10's binary format.
 
-Only integers are computed with, from the raw words of a PCG64: the bytes are the same on every machine.
+All arithmetic is on integers, from the raw words of a PCG64, so the bytes are the same on every machine.
 """
 
 from os import PathLike
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
-KINDS = (*("disc", "ring", "square", "frame", "diamond"), *("triangle", "plus", "cross", "stripes", "checks"))
-#: Pictures of each file, and the files; the last one is to test with.
+KINDS = tuple("disc ring square frame diamond triangle plus cross stripes checks".split())
+#: Pictures in each file, and the files; the last one is the test set.
 BATCH = 2_000
 FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 SIDE = 32
 
-_SUB = 16  # places and sizes count sixteenths of a pixel
-_RADIUS = 256  # of every shape, in the coordinates that it is defined in
+_SUB = 16  # positions and sizes are in sixteenths of a pixel
+_RADIUS = 256  # of every shape, in its own coordinates
 
 
 def write(folder: str | PathLike) -> None:
-    """Draw the set into six files of a folder, which is made if need be."""
+    """Draw the set into six files of a folder, created if necessary."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(FILES):
@@ -57,7 +57,7 @@ def draw(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Draws:
-    """Whole numbers from the raw words of a PCG64, whose stream NumPy promises not to change."""
+    """Random integers from the raw words of a PCG64, whose stream NumPy promises not to change."""
 
     def __init__(self, seed):
         self.source = np.random.PCG64(seed)
@@ -70,7 +70,7 @@ class _Draws:
 
 
 def _ground(draws, count):
-    """Return a patterned ground for each picture, and the colour it has on the whole."""
+    """Return a patterned background for each picture, and its main colour."""
     colour = draws(60, 195, count, 3, 1, 1)
     slopes = draws(-2, 2, 2, count, 3, 1, 1)
     rows, columns = np.arange(SIDE).reshape(SIDE, 1) - SIDE // 2, np.arange(SIDE) - SIDE // 2
@@ -79,17 +79,17 @@ def _ground(draws, count):
 
 
 def _add_scraps(draws, canvas):
-    """Lay three small slanted pieces of any colour over the ground."""
+    """Draw three small slanted pieces of any colour on the background."""
     count = len(canvas)
     for _ in range(3):
-        u, v = _coordinates(draws, count, places=(0, SIDE), radii=(1, 5))
+        u, v = _coordinates(draws, count, centres=(0, SIDE), radii=(1, 5))
         piece = np.maximum(abs(u), abs(v)) < _RADIUS
         np.copyto(canvas, draws(20, 235, count, 3, 1, 1), where=piece[:, np.newaxis])
 
 
-def _coordinates(draws, count, places, radii):
-    """Return where each pixel lies in the frame of a shape: across and down, `_RADIUS` at its edge."""
-    centre = draws(places[0] * _SUB, places[1] * _SUB, 2, count, 1, 1)
+def _coordinates(draws, count, centres, radii):
+    """Return each pixel's coordinates in the frame of a shape, across and down, `_RADIUS` at its edge."""
+    centre = draws(centres[0] * _SUB, centres[1] * _SUB, 2, count, 1, 1)
     radius = draws(radii[0] * _SUB, radii[1] * _SUB, 2, count, 1, 1)
     slant = draws(-_SUB // 3, _SUB // 3, count, 1, 1)
     pixels = np.arange(SIDE, dtype=np.int32) * _SUB + _SUB // 2
@@ -100,19 +100,18 @@ def _coordinates(draws, count, places, radii):
 
 def _shapes(draws, labels):
     """Return which pixels belong to the shape of each picture, shape (count, 32, 32), bool."""
-    u, v = _coordinates(draws, len(labels), places=(10, SIDE - 10), radii=(6, 12))
+    across, down = _coordinates(draws, len(labels), centres=(10, SIDE - 10), radii=(6, 12))
     turned = draws(0, 1, len(labels), 1, 1) == 1
-    u, v = np.where(turned, v, u), np.where(turned, u, v)
+    u, v = np.where(turned, down, across), np.where(turned, across, down)
     far, near, apart, square = np.maximum(abs(u), abs(v)), np.minimum(abs(u), abs(v)), u * u + v * v, 220
-    upright = np.where(turned, u, v) * draws(0, 1, len(labels), 1, 1) * 2 - np.where(turned, u, v)
-    sideways = np.where(turned, v, u)
+    upright = down * (2 * draws(0, 1, len(labels), 1, 1) - 1)
     masks = {
         "disc": apart < 250 * 250,
         "ring": (apart < 256 * 256) & (apart > 140 * 140),
         "square": far < square,
         "frame": (far < 230) & (far > 120),
         "diamond": abs(u) + abs(v) < 290,
-        "triangle": (abs(upright) < square) & (2 * abs(sideways) < upright + square + 30),
+        "triangle": (abs(upright) < square) & (2 * abs(across) < upright + square + 30),
         "plus": (near < 75) & (far < 250),
         "cross": (abs(abs(u) - abs(v)) < 105) & (far < square),
         "stripes": (far < square) & (v // 74 % 2 == 0),
@@ -122,13 +121,13 @@ def _shapes(draws, labels):
 
 
 def _shape_colour(draws, ground):
-    """Return a colour for each shape, lighter than the ground in most channels."""
+    """Return a colour for each shape, lighter than the background in most channels."""
     count = len(ground)
     lighter = draws(0, 3, count, 3, 1, 1) > 0
     return ground + draws(25, 80, count, 3, 1, 1) * np.where(lighter, 1, -1)
 
 
 def _finished(draws, canvas):
-    """Return the pictures as bytes, after noise in every pixel of every channel."""
+    """Return the pictures as bytes, with noise in every pixel of every channel."""
     noise = draws(-16, 16, *canvas.shape) + draws(-16, 16, *canvas.shape)
     return np.clip(canvas + noise, 0, 255).astype(np.uint8)

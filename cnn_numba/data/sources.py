@@ -1,4 +1,4 @@
-"""What each data set is made of: its files, their checksums, and where they come from."""
+"""The source of each data set: its files, their checksums, and where to download them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ IDX_STEMS = {
 
 
 class DataError(ValueError):
-    """A data set that is missing or wrong: `problem` names the file, `fix` says what to do."""
+    """A data set is missing or wrong: `problem` names the file, `fix` says what to do."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(f"{problem}; {fix}" if fix else problem)
@@ -25,20 +25,19 @@ class DataError(ValueError):
 
 
 class Source(NamedTuple):
-    """What a data set is made of.
+    """The source of a data set.
 
-    `url` is where torchvision downloads it from, `mirrors` are folders of the four packed files; `digests`
-    are the SHA-256 of its unpacked files, which they must have, or which distinguish it from sets with the
-    same file names. `versions` are those of a set in CIFAR-10's format; `write` makes the files of one that
-    is drawn.
+    torchvision downloads it from `url`; `mirrors` are folders with the four packed files. `digests` are the
+    SHA-256 of the unpacked files: they check them, or distinguish the set from others with the same file
+    names. `versions` are those of CIFAR-10's format. `write` draws the files of a drawn set.
     """
 
     title: str
     folder: str
     image_shape: tuple
-    mean: float
-    std: float
     classes: tuple
+    mean: float = 0.0
+    std: float = 1.0
     url: str | None = None
     mirrors: tuple = ()
     digests: tuple = ()
@@ -51,8 +50,6 @@ SOURCES = {
         title="MNIST",
         folder="MNIST/raw",
         image_shape=(1, 28, 28),
-        mean=0.0,
-        std=1.0,
         classes=tuple("0123456789"),
         mirrors=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -70,11 +67,8 @@ SOURCES = {
         title="Fashion-MNIST",
         folder="FashionMNIST/raw",
         image_shape=(1, 28, 28),
-        mean=0.0,
-        std=1.0,
-        classes=(
-            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        classes=tuple(
+            "T-shirt/top,Trouser,Pullover,Dress,Coat,Sandal,Shirt,Sneaker,Bag,Ankle boot".split(",")
         ),
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/t10k-labels-idx1-ubyte.gz",
         digests=(
@@ -90,10 +84,7 @@ SOURCES = {
         image_shape=(3, 32, 32),
         mean=0.5,
         std=0.5,
-        classes=(
-            *("airplane", "automobile", "bird", "cat", "deer"),
-            *("dog", "frog", "horse", "ship", "truck"),
-        ),
+        classes=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
         url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
         versions=(cifar.PYTHON, cifar.BINARY),
     ),
@@ -119,7 +110,7 @@ SOURCES = {
 
 
 def source_of(name, sources=SOURCES):
-    """Return what the data set `name` is made of; an unknown name is a ValueError."""
+    """Return the source of the data set `name`; ValueError if it is unknown."""
     if not isinstance(name, str) or name not in sources:
         raise ValueError(f"no data set is called {shown(name)}; choose from {', '.join(sources)}")
     return sources[name]

@@ -1,7 +1,7 @@
-"""The one place for what the host does with a GPU, real or emulated: arrays, streams, launches.
+"""The host's side of a GPU, real or emulated: arrays, streams, launches.
 
 Importing it selects what kernels run on, before `numba.cuda` can be imported: a GPU, else the emulated one,
-else the simulator. Nothing is printed; `describe` returns it.
+else the simulator. `describe` returns which.
 """
 
 from cnn_numba.device.arrays import (

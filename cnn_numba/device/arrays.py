@@ -1,8 +1,9 @@
-"""Arrays: on the device made and copied; wherever they are, what operations insist on.
+"""Arrays: made on the device and copied, and the checks of operations' arrays on host and device.
 
 One rule about memory holds for every operation in every backend: **an output shares no memory with an input
 or with another output, unless its docstring says which input it may be.** Then it may be exactly that one,
-the same memory in the same shape; a partial overlap is always refused. What is updated in place is an output.
+the same memory in the same shape; a partial overlap is always refused. An array that an operation updates in
+place is an output.
 """
 
 import math
@@ -21,11 +22,11 @@ from cnn_numba.device.usable import driver_status, usable_cuda
 from gpuless import nvidia
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs  # mypy brings it along; Python has it from 3.13 on
+    from typing_extensions import TypeIs  # a dependency of mypy; in Python from 3.13 on
 
 
 class DeviceArray(Protocol):
-    """An array in the memory of the GPU, be it a real one or not, as `numba.cuda` makes it."""
+    """An array of `numba.cuda` in the memory of the GPU, a real one or not."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -42,29 +43,29 @@ class DeviceArray(Protocol):
     def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def is_c_contiguous(self) -> bool:
-        """Return whether its elements lie one after the other, those of the last axis first."""
+        """Return whether it is C-contiguous."""
 
     def reshape(self, *shape: Any) -> Any:
         """Return a view of the same elements in another shape."""
 
     def copy_to_host(self, *, stream: Any = 0) -> np.ndarray:
-        """Return a copy on the host, which is there once the stream is done."""
+        """Return a copy on the host, complete when the stream is done."""
 
     def copy_to_device(self, source: Any, *, stream: Any = 0) -> None:
-        """Take over the values of another array."""
+        """Copy the values of another array into it."""
 
 
-_MOST_AXES, _ADDRESSES = 32, 2**48  # what NumPy 1 takes, and what a GPU can address
+_MOST_AXES, _ADDRESSES = 32, 2**48  # the limits of NumPy 1, and of a GPU's addresses
 
 #: On the host or on the device.
 Array = np.ndarray | DeviceArray
 _Either = TypeVar("_Either", bound=Array)
-#: Which shape a check asks for: a None stands for any length, and in place of a shape for any shape.
+#: The shape that a check expects: None stands for any length, or for any shape.
 AnyShape = tuple[int | None, ...] | None
 
 
 def is_device_array(array: object) -> "TypeIs[DeviceArray]":
-    """Return whether an array is in the memory of the GPU, be it a real one or not.
+    """Return whether an array is in the memory of the GPU, a real one or not.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Device
 
 
 def _checked(shape: object) -> tuple[int, ...]:
-    """Return a shape, or the length of the only axis, as a tuple of int."""
+    """Return a shape, or the length of a single axis, as a tuple of int."""
     shape = shape if isinstance(shape, (tuple, list)) else (shape,)
     checked = sizes(shape, "shape", maximum=None) if shape else ()
     if len(checked) > _MOST_AXES or math.prod(checked) > _ADDRESSES:
@@ -105,20 +106,20 @@ def to_device(array: ArrayLike) -> DeviceArray:
     """
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"a masked array, shape {array.shape}, would lose its mask: copy its filled()")
-    # asarray with an order, not ascontiguousarray: that would make a scalar an array of one element.
+    # asarray keeps a scalar's shape (); ascontiguousarray would return shape (1,).
     array = np.asarray(array, order="C")
-    # An axis of length 1, as x[None] has, may have any stride in NumPy; Numba takes it at its word.
+    # In NumPy an axis of length 1, as in x[None], may have any stride; Numba uses that stride.
     array = array.reshape(-1).reshape(array.shape)
     with _memory(array.shape, array.dtype):
-        there = usable_cuda().to_device(array, stream=current_stream())
+        result = usable_cuda().to_device(array, stream=current_stream())
     if current_stream():
-        synchronize()  # as in `copy`; without a stream it has waited already
-    return there
+        synchronize()  # as in `copy`; on the default stream `to_device` has waited already
+    return result
 
 
 @contextmanager
 def _memory(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[None]:
-    """Turn the driver's error for too large an array into Python's own."""
+    """Turn the driver's error for too large an array into a MemoryError."""
     try:
         yield
     except Exception as error:
@@ -128,7 +129,7 @@ def _memory(shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[None]:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return the values of an array as a NumPy array for the host to read at once: itself if it is one."""
+    """Return an array's values as a NumPy array, complete at once; a NumPy array itself."""
     if not is_device_array(array):
         return array
     values = array.copy_to_host(stream=current_stream())
@@ -137,7 +138,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 def copy(target: Array, source: Array) -> None:
-    """Copy the values of one array into another of the same shape and dtype, wherever the two are.
+    """Copy the values of an array into another of the same shape and dtype, each on host or device.
 
     Examples
     --------
@@ -155,13 +156,13 @@ def copy(target: Array, source: Array) -> None:
 
 
 def head(array: _Either, n: int) -> _Either:
-    """Return the first n samples of a buffer, the buffer itself if those are all."""
+    """Return the first n samples of a buffer, the buffer itself if it has just n."""
     part: Any = array if array.shape[0] == n else array[:n]
     return part
 
 
 def pinned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Allocate a page-locked array on the host, uninitialised, for copies while the host goes on."""
+    """Allocate a page-locked array on the host, uninitialised, for asynchronous copies."""
     return usable_cuda().pinned_array(_checked(shape), dtype)
 
 
@@ -172,8 +173,8 @@ def address(array: DeviceArray) -> int:
 
 
 def aligned(*arrays: DeviceArray) -> bool:
-    """Return whether all begin where 128 bits may be loaded at once; a slice may begin anywhere."""
-    # Where a simulated array lies says nothing about a GPU, whose allocations all begin at such multiples.
+    """Return whether all begin at a multiple of 16 bytes, as 128-bit loads need; a slice may not."""
+    # The address of a simulated array says nothing about a GPU, whose allocations are all aligned.
     return SELECTION.simulated or all(address(array) % 16 == 0 for array in arrays)
 
 
@@ -184,9 +185,9 @@ def extent(array: DeviceArray) -> tuple[int, int]:
 
 
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Return whether two extents have a byte in common; an empty one has none.
+    """Return whether two results of `extent` have a byte in common.
 
-    Looking up an address takes longer than this, so the `extent` of each array is looked up once.
+    It takes extents rather than arrays because looking up an address takes longer than the comparison.
 
     Examples
     --------
@@ -205,33 +206,32 @@ def elsewhere(array: DeviceArray) -> int | None:
     return None if number == usable_cuda().get_current_device().id else number
 
 
-#: The types of arrays that kernels take: a masked array would lose its mask, a matrix its products.
+#: The types of arrays that kernels take: a masked array would lose its mask, a matrix its product.
 PLAIN = (np.ndarray, np.memmap)
 
 
 def check_array(
     name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
 ) -> np.ndarray:
-    """Return `array` once it is known to be on the host, of this shape and dtype and C-contiguous.
+    """Return `array` if it is on the host, C-contiguous, and of this shape and dtype.
 
     Parameters
     ----------
     name : str
-        What to call it in an error.
+        Its name in an error message.
     array : ndarray
     shape : tuple
-        The shape it must have. A None stands for any length; a shape of None for any shape.
+        None in it stands for any length; a shape of None for any shape.
     dtype : dtype
-        The dtype it must have.
     writeable : bool
-        Whether it is going to be written to.
+        Whether it must be writeable.
 
     Raises
     ------
     TypeError
-        If it is not a plain array on the host (a masked array or a matrix is none), or of another dtype.
+        If it is not a plain array on the host (masked arrays and matrices are not), or of another dtype.
     ValueError
-        If it has another shape, is not C-contiguous, or is read-only but going to be written to.
+        If it has another shape, is not C-contiguous, or is read-only but must be writeable.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def check_array(
 
 
 def _not_plain(name: str, array: object) -> str:
-    """Say what is wrong with something that is not a plain array on the host."""
+    """Return the error message for something that is not a plain array on the host."""
     kind = type(array).__name__
     if is_device_array(array):
         return f"{name} is an array on the device, shape {array.shape}: copy it with cnn_numba.device.to_host"
@@ -261,7 +261,7 @@ def _not_plain(name: str, array: object) -> str:
 
 
 def _check_layout(name: str, array: Array, shape: AnyShape, dtype: DTypeLike, contiguous: bool) -> None:
-    """Insist on a dtype, a shape and contiguity, for arrays wherever they are."""
+    """Check dtype, shape and contiguity of an array on host or device."""
     if array.dtype != dtype:
         raise TypeError(f"{name} must have dtype {np.dtype(dtype)}, got {shown(array.dtype)}")
     if shape is not None and array.shape != shape:
@@ -277,14 +277,14 @@ def _check_layout(name: str, array: Array, shape: AnyShape, dtype: DTypeLike, co
 
 
 def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Collection[str] = ()) -> None:
-    """Insist that what an operation writes shares no memory with its other arrays: the rule at the top.
+    """Check the rule at the top: arrays that an operation writes share no memory with its other arrays.
 
     Parameters
     ----------
     written, read : dict of str to array
-        C-contiguous arrays by their names, all on the host or all on the device; in `read` one may be None.
+        C-contiguous arrays by name, all on the host or all on the device; in `read` they may be None.
     may_be : sequence of str
-        The names in `read` of those that a written array may be exactly.
+        The names in `read` of the arrays that a written array may be.
 
     Examples
     --------
@@ -302,14 +302,14 @@ def check_memory(written: Mapping[str, Any], read: Mapping[str, Any], may_be: Co
         apart = {name: extent(array) for name, array in arrays.items() if array is not None}
         share = overlap
     for name in written:
-        place = apart.pop(name)
-        for other, that in apart.items():
-            if that is not None and share(place, that):
-                _insist_on_one(name, arrays[name], other, arrays[other], other in may_be)
+        mine = apart.pop(name)
+        for other, its in apart.items():
+            if its is not None and share(mine, its):
+                _check_same(name, arrays[name], other, arrays[other], other in may_be)
 
 
-def _insist_on_one(name: str, a: Any, other: str, b: Any, allowed: bool) -> None:
-    """Raise, for two arrays that share memory, unless they are exactly one array and that is allowed."""
+def _check_same(name: str, a: Any, other: str, b: Any, allowed: bool) -> None:
+    """Raise ValueError, for arrays that share memory, unless they are the same array and that is allowed."""
     begin = address if is_device_array(a) else operator.attrgetter("ctypes.data")
     if not (allowed and a.shape == b.shape and begin(a) == begin(b)):
         unless = " unless it is exactly that" if allowed else ""
@@ -321,14 +321,12 @@ def _insist_on_one(name: str, a: Any, other: str, b: Any, allowed: bool) -> None
 def check_device_array(
     name: str, array: Any, shape: AnyShape, dtype: DTypeLike = np.float32, writeable: bool = False
 ) -> DeviceArray:
-    """Return `array` once it is known to be on the current GPU, of this shape and dtype and C-contiguous.
-
-    It has fewer than 2**31 elements, too: see `MOST_ELEMENTS`.
+    """Return `array` if it is on the current GPU, C-contiguous, of this shape and dtype, and not too large.
 
     Parameters
     ----------
     name, array, shape, dtype, writeable
-        As for `check_array`; there, every array may be written to.
+        As for `check_array`; on the GPU every array is writeable.
 
     Examples
     --------

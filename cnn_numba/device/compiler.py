@@ -1,7 +1,7 @@
 """The names that kernels take from their compiler: `cuda`, and the types of numbers.
 
-A ``float32`` is known only to the compiler that it comes from. So all kernels of the package, and what
-launches them, have their names from here; `selection.COMPILER` says which compiler that is.
+Each compiler knows only its own ``float32``, so all kernels of the package, and the functions that launch
+them, import these names from here. `selection.COMPILER` names the compiler.
 """
 
 from cnn_numba.device.selection import COMPILER, simulated
@@ -13,7 +13,7 @@ else:
     from numba import cuda, types  # type: ignore[no-redef]
 
     if simulated():
-        intrinsic = None  # there is nothing that it would be compiled by
+        intrinsic = None  # the simulator does not compile
     else:
         from numba.cuda.extending import intrinsic
 

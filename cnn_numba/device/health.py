@@ -1,4 +1,4 @@
-"""Do GPU, driver and toolkit go together? Each finding comes with the exact fix for what is wrong."""
+"""Do GPU, driver and toolkit fit together? Each finding names the exact fix."""
 
 from typing import NamedTuple
 
@@ -6,29 +6,27 @@ from cnn_numba import extras
 from cnn_numba.device import selection
 from gpuless import nvidia
 
-# What the two CUDA toolkits ask of the driver and of the GPU (their release notes).
+# The oldest driver and compute capability for each CUDA toolkit, from its release notes.
 NEWEST_CUDA = 13
 _NEEDS = {12: ("525", (5, 0)), 13: ("580", (7, 5))}
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     topic: str
     healthy: bool
-    text: str
-    """What is there."""
-    fix: str = ""
-    """What to type or do, if only to get what is optional; empty if there is nothing to do."""
+    text: str  #: What was found
+    fix: str = ""  #: What to do, if only to install something optional; empty if there is nothing to do
 
 
 def gpu_findings() -> list[Finding]:
-    """Compare GPU, driver, toolkit and what kernels run on."""
+    """Check what kernels run on, the GPU and the driver."""
     return [_kernels(), _gpu(), _driver()]
 
 
 def extra(major: int) -> str:
-    """Return the command that installs a CUDA toolkit of this major version."""
+    """Return the command that installs the CUDA toolkit of this major version."""
     return extras.install(f"cu{major}")
 
 
@@ -51,7 +49,7 @@ def _kernels() -> Finding:
 
 
 def _gpu() -> Finding:
-    """Compare the GPU with the toolkit that is installed."""
+    """Check the GPU against the installed toolkit."""
     found = nvidia.driver()
     if not found.gpus:
         if found.broken:
@@ -80,7 +78,7 @@ def _best_toolkit(found: nvidia.Driver) -> int:
 
 
 def _driver() -> Finding:
-    """Compare the driver with the toolkit that is installed."""
+    """Check the driver against the installed toolkit."""
     found, toolkit = nvidia.driver(), nvidia.toolkit()
     text = selection.facts()["driver"]
     if not found.gpus or toolkit is None or found.cuda is None or found.cuda[0] >= toolkit[0]:

@@ -1,4 +1,4 @@
-"""Launches: checked before a GPU is asked, on the current stream, and open to observers."""
+"""Kernel launches: checked before they reach the GPU, on the current stream, and open to observers."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ def blocks(size: int, threads: int) -> int:
 
 
 class Launch(NamedTuple):
-    """One launch, as `launch` was asked for it and an observer is given it."""
+    """The arguments of a call of `launch`, as an observer gets them."""
 
     kernel: Any
     grid: int | tuple[int, ...]
@@ -38,15 +38,15 @@ class Launch(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """How many threads a block has."""
+        """The number of threads in a block."""
         return math.prod(np.atleast_1d(self.block).tolist())
 
     def run(self) -> None:
-        """Launch it, again if it has been: from within an observer, past that observer."""
+        """Launch the kernel; inside an observer, without that observer."""
         launch(self.kernel, self.grid, self.block, *self.arguments, shared=self.shared)
 
     def examine(self, tool: Callable[[Any], Any]) -> Any:
-        """Run it under a tool such as `gpuless.sanitize` or `gpuless.access_map`; return what that says."""
+        """Run it under a tool such as `gpuless.sanitize` or `gpuless.access_map`; return the result."""
         return tool(self.kernel)[self.grid, self.block, 0, self.shared](*self.arguments)
 
 
@@ -55,13 +55,13 @@ _observers: ContextVar[tuple[Callable[[Launch], object], ...]] = ContextVar("obs
 
 @contextmanager
 def observe_launches(observer: Callable[[Launch], object]) -> Iterator[None]:
-    """Give every launch to an observer, which decides whether it runs.
+    """Pass every launch to an observer, which decides whether it runs.
 
     Parameters
     ----------
     observer : callable
-        Called with each `Launch` instead of running it. If there are several, the innermost comes first,
-        and a launch that it runs goes on to the next one.
+        Called with each `Launch` instead of running it. With several, the innermost is called first; a launch
+        that it runs goes to the next one.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def observe_launches(observer: Callable[[Launch], object]) -> Iterator[None]:
 def launch(
     kernel: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], *arguments: Any, shared: int = 0
 ) -> None:
-    """Run a kernel on the current stream, once it is clear that a GPU can run it.
+    """Run a kernel on the current stream, after checking that a GPU can run it.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def launch(
     TypeError
         If an argument is an array on the host, or grid or block are not integers.
     LaunchError
-        If grid or block is empty or too large for any GPU, or the block needs more shared memory or
-        registers than there are.
+        If grid or block is empty or too large for any GPU, or the block needs more shared memory or registers
+        than the GPU has.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def launch(
     [0, 2, 4, 6, 8]
     """
     if _observers.get():
-        _tell_observer(Launch(kernel, grid, block, arguments, shared))
+        _call_observer(Launch(kernel, grid, block, arguments, shared))
         return
     for argument in arguments:
         if isinstance(argument, np.ndarray) and not is_device_array(argument):
@@ -141,12 +141,12 @@ def launch(
 
 
 def launch_for_each(kernel: Any, count: int, threads: int, *arguments: Any) -> None:
-    """Run a kernel with a thread for each of `count` elements, in blocks of `threads`; not for none."""
+    """Run a kernel with one thread for each of `count` elements, if any, in blocks of `threads`."""
     if count:
         launch(kernel, blocks(count, threads), threads, *arguments)
 
 
-def _tell_observer(launch: Launch) -> None:
+def _call_observer(launch: Launch) -> None:
     *others, observer = _observers.get()
     token = _observers.set(tuple(others))
     try:
@@ -159,12 +159,12 @@ def _name(kernel: Any) -> str:
     return getattr(kernel, "__name__", None) or kernel.py_func.__name__
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # a training step makes the same launches again and again
+@functools.lru_cache(maxsize=1024, typed=True)  # every training step makes the same launches
 def _configured(
     kernel: Any, grid: int | tuple[int, ...], block: int | tuple[int, ...], on: Any, shared: int
 ) -> Any:
     grid, block = check_launch(grid, block, shared)
     with warnings.catch_warnings():
-        # Numba warns of grids too small to fill a GPU. Small networks have small grids.
+        # Numba warns of grids too small to fill a GPU, which small networks have.
         warnings.simplefilter("ignore")
         return kernel[grid, block, on, shared]

@@ -1,4 +1,4 @@
-"""What the kernels run on, and what compiles them, decided at import: see `SELECTION` and `COMPILER`."""
+"""What kernels run on and what compiles them, selected at import: see `SELECTION` and `COMPILER`."""
 
 import os
 import platform
@@ -30,27 +30,27 @@ def _compiler(selection: Selection) -> str:
 def _selected() -> tuple[Selection, str]:
     """Select what kernels run on, and what compiles them.
 
-    A command imports the package before it can catch what is raised here, and its user wrote no line of a
-    traceback: there, what is wrong with the environment is an error of usage like any other.
+    The command line imports the package before it can catch errors. So a wrong environment is reported here,
+    in one line and without a traceback, like a wrong argument.
     """
     try:
         selection = select("cnn_numba")
         return selection, _compiler(selection)
     except (ValueError, RuntimeError, extras.MissingPackage) as error:
-        # -m: Python imports the package of a module before it runs that.
+        # -m: Python imports a module's package before it sets the name of the program.
         if Path((sys.argv or [""])[0]).stem not in ("cnn-numba", "-m"):
             raise
         print(f"cnn-numba: {error}", file=sys.stderr)
         sys.exit(2)
 
 
-#: What runs kernels: a GPU, the emulated one, or the simulator. From now on numba.cuda is what is selected.
-#: What compiles the package's: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
+#: What runs kernels: a GPU, the emulated one, or the simulator. From now on numba.cuda is the selected one.
+#: What compiles the package's kernels: "numba-cuda", or "mlir" for numba-cuda-mlir, which is experimental.
 SELECTION, COMPILER = _selected()
 
 
 class NoGpu(ValueError):
-    """The GPU was asked for, and there is none; the message says why."""
+    """The GPU was requested, but there is none; the message says why."""
 
 
 def simulated() -> bool:
@@ -59,7 +59,7 @@ def simulated() -> bool:
 
 
 def hardware() -> bool:
-    """Return whether kernels run on a GPU, so that their times are a GPU's."""
+    """Return whether kernels run on a real GPU, so their times mean something."""
     return SELECTION.gpu == "hardware"
 
 
@@ -67,11 +67,6 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
     """Return the backend to compute in, "cpu" or "gpu".
 
     "auto" is "gpu" on a real GPU only. Raises NoGpu for "gpu" in the simulator; with `timed`, without a GPU.
-
-    Examples
-    --------
-    >>> choose("cpu")
-    'cpu'
     """
     choice(wish, "device", ("auto", "cpu", "gpu"))
     if wish == "gpu" and (simulated() or (timed and not hardware())):
@@ -80,7 +75,7 @@ def choose(wish: str = "auto", timed: bool = False) -> str:
 
 
 def place_of(backend: str) -> str:
-    """Return what a backend computes on, as text for people."""
+    """Return what a backend computes on, as text."""
     counted = f"{threads()} CPU thread{'s' * (threads() != 1)}"
     if backend == "cpu":
         return counted + ("" if hardware() else f" (no GPU: {SELECTION.reason})")
@@ -97,7 +92,7 @@ def threads() -> int:
 
 
 def share_threads(processes: int) -> None:
-    """Let this process compute on its share of the cores; call it before the emulated GPU is used.
+    """Let this process use its share of the cores; call it before the emulated GPU is used.
 
     NUMBA_NUM_THREADS overrides it for the CPU backend, GPULESS_THREADS for the emulated GPU.
     """
@@ -117,7 +112,7 @@ _WHERE = {
 
 
 def facts() -> dict[str, str]:
-    """Return what this machine gives the package to work with, in the order `describe` prints.
+    """Return the facts about this machine that `describe` prints, by name.
 
     Examples
     --------
@@ -148,13 +143,7 @@ def _driver_text(found: nvidia.Driver) -> str:
 
 
 def describe() -> str:
-    """Return one short paragraph, a fact a line, on what kernels run on, driver, threads and versions.
-
-    Examples
-    --------
-    >>> describe().splitlines()[0].startswith("kernels")
-    True
-    """
+    """Return text on what kernels run on, driver, threads and versions, one fact per line."""
     lines = facts()
     width = max(map(len, lines))
     return "\n".join(f"{name:{width}}  {value}" for name, value in lines.items())

@@ -1,4 +1,4 @@
-"""What a kernel says about itself: the types that it is launched with, and the GPUs that it is for."""
+"""Notes on kernels: the types of their arguments, and the GPUs that they are for."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -9,20 +9,20 @@ Function = TypeVar("Function", bound=Callable)
 def signature(
     types: str, *, capability: str = "", allowed: Mapping[str, str] | None = None, name: str | None = None
 ) -> Callable[[Function], Function]:
-    """Note on a kernel with which types it is launched; stands below ``@cuda.jit``.
+    """Note the types of a kernel's arguments; goes below ``@cuda.jit``.
 
-    Nothing is compiled here: Numba compiles a kernel for the arguments of its first launch. The tests compare
-    every launch with the note and compile the kernel with it for each architecture; `cnn-numba inspect` and
+    Nothing is compiled: Numba compiles a kernel for the arguments of its first launch. The tests compare each
+    launch with the note, and compile the kernel for each architecture by it; `cnn-numba inspect` and
     `gpuless.inspector.find_kernel` read it.
 
     Parameters
     ----------
     types : str
-        A signature as Numba writes it. A NamedTuple goes by its name, and annotates its parameter.
+        A signature as Numba writes it. A NamedTuple is written by its name, and annotates its parameter.
     capability : str
-        The compute capability of the GPUs that the kernel is for: ">= 8.0" or "< 8.0"; "" stands for all.
+        The compute capability of the GPUs that the kernel is for: ">= 8.0" or "< 8.0"; "" is all.
     allowed : dict, optional
-        What the tests would refuse in a kernel, "float64" or "spills", and the reason for it in this one.
+        Things that the tests refuse in other kernels, "float64" or "spills", each with the reason.
     name : str, optional
         The kernel's name, where a function makes several.
 

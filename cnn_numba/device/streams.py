@@ -1,7 +1,7 @@
-"""Streams, and the clock of the GPU.
+"""Streams, and timing on the GPU.
 
-Everything that is launched or copied goes to the current stream, which `use_stream` sets. Whether that stream
-runs the work or records it for a CUDA graph makes no difference to the operations.
+All launches and copies go to the current stream, which `use_stream` sets. Operations don't depend on whether
+that stream runs the work or records it for a CUDA graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ _recorded: ContextVar[tuple[Any, Any]] = ContextVar("recorded", default=(None, N
 
 
 def stream() -> Any:
-    """Make a stream for `use_stream`: its work runs in order, and beside that of other streams."""
+    """Make a stream for `use_stream`: its work runs in order, concurrently with other streams."""
     return usable_cuda().stream()
 
 
@@ -28,7 +28,7 @@ def current_stream() -> Any:
 
 @contextmanager
 def use_stream(stream: Any) -> Iterator[None]:
-    """Send launches and copies to a stream, which runs them or records them for a graph.
+    """Send launches and copies to a stream.
 
     Examples
     --------
@@ -48,10 +48,10 @@ def use_stream(stream: Any) -> Iterator[None]:
 
 @contextmanager
 def recording(stream: Any, side: Any) -> Iterator[None]:
-    """Send launches to a stream of `cuda.core` that is recorded, and those of branches to another one."""
+    """Send launches to a stream of `cuda.core` that is being recorded, and those of branches to `side`."""
     token = _recorded.set((stream, side))
     try:
-        side.wait(stream)  # from here on it is recorded as well
+        side.wait(stream)  # from now on it is recorded too
         with use_stream(stream):
             yield
         join()
@@ -61,9 +61,9 @@ def recording(stream: Any, side: Any) -> Iterator[None]:
 
 @contextmanager
 def branch() -> Iterator[None]:
-    """Launch what needs only what came before; until `join` nothing may need or overwrite its arrays.
+    """Launch work that depends only on earlier work; until `join` nothing may read or overwrite its arrays.
 
-    In a graph it runs beside what follows, as far as the GPU has room for both; elsewhere in order.
+    In a graph it may run concurrently with later work; elsewhere it runs in order.
     """
     stream, side = _recorded.get()
     if side is not None:
@@ -73,7 +73,7 @@ def branch() -> Iterator[None]:
 
 
 def join() -> None:
-    """Let later work wait for what the branches have launched."""
+    """Make later work wait for the branches."""
     stream, side = _recorded.get()
     if side is not None:
         stream.wait(side)
@@ -85,19 +85,19 @@ def synchronize() -> None:
 
 
 def seconds(function: Callable[[], object], repeats: int = 10, warm_up: int = 3) -> list[float]:
-    """Time work on the GPU with its own clock, one pair of events for each repetition.
+    """Time work on the GPU by the GPU's clock, with a pair of events for each run.
 
     Parameters
     ----------
     function : callable
         Launches the work.
     repeats, warm_up : int
-        How often it is timed, and how often it is run before that.
+        The number of timed runs, and of untimed ones before them.
 
     Raises
     ------
     RuntimeError
-        Without a real GPU: the times of its kernels elsewhere are no measure of it.
+        Without a real GPU: times from elsewhere say nothing about one.
     """
     if not selection.hardware():
         raise RuntimeError(f"there is no GPU to be timed ({selection.SELECTION.reason})")

@@ -1,4 +1,4 @@
-"""The compiler's `cuda`, imported once a GPU that it can work with is known to be there."""
+"""The compiler's `cuda`, imported once the GPU is known to work with it."""
 
 import functools
 from types import ModuleType
@@ -8,12 +8,12 @@ from gpuless import nvidia
 
 
 class UnusableGpu(RuntimeError):
-    """A GPU that does not work with the driver or toolkit that is installed; the message has the fix."""
+    """The GPU does not work with the installed driver or toolkit; the message has the fix."""
 
 
 @functools.cache
 def usable_cuda() -> ModuleType:
-    """Return the `cuda` of `compiler`, imported at first use, when its GPU is known to be usable."""
+    """Return the `cuda` of `compiler`, imported at first use; UnusableGpu if the GPU doesn't work."""
     if not simulated():
         from cnn_numba.device.health import gpu_findings
 
@@ -26,15 +26,15 @@ def usable_cuda() -> ModuleType:
 
 
 def driver_status(error: Exception) -> str:
-    """Return the CUDA driver's name for an error, such as "CUDA_ERROR_OUT_OF_MEMORY"; of others any text.
+    """Return the CUDA driver's name for an error, such as "CUDA_ERROR_OUT_OF_MEMORY"; any text for others.
 
-    numba-cuda's errors hold it in a field; those of cuda.core have none, and begin with it.
+    numba-cuda's errors hold it in a field; the text of cuda.core's errors begins with it.
     """
     return getattr(getattr(error, "code", None), "name", None) or str(error).partition(":")[0]
 
 
 def use_gpu(number: int) -> bool:
-    """Let this process compute on the GPU of this number; return whether there is one."""
+    """Let this process use the GPU of this number; return whether there is one."""
     if there := number < len(nvidia.driver().gpus):
         usable_cuda().select_device(number)
     return there

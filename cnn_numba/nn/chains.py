@@ -1,4 +1,4 @@
-"""Layers that are computed together: convolutions, each with the ReLU and the max pooling after it."""
+"""Layers computed in one pass: convolutions, each with the ReLU and the max pooling after it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,10 @@ from cnn_numba.ops.fused.checks import Convolution
 class ConvChain:
     """Neighbouring layers of a model that the backend computes in one pass.
 
-    The chain does not keep what each layer's `forward` would (`output`, and `argmax` of a pooling). When one
-    is read, the layers run one by one on the last batch, on the CPU with the parameters of that pass, on the
-    GPU with today's, as there is no copy of the others. The chain's own output does not change. If a layer
-    has run by itself since, the backward pass runs layer by layer.
-
-    Parameters
-    ----------
-    layers : list of Layer
-        They begin with a `Conv2d`. All are built.
+    The chain does not keep the layers' `output` and a pooling's `argmax`. When one is read, the layers run
+    one by one on the last batch: on the CPU with the parameters of that pass, on the GPU, which has no copy
+    of those, with the current ones. The chain's own output does not change. If a layer has run by itself
+    since, the backward pass runs layer by layer. The layers are built, and the first one is a `Conv2d`.
     """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
@@ -38,7 +33,7 @@ class ConvChain:
         self.scratch = self.ops.conv_chain_scratch(shape, self._convolutions(), self.needs_grad_input)
 
     def _convolutions(self):
-        """Return the convolutions with the parameters that the layers have now."""
+        """Return the convolutions with the layers' current parameters."""
         return [
             Convolution(conv.weight, conv.bias, conv.stride, conv.padding, conv.relu, pool)
             for conv, pool in self.links
@@ -59,7 +54,7 @@ class ConvChain:
         return out
 
     def _replaced(self, function):
-        """Return whether a layer has been given a function of its own, as is done to watch it."""
+        """Return whether somebody has set a layer's function, for example to watch it."""
         return any(function in vars(layer) for layer in self.layers)
 
     def _own(self, reference):
@@ -85,7 +80,7 @@ class ConvChain:
         return grad_input
 
     def unfold(self) -> None:
-        """Run the layers one after another, unless that is done, so that each has its output."""
+        """Run the layers one by one, unless that is done, so that each has its output."""
         if self.unfolded:
             return
         self._own(None)
@@ -97,7 +92,7 @@ class ConvChain:
                 x = layer.forward(x)
         finally:
             self._set_parameters(now)
-            copy(self.out, result)  # the layers' differs by rounding, and watching must not change training
+            copy(self.out, result)  # the layers round differently, and reading must not change training
         self._own(self.reference)
         # A graph on the GPU computes the next batch without calling `forward`.
         self.unfolded = not self.on_device
@@ -118,12 +113,7 @@ def _links(layers: Sequence[Layer]) -> Iterator[tuple[Conv2d, bool]]:
 def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain]:
     """Return a model's built layers, with a `ConvChain` in place of those that form one.
 
-    Parameters
-    ----------
-    layers : list of Layer
-    backend : Backend
-        Where they compute. A backend without chains, or with other functions than a chain stands for, keeps
-        all layers.
+    A backend without chains, or in which operations of a chain were replaced, keeps all layers.
     """
     if not backend.ops.fuses("PARTS"):
         return list(layers)
@@ -139,9 +129,9 @@ def chained(layers: Sequence[Layer], backend: Backend) -> list[Layer | ConvChain
 
 
 def _next_link(layers: list[Layer]) -> list[Layer]:
-    """Return the convolution that these layers begin with and what follows it, [] if that is no link.
+    """Return the convolution at the start with its ReLU and pooling; [] if the chain can't compute them.
 
-    A subclass of them may compute something else, so it is no part of one.
+    Subclasses don't count: they may compute something else.
     """
     conv, *rest = layers
     if type(conv) is not Conv2d or conv.precision != "float32" or max(conv.kernel_size) < 2:

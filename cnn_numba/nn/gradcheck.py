@@ -1,7 +1,7 @@
 """Is a gradient right? Compare it with float64 central differences, element by element.
 
-Nudge one number up and down by epsilon, and see how much the loss moves. That needs two forward passes for
-each number, far too slow to train with, but no calculus: so every backward pass here is judged by it.
+Nudge one number up and down by epsilon, and see how much the loss moves. That takes two forward passes for
+each number, far too slow to train with, but no calculus: so every backward pass here is checked by it.
 `numerical_gradient` does the nudging, `compare_gradients` compares two gradients, `gradcheck` does both.
 """
 
@@ -26,9 +26,9 @@ class GradientError(AssertionError):
 
 @dataclass(frozen=True)
 class GradientReport:
-    """How a gradient compares with the one expected, element by element, in float64."""
+    """A comparison of a gradient with the expected one, element by element, in float64."""
 
-    name: str  #: What the gradient is called
+    name: str  #: The name of the gradient
     received: np.ndarray
     expected: np.ndarray
     error: np.ndarray  #: ``|received - expected|``; NaN where one of the two is not finite
@@ -36,7 +36,7 @@ class GradientReport:
 
     @property
     def wrong(self) -> np.ndarray:
-        """Mask of the elements off by more than the tolerance; NaN is always wrong."""
+        """Mask of the elements with an error above the tolerance; NaN is always wrong."""
         return ~(self.error <= self.tolerance)
 
     @property
@@ -46,7 +46,7 @@ class GradientReport:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Index of the worst element: a NaN if there is one, else the largest error for its tolerance."""
+        """Index of the worst element: a NaN if there is one, else the largest error / tolerance."""
         error = np.where(np.isnan(self.error), np.inf, self.error)
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = np.divide(error, self.tolerance, out=np.zeros(error.shape), where=error > 0)
@@ -91,16 +91,16 @@ def numerical_gradient(
     function : callable
         Takes `array`, returns an array or a number. It may return the same buffer each time.
     array : ndarray, any shape, float64
-        Where to differentiate, such as a layer's weight: each element is nudged in place and put back.
+        Where to differentiate, such as a layer's weight: each element is nudged in place and restored.
     grad_output : array_like, shape of the output, optional
-        Gradient of the loss with respect to the output of `function`; None if that is the loss itself.
+        Gradient of the loss with respect to the output of `function`; None if the output is the loss.
     epsilon : float
         The nudge. Curvature and rounding errors balance near 1e-6 in float64, near 1e-2 in float32.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as above, `array` is empty or read-only, or `epsilon` vanishes beside it.
+        If an argument is not as above, `array` is empty or read-only, or adding `epsilon` changes nothing.
 
     Notes
     -----
@@ -130,7 +130,7 @@ def numerical_gradient(
             raise ValueError(
                 f"epsilon {epsilon} vanishes beside array{list(index)} = {centre} ({array.dtype})"
             )
-        # Subtract first, sum after: outputs that do not depend on this element cancel exactly.
+        # Subtract, then sum: outputs that do not depend on this element cancel exactly.
         difference = (above - below) * _output_gradient(grad_output, above.shape)
         gradient[index] = difference.sum() / (float(high) - float(low))
     return gradient
@@ -148,14 +148,14 @@ def compare_gradients(
     expected : array_like, shape of `received`
         For example from `numerical_gradient`.
     name : str
-        What to call it in the report.
+        Its name in the report.
     rtol, atol : float
-        An element may be off by ``atol + rtol * |expected|``.
+        The tolerance of an element is ``atol + rtol * |expected|``.
 
     Raises
     ------
     TypeError, ValueError
-        If the shapes differ (nothing is broadcast), there is nothing to compare, or a tolerance is no number.
+        If the shapes differ (nothing is broadcast), the arrays are empty, or a tolerance is not a number.
 
     Examples
     --------
@@ -169,16 +169,16 @@ def compare_gradients(
       error    0.5 (allowed: 2.01e-05)
     """
     rtol, atol = settings(rtol=rtol, atol=atol)
-    ours, right = _values(received), _values(expected)
-    if ours.shape != right.shape:
-        raise ValueError(f"{name} must have shape {right.shape}, got {ours.shape}")
-    if ours.size == 0:
-        raise ValueError(f"{name} is empty: there is nothing to compare in shape {ours.shape}")
+    received, expected = _values(received), _values(expected)
+    if received.shape != expected.shape:
+        raise ValueError(f"{name} must have shape {expected.shape}, got {received.shape}")
+    if received.size == 0:
+        raise ValueError(f"{name} is empty: there is nothing to compare in shape {received.shape}")
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
-        error = np.abs(ours - right)
-        tolerance = atol + rtol * np.abs(right)
+        error = np.abs(received - expected)
+        tolerance = atol + rtol * np.abs(expected)
     error = np.where(np.isfinite(error), error, np.nan)
-    return GradientReport(name, ours, right, error, tolerance)
+    return GradientReport(name, received, expected, error, tolerance)
 
 
 def gradcheck(
@@ -201,7 +201,7 @@ def gradcheck(
     gradient : ndarray, shape of `array`
         What the backward pass returned for `array` and `grad_output`.
     grad_output : array_like, shape of the output, optional
-        What the backward pass was given. Use random numbers: ones hide what sums to zero.
+        The argument of the backward pass. Use random numbers: ones hide errors that sum to zero.
     name, rtol, atol
         As for `compare_gradients`.
 
@@ -233,18 +233,18 @@ def gradcheck(
 
 
 def _check_arguments(array, epsilon):
-    """Refuse an array that cannot be nudged, or a nudge of 0."""
+    """Refuse an array that cannot be nudged, and a nudge of 0."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"array must be an array of floats, got {shown(array)}")
     if array.size == 0:
         raise ValueError(f"array is empty: there is nothing to differentiate in shape {array.shape}")
     if not array.flags.writeable:
-        raise ValueError("array must be writeable, for its elements are nudged in place")
+        raise ValueError("array must be writeable, because its elements are nudged in place")
     number(epsilon, "epsilon", without=(0.0,))
 
 
 def _output_gradient(grad_output, shape):
-    """Return the gradient to weigh an output of `shape` with; without one the output must be the loss."""
+    """Return the gradient of an output of `shape`, 1 if the output is the loss."""
     if grad_output is None:
         if np.prod(shape) != 1:
             raise ValueError(f"function returns shape {shape}, so grad_output of that shape is needed")
@@ -256,7 +256,7 @@ def _output_gradient(grad_output, shape):
 
 
 def _values(array: object) -> np.ndarray:
-    """Copy into a float64 array: the next call may overwrite the buffer."""
+    """Return a float64 copy: the next call may overwrite the buffer."""
     try:
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The end of a classifier, its last dense layers and the loss, which a backend may compute together."""
+"""The end of a classifier: its last dense layers and the loss, which a backend may compute together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from cnn_numba.ops.fused.checks import Hidden
 class LossHead(NamedTuple):
     """A model's last dense layer and the loss; before them a ReLU and a hidden layer, if there are any.
 
-    Of the hidden layer the head computes the forward pass only. Every array holds what the layers would
-    write one by one, except that the gradient of the ReLU's output, the last layer's `grad_input`, is not
-    written.
+    For the hidden layer the head computes only the forward pass. It writes the same arrays as the single
+    layers, except the last layer's `grad_input`, the gradient of the ReLU's output.
     """
 
     loss: CrossEntropyLoss
@@ -26,22 +25,18 @@ class LossHead(NamedTuple):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers whose backward pass it has, in the order of the model."""
+        """The layers whose backward pass the head computes, in the order of the model."""
         return [self.linear] if self.relu is None else [self.relu, self.linear]
 
     @property
     def first(self) -> Linear:
-        """The layer whose input `forward` is given."""
+        """The layer whose input is the argument of `forward`."""
         return self.hidden or self.linear
 
     def forward(self, x: Array, labels: Array) -> Array:
         """Compute logits, losses, and the gradients of both with respect to their inputs; return the losses.
 
-        Parameters
-        ----------
-        x : ndarray, shape (n, in_features)
-            The input of the `first` layer.
-        labels : ndarray, shape (n,), int32
+        `x`, shape (n, in_features), is the input of the `first` layer.
         """
         loss, linear, hidden, n = self.loss, self.linear, self.hidden, len(x)
         given: Any = x
@@ -61,12 +56,12 @@ class LossHead(NamedTuple):
     def backward(self, labels: Array, totals: Array | None) -> Array:
         """Write the gradients of weight and bias, and add the batch to `totals`; return that of the input.
 
-        The input is the ReLU's if there is one. In a graph all but that one are there after `device.join`.
+        The input is the ReLU's if there is one. In a graph the other results are ready after `device.join`.
         """
         loss, linear, n = self.loss, self.linear, len(labels)
         arrays = loss.gradient, linear.x, linear.output, labels, head(loss.losses, n)
         results = totals, linear.grad_weight, linear.grad_bias
-        with branch():  # these sums are for the update alone
+        with branch():  # only the update needs these sums
             linear.backend.ops.fused.linear_cross_entropy_sums(*arrays, *results)
         return self._grad_input(n)
 
@@ -76,10 +71,10 @@ class LossHead(NamedTuple):
 
 
 def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHead | None:
-    """Return the head of a model for a batch of `samples`, None where its layers run one by one.
+    """Return the head of a model for a batch of `samples`, None if its layers must run one by one.
 
-    That is so in a backend without heads, or with other functions than a head stands for, for a head that is
-    too large, and where a layer or the loss is of another kind, or watched by a function of its own.
+    They must if the backend has no heads, or operations of a head were replaced; if the head is too large;
+    and if a layer or the loss is of another type, or somebody has set its function to watch it.
     """
     *before, linear = model.steps
     relu = before[-1] if before and type(before[-1]) is ReLU else None
@@ -99,7 +94,7 @@ def loss_head(model: Sequential, loss: CrossEntropyLoss, samples: int) -> LossHe
 
 
 def _hidden_before(relu, before):
-    """Return the dense layer in front of a ReLU at the end of `before`, None if a head cannot have it."""
+    """Return the dense layer before the ReLU, None if the head cannot compute it."""
     hidden = before[-2] if relu is not None and len(before) > 1 else None
     is_plain = type(hidden) is Linear and hidden.precision == "float32"
     return hidden if is_plain and not {"forward", "backward"} & vars(hidden).keys() else None

@@ -1,7 +1,7 @@
-"""What all layers are: parameters, buffers and saved activations around the operations.
+"""The base of all layers: parameters, buffers and saved activations around the operations.
 
-A layer does no arithmetic. `forward` and `backward` call the functions of one backend of `cnn_numba.ops` and
-hand them buffers that `build` allocated once, for the largest batch.
+A layer does no arithmetic. `forward` and `backward` call operations of one backend of `cnn_numba.ops` with
+buffers that `build` allocated once, for the largest batch.
 """
 
 import math
@@ -21,8 +21,8 @@ Shape = tuple[int, ...]
 class Saved:
     """An attribute that `forward` sets; in a `ConvChain` it is computed when it is first read.
 
-    The layer does not keep the chain alive, so that a model's memory is freed with the model; from then on
-    the attribute is None.
+    The layer does not keep the chain alive, so a model's memory is freed with the model; afterwards the
+    attribute is None.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -43,23 +43,22 @@ class Saved:
 
 
 class UnsupportedPrecision(ValueError):
-    """A layer cannot compute in the precision that is asked for."""
+    """A layer cannot compute in the requested precision."""
 
 
 class Layer:
-    """What every layer has; a subclass says what it computes."""
+    """The base of all layers; a subclass computes something."""
 
     kind = "layer"
     name: str  #: Unique in its model: the kind and a count, such as ``conv2``
-    operation: str | None = None  # the one that it calls, as a backend's `ops` names it
-    ops: Any  # its functions in the backend
+    operation: str | None = None  # the name of its operation in a backend's `ops`
+    ops: Any  # the operation's functions
     precision = "float32"  #: What the operands of its products are rounded to; the model sets it
-    precisions: tuple[str, ...] = PRECISIONS  #: Those that it can compute in
-    input_dtype: DTypeLike | None = None  # of what `forward` takes, where it is not the backend's
-    layers: Sequence["Layer"] = ()  # those that a layer is made of
-    # None until a model gives them, or there is an input or an output.
+    precisions: tuple[str, ...] = PRECISIONS  #: The precisions that it can compute in
+    input_dtype: DTypeLike | None = None  # of the input; None is the backend's dtype
+    layers: Sequence["Layer"] = ()  # the layers that it is made of
     x = grad_output = None  # type: Any
-    #: Parameters are views into the model's arena of parameters, their gradients into that of gradients.
+    #: Views into the model's arenas of parameters and gradients; None outside of a model.
     weight: Array = None  # type: ignore[assignment]
     bias: Array = None  # type: ignore[assignment]
     grad_weight: Array = None  # type: ignore[assignment]
@@ -75,21 +74,21 @@ class Layer:
         return f"{type(self).__name__}()"
 
     def modules(self) -> list["Layer"]:
-        """Return all layers that it is made of, at any depth, and then itself."""
+        """Return all layers that it is made of, at any depth, then itself."""
         return [*(inner for layer in self.layers for inner in layer.modules()), self]
 
     def parameter_shapes(self) -> dict[str, Shape]:
-        """Return the shape of each parameter by name, in the order the arena holds them."""
+        """Return the shape of each parameter by name, in the order of the arena."""
         return {}
 
     @property
     def parameter_count(self) -> int:
-        """How many parameters it has, with the layers that it is made of."""
+        """The number of its parameters, with those of the layers that it is made of."""
         shapes = [shape for layer in self.modules() for shape in layer.parameter_shapes().values()]
         return sum(map(math.prod, shapes))
 
     def buffer_shapes(self) -> dict[str, Shape]:
-        """Return the shape of each array that is kept with the parameters but not trained."""
+        """Return the shape of each array that is saved with the parameters but not trained."""
         return {}
 
     def output_shape(self, input_shape: Shape) -> Shape:
@@ -102,7 +101,7 @@ class Layer:
     def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
         """Allocate the buffers for batches of up to ``input_shape[0]``.
 
-        With `needs_grad_input` its `backward` returns a gradient. The first layer of a model need not.
+        With `needs_grad_input`, `backward` returns a gradient. The first layer of a model need not.
         """
         self.backend = backend(device)
         self.ops = getattr(self.backend.ops, self.operation) if self.operation else None
@@ -113,29 +112,26 @@ class Layer:
         self.allocate()
 
     def allocate(self) -> None:
-        """Allocate what else the layer needs; called by `build`."""
+        """Allocate the subclass's other buffers; called by `build`."""
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Compute the output for a batch `x` of shape (n, ...), n at most the N it was built for."""
         raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Write the parameters' gradients; return that of the input (None if not needed).
-
-        Belongs to the last `forward`, whose input and output it uses.
-        """
+        """Write the parameters' gradients for the last `forward`; return that of the input if needed."""
         raise TypeError(f"{type(self).__name__} computes nothing: use one of its subclasses")
 
     @property
     def _rounding(self):
-        # Nothing for float32: a backend of a reader's own operations need not take another precision.
+        # Empty for float32: a reader's own operations need not have the parameter `precision`.
         return {} if self.precision == "float32" else {"precision": self.precision}
 
     def _grad_input_like(self, grad_output):
         return head(self.grad_input, grad_output.shape[0])
 
     def _heads(self, n, **buffers):
-        """Return the first n samples of buffers, by the names that an operation has for them."""
+        """Return the first n samples of each buffer, by its name."""
         return {name: head(buffer, n) for name, buffer in buffers.items()}
 
     def _refusal(self, takes, input_shape):
@@ -144,7 +140,7 @@ class Layer:
 
 
 def layer_list(layers: object) -> list[Layer]:
-    """Return the layers in a list of them; TypeError or ValueError if it is something else, or empty."""
+    """Return a list of layers as a list; TypeError or ValueError if it is empty or something else."""
     if not isinstance(layers, (list, tuple)):
         raise TypeError(f"layers must be a list of layers, got {shown(layers)}")
     if not layers:

@@ -19,7 +19,7 @@ class _Weighted(Layer):
     """A layer with a weight, the axis of the outputs first, and a bias for each output."""
 
     weight_shape: Shape
-    relu = False  # whether a ReLU is applied to the output in the same pass, for the ReLU layer that follows
+    relu = False  # whether the same pass also computes the ReLU layer that follows
 
     def parameter_shapes(self) -> dict[str, Shape]:
         """Return the shapes of weight and bias."""
@@ -80,19 +80,18 @@ class Conv2d(_Weighted):
         self.ops = with_scratch(self.ops, "conv2d", self.input_shape, *window)
 
     @property
-    def _steps(self):
-        return {"stride": self.stride, "padding": self.padding}
+    def _options(self):
+        return {"stride": self.stride, "padding": self.padding, **self._rounding}
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Convolve the batch."""
-        self.x, out = x, head(self.out, x.shape[0])
-        options = {**self._steps, **self._rounding}
+        self.x, out, options = x, head(self.out, x.shape[0]), self._options
         self.output = self.ops.conv2d_forward(x, self.weight, self.bias, out=out, relu=self.relu, **options)
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
         """Write the gradients of weight and bias; return that of the input."""
-        options = {**self._steps, **self._rounding}
+        options = self._options
         self.ops.conv2d_backward_weight(
             grad_output, self.x, self.weight_shape, grad_weight=self.grad_weight, **options
         )
@@ -182,15 +181,15 @@ class AvgPool2d(_Pool2d):
 
 
 class View(Layer):
-    """A batch in another shape, that of `output_shape`; nothing moves."""
+    """A view of the batch in another shape, `output_shape`."""
 
     def build(self, input_shape: Shape, device: BackendLike = "cpu", needs_grad_input: bool = True) -> None:
-        """Note the shape; there is nothing to allocate."""
+        """Keep the shape; there is nothing to allocate."""
         self.input_shape = tuple(input_shape)
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Return the batch in its new shape."""
-        if x is not self.x:  # the same view for the same array: operations know it, see `specs.Seen`
+        if x is not self.x:  # the same view for the same array: operations remember it, see `specs.Seen`
             self.x, self.output = x, x.reshape(self.output_shape(x.shape))
         return self.output
 
@@ -203,7 +202,7 @@ class View(Layer):
 
 
 class Flatten(View):
-    """Lay each image out as one row of features.
+    """Reshape each image into one row of features.
 
     Examples
     --------
@@ -271,13 +270,13 @@ class Linear(_Weighted):
 
     @staticmethod
     def _rows(x):
-        """Return the rows of a batch: the batch itself, if it has no more axes."""
+        """Return the batch as rows; a subclass may have more axes."""
         return x
 
 
 class _Activation(Layer):
     operation = "activation"
-    slope_from = "output"  # what the function's slope follows from, as the layer keeps it
+    slope_from = "output"  # the attribute that the function's derivative is computed from
 
     def forward(self, x: Array, training: bool = True) -> Array:
         """Apply the function to every element."""
@@ -287,7 +286,7 @@ class _Activation(Layer):
         return self.output
 
     def backward(self, grad_output: Array) -> Array | None:
-        """Multiply the gradient by the function's slope."""
+        """Multiply the gradient by the function's derivative."""
         if not self.needs_grad_input:
             return None
         function, saved = getattr(self.ops, f"{self.kind}_backward"), getattr(self, self.slope_from)
@@ -298,10 +297,10 @@ class ReLU(_Activation):
     """``max(x, 0)``."""
 
     kind = "relu"
-    fused = False  # whether the layer before has applied it already
+    fused = False  # whether the layer before applies it
 
     def forward(self, x: Array, training: bool = True) -> Array:
-        """Apply the function to every element, unless that is done."""
+        """Apply the function to every element, unless the layer before has."""
         if not self.fused:
             return super().forward(x, training)
         self.output = x
@@ -321,7 +320,7 @@ class Tanh(_Activation):
 
 
 class GELU(_Activation):
-    """``x * P(x)``, P being the normal distribution's share below x."""
+    """``x * P(x)`` with the normal distribution's cumulative function P."""
 
     kind = "gelu"
     slope_from = "x"
@@ -336,7 +335,7 @@ class CrossEntropyLoss:
         Of the largest batch.
     device : {"cpu", "gpu", "reference"}
     label_smoothing : float
-        The share of the target that is spread over all classes; losses are of the smoothed target.
+        The share of the target that is spread over all classes.
 
     Examples
     --------
@@ -358,7 +357,7 @@ class CrossEntropyLoss:
         self.losses, self.grad_logits = self.backend.empty(shape[0]), self.backend.empty(shape)
 
     def forward(self, logits: Array, labels: Array) -> Array:
-        """Return the loss of each sample, shape (n,); the gradient comes from the same pass."""
+        """Return the loss of each sample, shape (n,); the same pass computes the gradient."""
         n, how = logits.shape[0], {"label_smoothing": self.label_smoothing}
         out = {"losses": head(self.losses, n), "grad_logits": head(self.grad_logits, n)}
         losses, self.gradient = self.ops.cross_entropy_forward_backward(logits, labels, **out, **how)

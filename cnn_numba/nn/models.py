@@ -25,15 +25,15 @@ class Sequential:
     batch_size : int
         The largest batch it will see; buffers are allocated for it, once.
     device : {"cpu", "gpu", "reference"} or Backend
-        The backend of each operation that the layers call. The reference computes in float64. On the GPU all
-        arrays are device arrays. A ReLU after a convolution or dense layer is computed in that layer's pass.
+        The backend of all operations. The reference computes in float64. On the GPU all arrays are device
+        arrays. A ReLU after a convolution or dense layer is computed in that layer's pass.
     seed : int
-        Draws the initial weights.
+        The seed of the initial weights.
     name : str
-        What checkpoints and `summary` call it.
+        Its name in checkpoints and `summary`.
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        What the operands of the products, in convolutions and dense layers, are rounded to before they are
-        multiplied. Sums, and all arrays, are float32 whatever it is (in the reference float64).
+        What the operands of products, in convolutions and dense layers, are rounded to. Sums and arrays are
+        always float32 (in the reference float64).
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class Sequential:
     every_layer : list of Layer
         The layers, and those that they are made of.
     buffers : ndarray or device array, shape (B,)
-        What is kept with the parameters but not trained, such as running statistics.
+        Arrays that are saved with the parameters but not trained, such as running statistics.
 
     Raises
     ------
     ValueError
-        If the shapes of neighbouring layers do not fit (the message names the layer), a layer stands in the
-        model twice, or the precision is none of the four.
+        If the shapes of neighbouring layers do not fit (the message names the layer), a layer is in the model
+        twice, or the precision is none of the four.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Sequential:
         layers = layer_list(layers)
         self.every_layer = [inner for layer in layers for inner in layer.modules()]
         if len({id(layer) for layer in self.every_layer}) < len(self.every_layer):
-            raise ValueError("a layer stands twice in the model: it has one set of buffers, so make it two")
+            raise ValueError("a layer is in the model twice: it has one set of buffers, so make two layers")
         seed = integer(seed, "seed", maximum=None)
         if not isinstance(name, str):
             raise TypeError(f"name must be a str, got {shown(name)}")
@@ -92,7 +92,7 @@ class Sequential:
         self._set_precision(precision)
         first = next((index for index, layer in enumerate(self.layers) if layer.parameter_count), 0)
         for index, (layer, shape) in enumerate(zip(self.layers, self.shapes, strict=False)):
-            # The layers up to the first with parameters need no gradient of their inputs.
+            # Up to the first layer with parameters, nobody needs the gradient of the input.
             layer.build(shape, self.backend, needs_grad_input=index > first)
         for layers in (self.layers, *(layer.layers for layer in self.every_layer)):
             self._fuse(layers)
@@ -123,7 +123,7 @@ class Sequential:
         return shapes
 
     def _allocate_arenas(self, generator):
-        """Lay all parameters, gradients and buffers out in one array each; give the layers views."""
+        """Allocate one array each for parameters, gradients and buffers; give the layers views."""
         entries: dict[str, list] = {"parameters": [], "gradients": [], "buffers": []}
         for layer in self.every_layer:
             shapes = layer.parameter_shapes()
@@ -151,7 +151,7 @@ class Sequential:
 
     @staticmethod
     def _fuse(layers):
-        """Let the layer before a ReLU apply it in its own pass over the output."""
+        """Let a convolution or dense layer also compute the ReLU after it."""
         for layer, following in itertools.pairwise([*layers, None]):
             relu_follows = isinstance(following, ReLU)
             if isinstance(layer, (Conv2d, Linear)):
@@ -165,21 +165,16 @@ class Sequential:
         Parameters
         ----------
         x : ndarray or device array, shape (n, C, H, W)
-            Of the device's dtype, n between 1 and `batch_size`, in the device's memory.
+            With the backend's dtype, in its memory; n between 1 and `batch_size`.
         training : bool
-            Whether normalisation uses the batch's own statistics.
+            Whether normalisation uses the batch's statistics.
         until : Layer, optional
-            Run those in front of this one, which is no part of a chain, and return its input.
+            Run only the layers before this one, which is not in a chain, and return its input.
 
         Returns
         -------
         ndarray or device array, shape (n, classes)
             The logits, in a buffer that the next call overwrites.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `x` has another dtype, shape or layout.
         """
         settings(training=training)
         self.backend.check("x", x, (None, *self.input_shape), self.layers[0].input_dtype)
@@ -201,18 +196,15 @@ class Sequential:
     def backward(self, grad_logits: Array) -> None:
         """Run the layers' backward passes in reverse, which fills `gradients`.
 
-        Parameters
-        ----------
-        grad_logits : ndarray or device array, shape (n, classes)
-            Gradient of the loss with respect to what the last `forward` returned.
+        `grad_logits`, shape (n, classes), is the gradient of the loss with respect to the last logits.
         """
         for _ in self.backward_by_layer(grad_logits):
             pass
 
     def backward_by_layer(self, grad_logits: Array, until: Layer | None = None) -> Iterator[Layer]:
-        """Run `backward` a layer at a time, and yield each layer when its gradients are there.
+        """Run `backward` layer by layer, and yield each layer when its gradients are written.
 
-        With `until` these are the layers in front of that one, and the gradient is that of its input.
+        With `until` run only the layers before that one, from the gradient of its input.
         """
         gradient = grad_logits
         for step in reversed(self._before(until)):
@@ -224,23 +216,17 @@ class Sequential:
 
     @property
     def predictions(self) -> int:
-        """How many predictions it makes for a sample: one, or one for each of its places."""
+        """The number of predictions for a sample: one, or one for each position of a text."""
         return self.shapes[-1][0] // self.batch_size
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the class probabilities of a batch, shape (n, classes), float64.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, C, H, W)
-            As for `forward`, but always on the host.
-        """
+        """Return the class probabilities, shape (n, classes), float64, of a batch `x` on the host."""
         logits = to_host(self.forward(self.backend.bring(x))).astype(np.float64)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def summary(self) -> str:
-        """Describe the layers, their output shapes and their parameters, as text.
+        """Return a table of the layers, their output shapes and parameter counts.
 
         Examples
         --------
@@ -257,13 +243,9 @@ class Sequential:
             count = layer.parameter_count
             rows.append((layer.name, repr(layer), str(shape), f"{count:,}" if count else ""))
         rows.append(("total", "", "", f"{self.parameters.size:,}"))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        columns = [*zip("<<<>", widths, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(row, columns, strict=True))
-            for row in rows
-        ]
-        return "\n".join([f"{self.name}, batches of {self.batch_size}", *(line.rstrip() for line in lines)])
+        a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines = [f"{row[0]:{a}}  {row[1]:{b}}  {row[2]:{c}}  {row[3]:>{d}}".rstrip() for row in rows]
+        return "\n".join([f"{self.name}, batches of {self.batch_size}", *lines])
 
 
 def mnist_cnn(
@@ -271,15 +253,7 @@ def mnist_cnn(
 ) -> Sequential:
     """Build the course's network: two convolutions, each with max pooling, and two dense layers.
 
-    The second pooling leaves 64 x 5 x 5 = 1600 features.
-
-    Parameters
-    ----------
-    batch_size : int
-    device : {"cpu", "gpu", "reference"}
-    seed : int
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        As for `Sequential`.
+    The second pooling has 64 x 5 x 5 = 1600 outputs. Arguments are as for `Sequential`.
 
     Examples
     --------
@@ -304,7 +278,7 @@ def mnist_cnn_deep(
 ) -> Sequential:
     """Build three convolutions with ReLU, two of them pooled, and two dense layers.
 
-    Arguments and result are those of `mnist_cnn`.
+    Arguments are as for `Sequential`.
 
     Examples
     --------
@@ -333,7 +307,7 @@ def cifar_convnet(
 ) -> Sequential:
     """Build the network for 32 x 32 colour images: two padded convolutions, pooled, and two dense layers.
 
-    Arguments and result are those of `mnist_cnn`.
+    Arguments are as for `Sequential`.
 
     Examples
     --------
@@ -355,5 +329,5 @@ def cifar_convnet(
     return Sequential(layers, (3, 32, 32), batch_size, device, seed, "cifar_convnet", precision)
 
 
-#: The networks by name, as ``cnn-numba train --model`` knows them; `cnn_numba.beyond` enters more.
+#: The networks by their names for ``cnn-numba train --model``; `cnn_numba.beyond` adds more.
 MODELS = {"mnist_cnn": mnist_cnn, "mnist_cnn_deep": mnist_cnn_deep, "cifar_convnet": cifar_convnet}

@@ -1,8 +1,7 @@
-"""The trained networks that come with the package: what the commands answer with before you have trained one.
+"""The trained networks that come with the package; the commands use them until you have trained your own.
 
-`train.checkpoint.load_model` reads `MNIST_CNN`, which ``cnn-numba train`` made with its default recipe; the
-state of the optimiser is left out. `text_transformer` is the network of
-``cnn-numba train --model text_transformer``.
+``cnn-numba train`` made `MNIST_CNN`, without the optimiser's state; `train.checkpoint.load_model` reads it.
+``cnn-numba train --model text_transformer`` made the other one.
 """
 
 from pathlib import Path

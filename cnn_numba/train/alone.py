@@ -1,6 +1,6 @@
-"""Training in one process: what `fit` asks of its workers, and a step of its part of a batch.
+"""Training in one process: the workers as `fit` uses them, and a worker's part of a batch.
 
-`beyond.workers` has the other answers, for several processes. Each of them asks the same.
+`beyond.workers` has the subclasses for several processes.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from cnn_numba.train.scaler import Scaler
 
 
 class Alone:
-    """The workers of a training run in a single process: there is only this one."""
+    """The only worker of a training run in one process."""
 
-    rank, size = 0, 1  #: Which worker this is, and how many there are
-    run = ""  #: The same for all workers and all restarts of one start; empty where nothing restarts them
-    restarted = False  #: Whether they were started again after a failure
+    rank, size = 0, 1  #: The number of this worker, and of workers
+    run = ""  #: The id of this start, the same on all workers and after restarts; empty without restarts
+    restarted = False  #: Whether the workers were restarted after a failure
     asked_to_end = False  #: Whether training should end after the next step
 
     @property
     def first(self) -> bool:
-        """Whether this worker writes the files and the lines of all."""
+        """Whether this worker writes files and logs for all."""
         return self.rank == 0
 
     @property
     def many(self) -> bool:
-        """Whether there are others."""
+        """Whether there are other workers."""
         return self.size > 1
 
     def share(self, count: int) -> slice:
-        """Return which of `count` items are this worker's; the first ones take one more if need be."""
+        """Return the slice of `count` items that is this worker's; the first ones may have one item more."""
         each, more = divmod(count, self.size)
         first = self.rank * each + min(self.rank, more)
         return slice(first, first + each + (self.rank < more))
 
     def count(self, count: int) -> int:
-        """Return how many of `count` items belong to this worker."""
+        """Return how many of `count` items are this worker's."""
         share = self.share(count)
         return share.stop - share.start
 
     def start(self, array: Array, done: Callable[[], object] | None = None) -> Callable[[], object]:
         """Start to sum an array over all workers, in place; return a function that waits for the sum.
 
-        Until then the array must not be touched. `done` is called when the sum is there.
+        Don't touch the array before. `done` is called when the sum is complete.
         """
         return lambda: None
 
@@ -59,26 +59,26 @@ class Alone:
         return array
 
     def exchange(self, value: Any) -> list:
-        """Return what each worker passes here, by rank."""
+        """Return the values that all workers pass, by rank."""
         return [value]
 
     def insist_equal(self, facts: dict[str, Any], where: str = "") -> None:
-        """Raise an error that names the worker and what differs, unless all say the same."""
+        """Raise an error that names the worker and the fact if the workers' facts differ."""
 
     def from_first(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns on the first worker; only that one calls it."""
+        """Call a function on the first worker only; return its result on all."""
         return self.exchange(function() if self.first else None)[0]
 
     def batch_size(self, model: Sequential) -> int:
-        """Return how many samples the workers' models take together."""
+        """Return the batch size of all workers together."""
         return model.batch_size
 
     def part(self, model: Sequential, scaler: Scaler, timeline: Untimed) -> Part:
-        """Return this worker's part of a batch, for the steps of a training run."""
+        """Return this worker's part of each batch."""
         return Part(scaler, timeline, self)
 
     def callbacks(self) -> list[Callback]:
-        """Return what the workers do around the steps of a training run."""
+        """Return the workers' callbacks."""
         return []
 
 
@@ -86,17 +86,17 @@ ALONE = Alone()
 
 
 def check_workers(workers: object) -> None:
-    """Check that `fit` and `evaluate` can share a training run with these workers."""
+    """Raise TypeError unless these are workers."""
     if not isinstance(workers, Alone):
         raise TypeError(f"workers must be what beyond.workers.joining.join yields, got {shown(workers)}")
 
 
 class Part:
-    """A worker's part of each batch, and what is done for it within a step; alone, the part is the whole."""
+    """A worker's part of each batch, here the whole batch, and what a step does for it."""
 
-    #: The phases of a step after which the host has something to do: there a CUDA graph has to end.
+    #: The phases of a step after which the host has work to do: a CUDA graph must end there.
     cuts: Collection[str] = ()
-    no_graphs = ""  #: Why kernels have to be launched one by one; empty if they need not be
+    no_graphs = ""  #: Why there can be no CUDA graphs; empty if there can
 
     def __init__(
         self, scaler: Scaler | None = None, timeline: Untimed | None = None, workers: Alone = ALONE
@@ -105,15 +105,15 @@ class Part:
         self.workers = workers
 
     def scaler_of(self, count: int) -> Scaler:
-        """Return what scales the gradients of this part of a batch of `count`."""
+        """Return the scaler for this part of a batch of `count`."""
         return self.scaler
 
     def after(self, phase: str) -> None:
-        """Do what is due at the end of a phase of a step."""
+        """Do what is due after a phase of a step."""
         self.timeline.note(phase)
 
     def phases_of_nothing(self) -> Iterator[str]:
-        """Do what is due before the update if this part is empty."""
+        """Yield the phases before the update if this part is empty."""
         raise NotImplementedError("one process has all samples of a batch")
 
     def buckets(self) -> list[dict[str, Any]]:

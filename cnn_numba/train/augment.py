@@ -1,4 +1,4 @@
-"""Augmentation by name: random changes of each image before a step."""
+"""Augmentation: random changes of the training images."""
 
 from typing import NamedTuple
 
@@ -8,19 +8,19 @@ from cnn_numba.arguments import choice, integer, shown, sizes
 
 
 class Augmentation(NamedTuple):
-    """How training images are changed at random; see `ops.gather`'s `gather_augmented`."""
+    """The arguments of `gather_augmented` in `ops.gather`."""
 
     padding: int
     flip: bool
     seed: int
 
 
-#: Images are left as they are, moved by up to an eighth of their size, or moved and mirrored.
+#: No change; move by up to an eighth of the image's size; move and mirror.
 AUGMENTATIONS = ("none", "crop", "crop-flip")
 
 
 def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmentation | None:
-    """Return what one of `AUGMENTATIONS` means for images (C, H, W); None leaves them as they are.
+    """Return one of `AUGMENTATIONS` for images (C, H, W), None for "none".
 
     Examples
     --------
@@ -34,6 +34,6 @@ def augmentation(name: str, image_shape: tuple[int, ...], seed: int) -> Augmenta
             f"augment is for images (C, H, W), not for samples of shape {shown(image_shape)}: {name}"
         )
     seed = integer(seed, "seed", maximum=None)
-    # Another stream than those of the weights and of the order of the images.
+    # A different stream from those of the weights and of the order of the images.
     key = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
     return Augmentation(max(image_shape[1:]) // 8, name == "crop-flip", key)

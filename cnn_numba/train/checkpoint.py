@@ -1,4 +1,4 @@
-"""Checkpoints: one ``.npz`` file, written all or nothing, read without pickle, and checked."""
+"""Checkpoints: one ``.npz`` file, written all or nothing, read without pickle and checked."""
 
 import glob
 import json
@@ -25,25 +25,25 @@ from cnn_numba.train.scaler import Scaler
 
 FORMAT_VERSION = 1
 
-# The arrays that a checkpoint may hold, and at most how many.
+# The names of the arrays that a checkpoint may hold, and how many at most.
 _ARRAYS = re.compile(r"about|parameters|buffers|(optimizer|scaler)\.[a-z_]{1,40}")
 _MOST_ARRAYS = 20
 
 
 @dataclass
 class Checkpoint:
-    """What a checkpoint file holds.
+    """The contents of a checkpoint file.
 
-    `progress` says where the training run is: recipe, epoch, step, generator state, history. It is JSON-like;
-    what is there has been checked, but all of it may be missing.
+    `progress` is the state of the training run, as JSON: recipe, epoch, step, generator state, history. Its
+    fields have been checked, but any may be missing.
     """
 
     model: str  #: Name of the network
     parameters: np.ndarray
     buffers: np.ndarray
-    optimizer: dict = field(default_factory=dict)  #: Its arrays; none in a file that was only to predict with
+    optimizer: dict = field(default_factory=dict)  #: Its arrays; none in a file saved only for prediction
     progress: dict = field(default_factory=dict)
-    scaler: dict = field(default_factory=dict)  #: Its arrays; none where there was no scaler
+    scaler: dict = field(default_factory=dict)  #: Its arrays; none without a scaler
 
 
 def save_checkpoint(
@@ -53,10 +53,10 @@ def save_checkpoint(
     progress: dict | None = None,
     scaler: Scaler | None = None,
 ) -> None:
-    """Write a model, and all that its training run needs to continue, to one file.
+    """Write a model, and everything its training run needs to continue, to one file.
 
-    At any moment `path` is a complete checkpoint, the previous or the new one. `progress` can be any JSON;
-    `fit` writes epoch, history and the like.
+    At any moment `path` is a complete checkpoint, the old or the new one. `progress` can be any JSON; `fit`
+    writes epoch, history and the like.
 
     Examples
     --------
@@ -69,12 +69,10 @@ def save_checkpoint(
     True
     """
     instance(model, "model", Sequential)
-    if optimizer is not None:
-        instance(optimizer, "optimizer", Optimizer)
-    if progress is not None:
-        instance(progress, "progress", dict)
-    if scaler is not None:
-        instance(scaler, "scaler", Scaler)
+    optional = (optimizer, "optimizer", Optimizer), (progress, "progress", dict), (scaler, "scaler", Scaler)
+    for value, name, kind in optional:
+        if value is not None:
+            instance(value, name, kind)
     arrays: dict[str, Any] = {
         f"{owner}.{name}": to_host(array)
         for owner, keeper in (("optimizer", optimizer), ("scaler", scaler))
@@ -89,14 +87,14 @@ def save_checkpoint(
 
 @contextmanager
 def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
-    """Open a file to write bytes to, which becomes `path` when it is complete, and is gone if it never is.
+    """Open a temporary file for bytes; it replaces `path` when it's complete, and is deleted otherwise.
 
-    At any moment `path` is the old file or the new one. Pipes and devices are written to at once.
+    At any moment `path` is the old file or the new one. Pipes and devices are written to directly.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path)
-    # Another process may be writing the same file: each uses another name, and the last one to end wins.
+    # Other processes may be writing the same file: each uses its own name, and the last one to finish wins.
     partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
         if path.exists() and not path.is_file():
@@ -113,14 +111,14 @@ def written_whole(path: str | PathLike) -> Iterator[BinaryIO]:
             error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):  # in a folder that is read-only: its own error would hide the one above
+        with suppress(OSError):  # in a read-only folder this error would hide the one above
             partial.unlink()
 
 
 def remove_leftovers(path: Path, age: float = 24 * 60 * 60) -> None:
-    """Remove what killed processes have left of a file that should have become `path`.
+    """Remove the temporary files for `path` that killed processes left.
 
-    What is younger than `age`, in seconds, may still be written, and stays.
+    Those younger than `age` seconds stay: another process may still be writing them.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.partial*"):
         with suppress(OSError):
@@ -136,10 +134,10 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged, no checkpoint, of a newer format, or holds what no training run writes, such as
-        parameters that are NaN. The message names the file and the value.
+        If it is damaged, not a checkpoint, of a newer format, or holds values that no training run writes,
+        such as NaN parameters. The message names the file and the value.
     """
-    path = Path(path)  # an int would be an open file, to be closed
+    path = Path(path)  # refuses an int, which NumPy would take for an open file
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as file:
@@ -149,18 +147,18 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
                 _check_names(file.files)
             arrays = {name: file[name] for name in file.files if name != "about"}
             for name, array in arrays.items():
-                instance(array, name, np.ndarray)  # of a member that is no array NumPy returns the bytes
+                instance(array, name, np.ndarray)  # NumPy returns bytes for a member that isn't an array
         parameters, buffers = arrays.pop("parameters"), arrays.pop("buffers")
     except FileNotFoundError:
         raise
     except Exception as error:
-        # Damage shows where a reader fails: zip, NumPy's header, JSON, a missing name.
-        # NumPy takes what it does not know for a pickle, and says how to load it: that would run its code.
+        # Damage shows in any of the readers: zip, NumPy's header, JSON, a missing name.
+        # NumPy takes unknown contents for a pickle and advises to load it, which would run its code.
         known = isinstance(error, OSError) or (zipfile.is_zipfile(path) and "pickle" not in str(error))
-        reason = error if known else "it is no whole .npz file of plain arrays"
-        if isinstance(error, KeyError):  # whose text is quoted
+        reason = error if known else "not a complete .npz file of plain arrays"
+        if isinstance(error, KeyError):  # str() would quote its text
             reason = error.args[0]
-        raise ValueError(f"{path} is damaged or no checkpoint of this project: {reason}") from None
+        raise ValueError(f"{path} is damaged or not a checkpoint of this project: {reason}") from None
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} has format version {shown(version)}; this version reads {FORMAT_VERSION}")
     of_scaler = [name for name in arrays if name.startswith("scaler.")]
@@ -173,7 +171,7 @@ def load_checkpoint(path: str | PathLike) -> Checkpoint:
 
 
 def _check_size(path):
-    """Refuse what unpacks to more than the file has, before it does: `save_checkpoint` does not compress."""
+    """Refuse a compressed file before it fills the memory: `save_checkpoint` does not compress."""
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > os.path.getsize(path):
@@ -184,8 +182,7 @@ def _check_size(path):
 
 def _check_names(names):
     """Refuse arrays that no training run writes."""
-    unknown = [name for name in names if not _ARRAYS.fullmatch(name)]
-    if unknown:
+    if unknown := [name for name in names if not _ARRAYS.fullmatch(name)]:
         raise ValueError(f"no training run writes an array {shown(unknown[0])}")
     if len(names) > _MOST_ARRAYS:
         raise ValueError(f"no training run writes more than {_MOST_ARRAYS} arrays; these are {len(names):,}")
@@ -201,7 +198,7 @@ def naming(path: str | PathLike) -> Iterator[None]:
 
 
 def restore(checkpoint: Checkpoint, model: Sequential) -> None:
-    """Copy a checkpoint's parameters and buffers into a model; ValueError if they are another network's."""
+    """Copy a checkpoint's parameters and buffers into a model; ValueError for another network's."""
     saved = checkpoint.model, checkpoint.parameters.shape, checkpoint.buffers.shape
     wanted = model.name, model.parameters.shape, model.buffers.shape
     if saved != wanted:
@@ -215,15 +212,12 @@ def restore(checkpoint: Checkpoint, model: Sequential) -> None:
 
 
 def load_model(path: str | PathLike, batch_size: int = 64, device: str = "cpu") -> Sequential:
-    """Build the network that a checkpoint names, and fill it; `device` is as for `Sequential`.
-
-    It computes in the precision that it was trained in.
+    """Build the network of a checkpoint, in the precision it was trained in; `device` is as for `Sequential`.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        As `load_checkpoint`; or if the network is none of `nn.models.MODELS`, or what was saved does
-        not fit it.
+        As `load_checkpoint`; also if `nn.models.MODELS` lacks the network, or the arrays do not fit it.
     """
     checkpoint = load_checkpoint(path)
     if checkpoint.model not in MODELS:

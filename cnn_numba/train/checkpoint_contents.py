@@ -1,24 +1,23 @@
-"""What a checkpoint may hold: each array and each field of its progress, checked where a file is read."""
+"""What a checkpoint may hold: checks of its arrays and of the fields of its progress."""
 
-import reprlib
 import sys
 from typing import Any
 
 import numpy as np
 
-from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS
+from cnn_numba.arguments import MOST_ELEMENTS, PRECISIONS, shown
 from cnn_numba.train.augment import AUGMENTATIONS
 
 #: The keys of one epoch in a history.
 HISTORY_KEYS = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "seconds")
-#: Those that a training run with a loss scale adds.
+#: Further keys, with loss scaling.
 SCALING_KEYS = ("loss_scale", "skipped_steps")
 
 
 def check_contents(checkpoint: Any) -> None:
     """Refuse contents that no training run writes; the ValueError names the value."""
     if not isinstance(checkpoint.model, str):
-        raise ValueError(f"the model must be a name, got {reprlib.repr(checkpoint.model)}")
+        raise ValueError(f"the model must be a name, got {shown(checkpoint.model)}")
     _check_array("parameters", checkpoint.parameters)
     _check_array("buffers", checkpoint.buffers)
     for owner in ("optimizer", "scaler"):
@@ -50,21 +49,21 @@ def _check_state(name, array):
 
 def _check_finite(name, array):
     with np.errstate(over="ignore"):
-        finite = np.isfinite(array.astype(np.float32))  # what is computed with
+        finite = np.isfinite(array.astype(np.float32))  # the type that training computes in
     if not finite.all():
         raise ValueError(f"{name}: {np.count_nonzero(~finite)} of {array.size} are NaN or infinite")
 
 
 def _check_fields(name, values, fields):
     if not isinstance(values, dict):
-        raise ValueError(f"the {name} must be an object, got {reprlib.repr(values)}")
+        raise ValueError(f"the {name} must be an object, got {shown(values)}")
     for key, (fits, wanted) in fields.items():
         if key in values and not fits(values[key]):
-            raise ValueError(f"{key} in the {name} must be {wanted}, got {reprlib.repr(values[key])}")
+            raise ValueError(f"{key} in the {name} must be {wanted}, got {shown(values[key])}")
 
 
 def _is_number(value):
-    # Neither NaN nor infinite, which JSON in Python knows; nor a bool, which is an int.
+    # Python's JSON knows NaN and infinity; a bool is an int.
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
@@ -102,8 +101,7 @@ def _is_history(value):
 def _is_epoch(entry, number):
     return (
         isinstance(entry, dict)
-        and entry.keys() - set(SCALING_KEYS) == set(HISTORY_KEYS)
-        and len(entry) in (len(HISTORY_KEYS), len(HISTORY_KEYS + SCALING_KEYS))
+        and entry.keys() in ({*HISTORY_KEYS}, {*HISTORY_KEYS, *SCALING_KEYS})
         and all(map(_is_number, entry.values()))
         and entry["epoch"] == number
     )
@@ -118,8 +116,8 @@ def _is_generator_state(value):
     return generator.state == value
 
 
-# What must be true of a field where it is there, and what a message calls that. JSON Schema could say most of
-# it, but importing its library takes longer than all the rest of starting a training run.
+# The check of each field, if present, and its words for a message. JSON Schema could express most of this,
+# but importing its library takes longer than everything else at the start of a training run.
 _COUNT, _SIZE = _whole(0, MOST_ELEMENTS), _whole(1, MOST_ELEMENTS)
 _DURATION = lambda value: _is_number(value) and value >= 0, "a number of at least 0"
 _SHARE = lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"

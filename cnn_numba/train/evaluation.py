@@ -1,6 +1,5 @@
 """Measuring a model on labelled images."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ def evaluate(
     mean, std : float or tuple of C floats
         As in `ops.gather`.
     workers : Workers, optional
-        Each measures its share of the images; all get the figures of the whole.
+        Each measures its share of the images; all return the figures of the whole.
 
     Raises
     ------
@@ -43,9 +42,9 @@ def evaluate(
 
 
 class Evaluation:
-    """Measures a model on the same images, as often as it is called; `data` are those of `evaluate`.
+    """A function that measures a model on the same images at each call; `data` are as for `evaluate`.
 
-    On the GPU the images stay there, and with `graph` a batch is one CUDA graph, recorded once for each size.
+    The images stay on the GPU; with `graph` a batch is one CUDA graph, recorded once for each batch size.
     """
 
     def __init__(self, model: Sequential, *data: Any, workers: Alone = ALONE, graph: bool = False) -> None:
@@ -54,20 +53,20 @@ class Evaluation:
         check_counts(*data[:2])
         self.model, self.workers, self.count = model, workers, len(data[0])
         self.mine = np.arange(self.count, dtype=np.int64)[workers.share(self.count)]
-        # A graph cannot be recorded on the default stream.
-        self.stream = device.stream() if model.backend.on_device else None
-        with self._in_stream():
+        # A graph cannot be recorded on the default stream, which is 0.
+        self.stream = device.stream() if model.backend.on_device else 0
+        with device.use_stream(self.stream):
             batch_size, classes = model.shapes[-1]
             self.loss = CrossEntropyLoss(batch_size, classes, model.backend)
             self.batches = batches_of(model, *data)
             self.totals = model.backend.zeros(2, np.float64)
-        # Where there are no graphs, training has already said so.
-        self.batch = Replay(self._batch, enabled=graph and self.stream is not None)
+        # No log: if there can be no graphs, the training steps have already logged it.
+        self.batch = Replay(self._batch, enabled=graph and model.backend.on_device)
 
     def __call__(self) -> tuple[float, float]:
         """Return the mean loss and the accuracy."""
         size = self.model.batch_size
-        with self._in_stream():
+        with device.use_stream(self.stream):
             device.copy(self.totals, np.zeros(2))
             self.batches.begin(self.mine)
             for first in range(0, len(self.mine), size):
@@ -75,9 +74,6 @@ class Evaluation:
             totals = device.to_host(self.totals)
         loss, right = self.workers.all_reduce(totals) / (self.count * self.model.predictions)
         return float(loss), float(right)
-
-    def _in_stream(self):
-        return nullcontext() if self.stream is None else device.use_stream(self.stream)
 
     def _batch(self, count):
         x, labels = self.batches.take(count)
@@ -89,7 +85,7 @@ class Evaluation:
 
 
 def check_counts(images: np.ndarray, labels: np.ndarray) -> None:
-    """Check that there are images and as many labels; TypeError or ValueError otherwise."""
+    """Check that there are images, and as many labels; raise TypeError or ValueError otherwise."""
     for name, array in (("images", images), ("labels", labels)):
         instance(array, name, np.ndarray, *OTHER_BATCHES)
     if len(images) == 0 or len(images) != len(labels):

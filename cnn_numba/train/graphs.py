@@ -1,8 +1,7 @@
-"""A function of launches as one CUDA graph.
+"""Many launches recorded as one CUDA graph.
 
-A step of the course's network is a dozen or so kernels of a few microseconds each, and to launch one from
-Python takes longer than that. A CUDA graph holds all of them, recorded once for each size of batch, and costs
-one launch.
+A step of the course's network is about a dozen kernels of a few microseconds each; launching one from Python
+takes longer than that. A CUDA graph, recorded once for each batch size, launches all of them at once.
 """
 
 import functools
@@ -14,22 +13,24 @@ from cnn_numba import device
 
 
 class GraphsUnavailable(RuntimeError):
-    """Why a step cannot be recorded here."""
+    """A step cannot be recorded here; the message says why."""
 
 
 def record(function: Callable[[], object]) -> Callable[[], object]:
-    """Record what a function launches as a CUDA graph; return what launches it on the stream current now.
+    """Record the launches of a function as a CUDA graph; return a function that replays it.
+
+    The graph is launched on the stream that is current now.
 
     Parameters
     ----------
     function : callable
-        Only launches kernels, each of which has been launched before, so that it is compiled and loaded. The
-        arrays it uses must live as long as the graph.
+        Launches kernels and does nothing else. Each kernel has been launched before, so it is compiled and
+        loaded. The arrays must live as long as the graph.
 
     Raises
     ------
     GraphsUnavailable
-        In the simulator, and where the CUDA driver or `cuda.core` cannot record.
+        In the simulator, and if the CUDA driver or `cuda.core` cannot record.
     """
     if device.simulated():
         raise GraphsUnavailable("the simulator has none")
@@ -45,31 +46,31 @@ def record(function: Callable[[], object]) -> Callable[[], object]:
                 function()
             graph = builder.end_building().complete()
         finally:
-            # Ends a recording that failed as well, which `end_building` refuses to do if the driver has
-            # given it up; until then nothing could be launched on the stream.
+            # Ends a failed recording too, which `end_building` refuses once the driver has given it up; until
+            # it has ended, nothing can be launched on the stream.
             with suppress(Exception):
                 builder.close()
         return functools.partial(graph.launch, stream)
     except Exception as error:
-        # The function has run before: whatever goes wrong now is the recording's fault.
+        # The function has run before, so any error now is the recording's.
         raise GraphsUnavailable(str(error) or type(error).__name__) from error
 
 
 class Replay:
-    """A function of launches that becomes graphs for each argument: run, then recorded, then replayed.
+    """Runs a function of launches: for each batch size first directly, then recorded as graphs and replayed.
 
     Parameters
     ----------
     function : callable
-        Called with the batch's size, as in `record`. It yields the name of each phase that it has launched.
+        As in `record`, called with the batch size. It yields the name of each phase after launching it.
     after : callable
-        Called with the name of a phase that has been launched; of those that are replayed, only with `cuts`.
+        Called with the name of each phase after its launches; in a replay only for the phases in `cuts`.
     cuts : collection of str
-        The phases after which the host has something to do: there one graph ends and the next begins.
+        The phases after which the host has work to do: one graph ends there and the next begins.
     log : callable
-        Called once with a line of text if there can be no graphs; then the function is called as it is.
+        Called once with a line of text if there can be no graphs; from then on the function runs directly.
     enabled : bool
-        False calls it as it is from the start.
+        False runs it directly from the start.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class Replay:
         self.compiled: set[int] = set()
 
     def __call__(self, count: int) -> None:
-        """Do for `count` what the function does."""
-        # The first time compiles the kernels, which cannot be recorded.
+        """Run or replay the function for a batch of `count`."""
+        # The first call compiles the kernels, which cannot be recorded.
         if self.enabled and count in self.compiled and count not in self.graphs:
             self._record(count)
         if count in self.graphs:
@@ -111,6 +112,6 @@ class Replay:
                 parts.append((record(part), ends[-1]))
         except GraphsUnavailable as error:
             self.enabled = False
-            self.log(f"No CUDA graphs here ({error}): every kernel is launched by itself, which is slower")
+            self.log(f"No CUDA graphs here ({error}): each kernel is launched separately, which is slower")
         else:
             self.graphs[count] = parts

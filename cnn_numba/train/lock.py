@@ -12,10 +12,9 @@ from pathlib import Path
 from cnn_numba.train.checkpoint import remove_leftovers
 from cnn_numba.train.records import FILES
 
-#: The file that is locked while a training run writes to its folder; it says which run that is.
+#: The file that is locked while a training run writes to its folder; it names the process.
 LOCK = ".training"
-_ABOUT, _CLOCK = ("host", "process", "since"), "%Y-%m-%d %H:%M:%S"
-# What a file system without locks answers.
+# The errors of a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -25,33 +24,34 @@ class FolderInUse(OSError):
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, made if necessary, against other training runs, and remove what a killed one left.
+    """Lock a folder, created if necessary, against other training runs; remove the temporary files in it.
 
-    The lock is the kernel's, and ends with its process. Where a file system has none, the process named in
-    the file counts as there until it is known to be gone. FolderInUse if another training run has locked it.
+    The lock is the kernel's and ends with the process. On a file system without locks, the process named in
+    the file holds the lock until it is known to be gone. Raises FolderInUse if another run has locked it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     with _locked(path) as file:
         try:
-            about = zip(_ABOUT, (socket.gethostname(), os.getpid(), time.strftime(_CLOCK)), strict=True)
-            with contextlib.suppress(OSError):  # a full disk: the lock holds without
+            since = time.strftime("%Y-%m-%d %H:%M:%S")
+            about = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
+            with contextlib.suppress(OSError):  # a full disk: the lock works without the text
                 file.truncate(0)
-                file.write(json.dumps(dict(about)).encode())
+                file.write(json.dumps(about).encode())
             for name in FILES:
                 remove_leftovers(folder / name, age=0)
             yield
         finally:
-            path.unlink(missing_ok=True)  # before the lock ends, or it might be the next run's
+            path.unlink(missing_ok=True)  # before the lock ends: afterwards it may be the next run's
 
 
 def _locked(path):
-    """Return the file, open and locked."""
+    """Return the file, opened and locked."""
     while True:
         file = open(path, "a+b", buffering=0, opener=_open)
         try:
             _lock(file, path)
-            # The run before may have removed the file after it was opened here: lock the new one.
+            # The previous run may have removed the file after we opened it: lock the new one.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
         except BaseException:
@@ -61,12 +61,12 @@ def _locked(path):
 
 
 def _open(path, flags):
-    """Open the file itself: a link in another user's folder may lead to a file that must not be emptied."""
+    """Open the file without following links: one in another user's folder may point to any file of ours."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _lock(file, path):
-    """Lock a file, or say which training run has."""
+    """Lock a file, or raise FolderInUse."""
     try:
         import fcntl  # which Windows lacks
 
@@ -82,7 +82,7 @@ def _lock(file, path):
 
 
 def _holder(file):
-    """Return what the file says of the training run that has locked it, which may be about to write it."""
+    """Return the text of the run that holds the lock as a dict; empty if it has not written it yet."""
     file.seek(0)
     try:
         holder = json.load(file)
@@ -92,21 +92,22 @@ def _holder(file):
 
 
 def _is_gone(holder):
-    """Return whether no process is named or it has ended; another host's is not known to have."""
+    """Return whether no process is named, or it has ended; on another host it counts as running."""
     try:
         host, process = holder["host"], int(holder["process"])
         if host == socket.gethostname() and os.name != "nt":
             os.kill(process, 0)
     except (LookupError, TypeError, ValueError, OverflowError, ProcessLookupError):
         return True
-    except PermissionError:  # it is another user's
+    except PermissionError:  # another user's process
         pass
     return False
 
 
 def _in_use(path, holder, advice=""):
-    who = "process {process} on {host}, since {since}".format(**(dict.fromkeys(_ABOUT, "?") | holder))
+    known = {"process": "?", "host": "?", "since": "?"} | holder
+    who = "process {process} on {host}, since {since}".format(**known)
     return FolderInUse(
-        f"another training run writes to {path.parent} ({who}): wait for its end, or give another folder "
+        f"another training run writes to {path.parent} ({who}): wait until it ends, or give another folder "
         f"(--out on the command line){advice}"
     )

@@ -58,37 +58,37 @@ def fit(  # noqa: PLR0913 (these are the options of training)
         ``curves.png`` (at the end). The files of an earlier run are moved to ``earlier-1`` in the folder, or
         the next free number, when the first of these is written.
     resume : bool
-        Continue from the checkpoint in `out`, with exactly the numbers of an uninterrupted run, and write the
-        other files again from it. With a constant schedule `epochs` may be more than before, or fewer.
+        Continue from the checkpoint in `out`, with exactly the numbers of an uninterrupted run, and rewrite
+        the other files from it. With a constant schedule `epochs` may change.
     progress : bool
         Show a progress bar.
     log : callable, optional
         Called with a line of text for each epoch, and before something slow. A line that begins with
         "warning: " says that the training run is too short or did not learn.
     on_step : callable, optional
-        Called as ``on_step(step, loss)``, from step 1 on over all epochs. Each call waits for the GPU.
+        Called as ``on_step(step, loss)`` with steps from 1 over all epochs. Each call waits for the GPU.
     graph : bool
-        On the GPU, replay a whole step as one CUDA graph, and a batch of the test too. A backend with its own
+        On the GPU, replay each step, and each batch of the test, as one CUDA graph. A backend with its own
         updates needs False.
     scaler : LossScaler or bool, optional
-        Scales the gradients, and skips a step whose gradients are not finite. True makes one, False trains
-        without, None makes one for a model in float16 only.
+        Scales the gradients, and skips a step whose gradients are not finite. True makes one, False none,
+        None makes one for a model in float16 only.
     augment : {"none", "crop", "crop-flip"}
-        Random changes of the training images, new in each epoch: moved by up to an eighth, or mirrored too.
+        Random changes of the training images, new in each epoch: move by up to an eighth; mirror too.
     label_smoothing : float
         The share of the target that is spread over all classes, in the training loss only.
     workers : Workers, optional
-        What `beyond.workers.joining.join` yields. Each calls this with a model built for its share of a
-        batch, ``workers.count(batch_size)``. Only the first one logs, reads and writes.
+        From `beyond.workers.joining.join`. Each calls `fit` with a model built for its share of a batch,
+        ``workers.count(batch_size)``. Only the first one logs, reads and writes.
     timeline : path, optional
-        Where to write what each worker does when, for three steps. All must be on one machine.
+        A file for the times of each worker's work in three steps. All workers must be on one machine.
 
     Returns
     -------
     list of dict
-        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``: means over
-        the epoch, while the model changed, and the time without the test. With a scaler also ``loss_scale``,
-        at the epoch's end, and ``skipped_steps``, in it.
+        For each epoch ``epoch, train_loss, train_accuracy, test_loss, test_accuracy, seconds``. The training
+        figures are means over the epoch's steps; the seconds are without the test. With a scaler also
+        ``loss_scale``, at the epoch's end, and ``skipped_steps``.
 
     Raises
     ------
@@ -98,12 +98,12 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     OSError
         If `out` cannot be written to, or another training run writes to it (`train.lock.FolderInUse`).
     TrainingDiverged
-        If the loss or the parameters become NaN or infinite, or the loss scale has collapsed. The checkpoint
-        stays the last good one.
+        If the loss or the parameters become NaN or infinite, or the loss scale collapses. The last good
+        checkpoint stays.
     Interrupted
-        After Ctrl-C, when the step has been finished and, with `out`, saved.
+        After Ctrl-C, once the step is finished and, with `out`, saved.
     WorkersError
-        If another worker has ended or does not answer, or the workers are not alike.
+        If another worker ends or does not answer, or the workers differ.
     """
     _check_types(model, dataset, optimizer, workers, {"log": log, "on_step": on_step})
     settings(resume=resume, progress=progress, graph=graph)
@@ -113,15 +113,15 @@ def fit(  # noqa: PLR0913 (these are the options of training)
     times = Untimed() if timeline is None else extension("timeline")(timeline)
     run = Run(model, dataset, optimizer, plan, workers, scaler, times, log)
     callbacks = [
-        # In this order: divergence is found before anything is saved, and workers share what was saved.
+        # In this order: divergence is found before anything is saved, and workers start from what was saved.
         Divergence(),
         *run.scaler.callbacks(),
         Saving(),
         *workers.callbacks(),
         times,
         Log(),
-        Progress(progress),
-        OnStep(on_step),
+        *([Progress()] if progress else []),
+        *([] if on_step is None else [OnStep(on_step)]),
         Interrupts(),
     ]
     test = dataset.test_images, dataset.test_labels, dataset.mean, dataset.std
@@ -130,7 +130,7 @@ def fit(  # noqa: PLR0913 (these are the options of training)
 
 
 def _train(run, callbacks, evaluation):
-    """Go through the epochs, and in each through the steps; call the callbacks at each event."""
+    """Run all steps of all epochs, and call the callbacks at each event."""
     with run.exits:
         callbacks("prepare")
         callbacks("begin")

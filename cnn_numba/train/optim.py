@@ -1,7 +1,4 @@
-"""Optimisers and learning-rate schedules.
-
-An optimiser updates a model's whole parameter arena in one call.
-"""
+"""Optimisers, which update a model's whole parameter arena in one call, and learning-rate schedules."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,11 +12,11 @@ from cnn_numba.nn.models import Sequential
 
 
 class Optimizer:
-    """What both optimisers share: the model's arenas, and named arrays of state for checkpoints."""
+    """The base of both optimisers: the model's arenas, and named arrays of state for checkpoints."""
 
-    kind = "no"  # what the functions of its updates begin with
-    moments: tuple[str, ...] = ()  # the arrays of its state that have an element for each parameter
-    state: dict[str, Any]  #: What the next step depends on, beside parameters and gradients
+    kind = "no"  # the prefix of its update functions' names
+    moments: tuple[str, ...] = ()  # the arrays of its state with an element for each parameter
+    state: dict[str, Any]  #: What the next step depends on besides parameters and gradients
 
     def __init__(self, model: Sequential, lr: float, **how: float) -> None:
         (self.lr,) = settings(lr=lr)
@@ -34,7 +31,7 @@ class Optimizer:
         self.state = {name: self.backend.zeros(self.parameters.shape) for name in self.moments}
 
     def _arrays(self):
-        """Return what an update takes first, and changes."""
+        """Return the first arguments of an update, which changes them."""
         return self.parameters, self.gradients, *(self.state[name] for name in self.moments)
 
     def step(self, lr: float | None = None) -> None:
@@ -48,19 +45,19 @@ class Optimizer:
     def scheduled_step(
         self, rates: DeviceArray, cursor: DeviceArray, advances: DeviceArray | None = None
     ) -> None:
-        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`: nothing comes from the host.
+        """Update the parameters on the GPU by row ``cursor[0]`` of `rates`, without data from the host.
 
-        With `advances` another cursor is moved to the next.
+        It also moves the cursor `advances`, if given.
         """
         update = getattr(self.ops, f"{self.kind}_update_scheduled")
         update(*self._arrays(), rates, cursor, advances=advances, **self.settings)
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Copy saved arrays into `state`; ValueError if their names, shapes or kinds of number are others."""
+        """Copy saved arrays into `state`; ValueError if names, shapes or kinds of number differ."""
         load_arrays(self.state, state, type(self).__name__)
 
     def count(self, steps: int) -> None:
-        """Count steps taken by `scheduled_step`, replayed or not."""
+        """Count steps taken by `scheduled_step` or a replay of it."""
 
 
 class SGD(Optimizer):
@@ -117,7 +114,7 @@ class Adam(Optimizer):
         """Update the parameters from the gradients, with `lr` instead of the optimiser's if given."""
         step = int(self.state["step"]) + 1
         self.ops.adam_update(*self._arrays(), step, self.lr if lr is None else lr, **self.settings)
-        self.state["step"] += 1  # last: what was refused is no step
+        self.state["step"] += 1  # last: a refused update is not a step
 
     def rates(self, lrs: Sequence[float]) -> np.ndarray:
         """Return what `scheduled_step` needs for the next steps, shape (S, 2), float32."""
@@ -125,7 +122,7 @@ class Adam(Optimizer):
         return self.ops.adam_rates(lrs, int(self.state["step"]) + 1, *betas)
 
     def count(self, steps: int) -> None:
-        """Count steps taken by `scheduled_step`, replayed or not."""
+        """Count steps taken by `scheduled_step` or a replay of it."""
         self.state["step"] += steps
 
 
@@ -141,7 +138,7 @@ def load_arrays(kept: Mapping[str, Array], saved: Mapping[str, Array], name: str
 
 
 def _described(state):
-    """Say what arrays a state has: names, shapes, kinds of number (the precision may change on the way)."""
+    """Describe the arrays of a state: names, shapes, kinds of number (the precision may change)."""
     kinds = {name: array.dtype.name.rstrip("0123456789") for name, array in state.items()}
     return ", ".join(f"{name} {state[name].shape} {kinds[name]}" for name in sorted(state)) or "nothing"
 
@@ -165,11 +162,11 @@ def cosine(peak: float, step: int, total_steps: int) -> float:
 
 
 def one_cycle(peak: float, step: int, total_steps: int, warm_up: float = 0.3) -> float:
-    """Return a learning rate that climbs to `peak`, then falls almost to 0.
+    """Return a learning rate that rises to `peak`, then falls almost to 0.
 
-    Smith and Topin, "Super-convergence" (2018), with the cosines and the factors of PyTorch's
-    ``OneCycleLR`` (which also moves the momentum; this does not): from ``peak / 25`` up during the
-    first 30% of the steps, `warm_up`, then down to ``peak / 25 / 10000``.
+    Smith and Topin, "Super-convergence" (2018), with the cosines and factors of PyTorch's ``OneCycleLR``, but
+    constant momentum: from ``peak / 25`` up during the first 30% of the steps, `warm_up`, then down to
+    ``peak / 25 / 10000``.
 
     Examples
     --------
@@ -184,7 +181,7 @@ def one_cycle(peak: float, step: int, total_steps: int, warm_up: float = 0.3) ->
 
 
 def _anneal(begin, end, share):
-    """Go from `begin` to `end` along half a cosine."""
+    """Return the value a `share` of the way from `begin` to `end`, along half a cosine."""
     return end + (begin - end) * (1 + math.cos(math.pi * share)) / 2
 
 

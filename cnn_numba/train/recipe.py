@@ -1,4 +1,4 @@
-"""The recipe of a training run: what has to be the same where one is resumed, and on all workers."""
+"""The recipe of a training run: what must be the same on all workers, and after resuming."""
 
 import json
 import zlib
@@ -16,7 +16,7 @@ from cnn_numba.train.optim import Optimizer
 
 
 class Plan(NamedTuple):
-    """The arguments of `fit` that say how to train, as given there."""
+    """Arguments of `fit`."""
 
     epochs: int
     schedule: str
@@ -29,11 +29,10 @@ class Plan(NamedTuple):
 
 
 def checksum(*arrays: Any) -> int:
-    """Return a checksum of the bytes of some arrays."""
+    """Return a checksum of the bytes of all arrays."""
     value = 0
     for array in arrays:
-        contents: Any = np.ascontiguousarray(to_host(array))
-        value = zlib.crc32(contents, value)
+        value = zlib.crc32(np.ascontiguousarray(to_host(array)).data, value)
     return value
 
 
@@ -45,9 +44,9 @@ def recipe_of(
     batch_size: int,
     loss_scaling: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """Return the recipe of a training run, as JSON holds it.
+    """Return the recipe of a training run as JSON; `loss_scaling` holds the scaler's settings.
 
-    `batch_size` is that of all workers together, `loss_scaling` the settings of the scaler.
+    `batch_size` is that of all workers together.
     """
     return {
         "dataset": dataset.name,
@@ -72,13 +71,13 @@ def recipe_of(
 
 
 def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
-    """Refuse to resume a training run with another recipe: the ValueError names each entry that differs."""
-    # What older files lack.
+    """Raise a ValueError that names each entry that differs, if a training run can't go on with a recipe."""
+    # Fields that older files lack.
     older = {"precision": "float32", "loss_scaling": None, "augment": "none", "label_smoothing": 0.0}
     saved = {**older, **saved}
     free = {"train_crc32", "test_crc32"} - saved.keys()
-    # Without a schedule that depends on the end, training may go on longer. Where it goes on matters for the
-    # last digits only, unless one of the two is the reference in float64.
+    # A constant schedule does not depend on the number of epochs. The device changes only the last digits,
+    # unless one of the two is the reference, which computes in float64.
     if recipe["schedule"] == "constant":
         free.add("epochs")
     if "reference" not in (saved.get("device"), recipe["device"]):
@@ -95,6 +94,6 @@ def check_recipe(saved: Mapping[str, Any], recipe: Mapping[str, Any]) -> None:
             "the number as it was, or train anew (only a constant schedule may be prolonged)"
         )
     elif differing.keys() & {"dataset", "train_images", "train_crc32", "test_crc32"}:
-        advice = "; these are other data: give those it was trained on (--data-dir on the command line)"
+        advice = "; the data differ: give those it was trained on (--data-dir on the command line)"
     if differing:
         raise ValueError(f"it was trained with {'; '.join(differing.values())}{advice}")

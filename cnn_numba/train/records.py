@@ -1,4 +1,4 @@
-"""The records of a run: histories, curves, and what becomes of those of an earlier run."""
+"""The files of a training run: its history and curves, and moving those of an earlier run."""
 
 import csv
 import io
@@ -15,21 +15,21 @@ from cnn_numba.arguments import shown
 from cnn_numba.train.checkpoint import written_whole
 from cnn_numba.train.checkpoint_contents import HISTORY_KEYS
 
-#: The files of a run beside its checkpoint, from which they follow.
+#: The files that are made from the checkpoint.
 RECORDS = ("history.json", "history.csv", "curves.png")
 #: All files of a run.
 FILES = ("checkpoint.npz", *RECORDS)
 
 
 def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
-    """Move the files of an earlier run, if there are any, to a new folder in their folder; log its name."""
+    """Move the files of an earlier run, if any, to a new folder within `folder`; log its name."""
     files = [folder / name for name in FILES if (folder / name).exists()]
     if not files:
         return
-    # Copied, put into place at once, and only then deleted, but for the checkpoint, which the new run's will
-    # replace: a kill at any moment loses nothing, and leaves something to resume.
+    # Copy, rename the copy, then delete; the checkpoint stays until the new run's replaces it. A kill at any
+    # moment loses nothing, and there is always a checkpoint to resume.
     partial = folder / ".earlier.partial"
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     try:
         partial.mkdir()
         for file in files:
@@ -45,13 +45,7 @@ def move_earlier_run(folder: Path, log: Callable[[str], object]) -> None:
 
 
 def write_history(history: list[dict[str, float]], folder: str | PathLike) -> None:
-    """Write ``history.json`` and ``history.csv``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the history is not as `fit` returns it.
-    """
+    """Write ``history.json`` and ``history.csv``; TypeError or ValueError unless `history` is from `fit`."""
     _check_history(history)
     table = io.StringIO()
     writer = csv.DictWriter(table, history[0] if history else HISTORY_KEYS, lineterminator="\n")
@@ -80,7 +74,7 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
     matplotlib.figure.Figure
     """
     _check_history(history)
-    # Only here: drawing costs half a second that training does not need.
+    # Imported here because it takes half a second.
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -103,14 +97,14 @@ def plot_history(history: list[dict[str, float]], path: str | PathLike | None = 
 
 
 def _check_history(history):
-    """Refuse what `fit` does not return, before anything is written of it."""
+    """Raise TypeError or ValueError unless the history is as `fit` returns it."""
     if not isinstance(history, (list, tuple)) or not all(isinstance(entry, dict) for entry in history):
         raise TypeError(f"history must be a list of dicts, as fit returns it; got {shown(history)}")
-    for place, entry in enumerate(history):
+    for index, entry in enumerate(history):
         missing = [key for key in HISTORY_KEYS if key not in entry]
         if missing or entry.keys() != history[0].keys():
             what = f"lacks {', '.join(missing)}" if missing else "has other keys than the first"
-            raise ValueError(f"history must be as fit returns it, but entry {place} {what}: {shown(entry)}")
+            raise ValueError(f"history must be as fit returns it, but entry {index} {what}: {shown(entry)}")
         for key, value in entry.items():
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {place}")
+                raise TypeError(f"history must hold numbers, got {key} {shown(value)} in entry {index}")

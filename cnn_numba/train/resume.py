@@ -9,19 +9,19 @@ from cnn_numba.train.checkpoint import load_checkpoint, naming, restore
 from cnn_numba.train.recipe import check_recipe
 from cnn_numba.train.run import Run
 
-#: What the progress in a checkpoint must have for a training run to go on from it.
+#: The fields of a checkpoint's progress that a resumed run needs.
 NEEDED = ("recipe", "epoch", "step", "totals", "seconds", "generator", "history", "threads")
 
 
 def was_restarted(run: Run) -> bool:
-    """Return whether torchrun has started the workers again, and they had saved something before."""
+    """Return whether torchrun has restarted the workers, and the checkpoint is theirs."""
     if not run.workers.restarted or run.out is None or not run.checkpoint_path.exists():
         return False
     return load_checkpoint(run.checkpoint_path).progress.get("run") == run.workers.run
 
 
 def resume(run: Run) -> dict[str, Any]:
-    """Go back to where the checkpoint in the run's folder was saved; return what it says of the progress."""
+    """Restore a run from the checkpoint in its folder; return the checkpoint's progress."""
     if run.out is None or not run.checkpoint_path.exists():
         where = "no folder was given" if run.out is None else f"there is no {run.checkpoint_path}"
         raise ValueError(f"nothing to resume from: {where}")
@@ -41,7 +41,7 @@ def resume(run: Run) -> dict[str, Any]:
 
 
 def _check_progress(run, progress):
-    """Refuse to resume a model without a training run, another training run, or one past the last epoch."""
+    """Refuse a checkpoint without a training run, of another one, or of one past the last epoch."""
     missing = [key for key in NEEDED if key not in progress]
     if missing:
         raise ValueError(f"this is a model, but no training run to resume: it lacks {', '.join(missing)}")
@@ -55,12 +55,12 @@ def _check_progress(run, progress):
 
 
 def say_where(run: Run, progress: dict[str, Any]) -> None:
-    """Log where training goes on, and whether it will round as it did before."""
+    """Log where training goes on, and whether the last digits will differ."""
     if run.epoch >= run.epochs:
-        run.log(f"{run.checkpoint_path} is of a finished training run: nothing is left to do")
+        run.log(f"{run.checkpoint_path} is of a finished training run: there is nothing left to do")
         return
     run.log(f"Resuming {run.checkpoint_path} at epoch {run.epoch + 1}, step {run.step + 1}")
-    # Sums over a batch are split among the threads, so their last digits depend on the number.
+    # Sums over a batch are split among the threads, so their last digits depend on the number of threads.
     before = progress["recipe"].get("device"), progress["threads"]
     now = run.model.device, threads()
     workers, workers_now = progress.get("workers", 1), run.workers.size

@@ -1,4 +1,4 @@
-"""A training run: what it consists of, and how far it is. `loop.fit` moves it on; callbacks look and save."""
+"""The state of a training run. `loop.fit` advances it; callbacks read and save it."""
 
 import math
 import time
@@ -61,19 +61,19 @@ class Run:
         self.steps_per_epoch = math.ceil(len(dataset.train_images) / self.batch_size)
         # The initial weights are drawn from the model's seed: the order must not repeat that stream.
         self.generator = np.random.default_rng([plan.seed, 1])
-        #: Of the generator, when the epoch began: resuming draws the same order again and skips what is done.
+        #: The generator's state at the start of the epoch: a resumed run draws the same order again.
         self.order_state = self.generator.bit_generator.state
-        self.epoch, self.step = 0, 0  #: How many epochs are finished, and how many steps of the next one
+        self.epoch, self.step = 0, 0  #: Finished epochs, and finished steps of the next one
         self.seconds = 0.0  #: How long the steps of this epoch have taken
         self.history: list[dict] = []
-        self.entry: dict[str, Any] = {}  #: The line of the epoch that is being measured
-        self.remarks: list[str] = []  #: What callbacks add to the text about that epoch
+        self.entry: dict[str, Any] = {}  #: The history's entry of the last epoch that was measured
+        self.remarks: list[str] = []  #: What callbacks add to the log line of that epoch
         self.first_loss: float | None = None
-        self.resumed = False  #: Whether the checkpoint in the folder is of this run
-        #: Epoch and step of this run's checkpoint, as far as this worker knows that it is there.
+        self.resumed = False  #: Whether the checkpoint in the folder is this run's
+        #: Epoch and step of this run's checkpoint, once this worker knows that it is saved.
         self.saved: tuple[int, int] | None = None
         self.stop_asked = False  #: Whether this worker asks to stop after the next step
-        self.stop = False  #: Whether all stop here
+        self.stop = False  #: Whether all workers stop now
         self.exits = ExitStack()  #: What must be undone when the training run ends, for whatever reason
         self.recipe = recipe_of(model, dataset, optimizer, plan, self.batch_size, self.scaler.settings)
 
@@ -89,12 +89,12 @@ class Run:
         return self.epoch * self.steps_per_epoch + self.step
 
     def lr(self, ahead: int = 0) -> float:
-        """Return the learning rate of the next step, or of the step that comes `ahead` steps after it."""
+        """Return the learning rate of the next step, or of the step `ahead` steps later."""
         schedule, total = SCHEDULES[self.plan.schedule], self.epochs * self.steps_per_epoch
         return schedule(self.optimizer.lr, self.steps_taken + ahead, total)
 
     def begin_epoch(self) -> list[int]:
-        """Prepare the steps of this epoch that are still to come; return the size of each one's batch."""
+        """Prepare the remaining steps of this epoch; return the size of each batch."""
         self.begun = time.perf_counter() - self.seconds
         self.order_state = self.generator.bit_generator.state
         order = list(batches(len(self.dataset.train_images), self.batch_size, self.generator))[self.step :]
@@ -115,13 +115,13 @@ class Run:
         self.seconds = time.perf_counter() - self.begun
 
     def measured(self, test: tuple[float, float]) -> None:
-        """Make the epoch's line of the history, with loss and accuracy on the test images."""
+        """Make the epoch's entry of the history, with loss and accuracy on the test images."""
         means = self.steps.totals / (len(self.dataset.train_images) * self.model.predictions)
         values = self.epoch + 1, *means.tolist(), *test, self.seconds
         self.entry, self.remarks = dict(zip(HISTORY_KEYS, values, strict=True)), []
 
     def finish_epoch(self) -> None:
-        """Put the epoch into the history, and stand at the beginning of the next one."""
+        """Add the epoch to the history, and go to the start of the next one."""
         self.history.append(self.entry)
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         self.steps.totals = np.zeros(2)
@@ -141,7 +141,7 @@ def _check_fit_together(model, dataset, optimizer):
 
 
 def _check_graph(model, graph):
-    """Refuse a graph of updates that are not the package's: only those look the step's numbers up."""
+    """Refuse a graph with updates other than the package's: only those read the step's numbers on the GPU."""
     update, known = model.backend.ops.update, backend(model.backend.name).ops.update
     if graph and model.backend.on_device and update is not known:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How gradients are scaled before an update. The core does not scale them; `beyond.precision` does."""
+"""Scaling of gradients before an update: none in the core, loss scaling in `beyond.precision`."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,20 +15,20 @@ from cnn_numba.train.optim import Optimizer
 
 
 class Scaler:
-    """Leaves the gradients as they are: the optimiser takes each step. `LossScaler` overrides all of this."""
+    """Leaves the gradients as they are; `LossScaler` overrides all of this."""
 
-    settings: dict[str, float] | None = None  #: What the recipe of a training run says of it
+    settings: dict[str, float] | None = None  #: Its entry in the recipe of a training run
     state: Mapping[str, Array] = MappingProxyType({})  #: What the next step depends on, for checkpoints
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Copy saved arrays into `state`."""
 
     def callbacks(self) -> list[Callback]:
-        """Return what is done for it around the steps of a training run."""
+        """Return the scaler's callbacks."""
         return []
 
     def quiet(self) -> AbstractContextManager:
-        """Return the context of the backward pass, where a scaler that looks for infinities expects some."""
+        """Return the context of the backward pass, in which a scaler may silence NumPy's warnings."""
         return nullcontext()
 
     def scale_gradient(self, gradient: Array) -> Array:
@@ -40,10 +40,10 @@ class Scaler:
         optimizer.step(lr)
         return True
 
-    # --- On the GPU: the learning rates are there before the first step, and nothing comes from the host -
+    # --- On the GPU, where the learning rates are copied before the first step -----------------------------
 
     def allocate_schedule(self, steps: int) -> None:
-        """Allocate the schedule of that many steps; a recorded graph goes on using it."""
+        """Allocate the learning rates of that many steps, once: recorded graphs keep using the array."""
         self._pinned, self.rates = device.pinned((steps, 2)), device.zeros((steps, 2))
 
     def begin(self, optimizer: Optimizer, lrs: Sequence[float]) -> None:
@@ -52,11 +52,11 @@ class Scaler:
         device.copy(self.rates, self._pinned)
 
     def scheduled_step(self, optimizer: Optimizer, cursor: DeviceArray, advances: DeviceArray) -> None:
-        """Do what `step` does, with the learning rate that the cursor names; move another cursor."""
+        """Do what `step` does, with the learning rate at the cursor; move the cursor `advances`."""
         optimizer.scheduled_step(self.rates, cursor, advances)
 
     def settle(self, optimizer: Optimizer) -> None:
-        """Correct the optimiser's count of steps by those that were skipped."""
+        """Subtract the skipped steps from the optimiser's count."""
 
 
 def scaler_for(model: Sequential, scaler: Any) -> Scaler:

@@ -1,8 +1,8 @@
 """One step of a training run: forward, loss, backward, update; by hand, on the host, and on the device.
 
-On the GPU everything is resident, and a whole step is replayed as one CUDA graph (`graphs`). So nothing in a
-step may come from the host: the order of the images, the learning rates and the running totals lie on the
-device, and cursors there, advanced by the step itself, say which batch and which step it is.
+On the GPU a whole step is replayed as one CUDA graph (`graphs`), so it takes nothing from the host: the order
+of the images, the learning rates and the running totals are on the device, and so are the cursors that name
+the batch and the step. The step itself advances them.
 """
 
 from __future__ import annotations
@@ -92,26 +92,25 @@ def phases_of(
     update: Callable[[], object],
     totals: Array | None = None,
 ) -> Generator[str, None, tuple[Array, Array]]:
-    """Take one step, and yield the name of each phase when it is over; return losses and logits.
+    """Take one step, and yield the name of each finished phase; return losses and logits.
 
-    All steps are this one: `train_step` runs through it, and a CUDA graph records it up to a phase. With
-    `totals` the batch is added to them, as `accumulate_metrics` does.
+    `train_step` runs it, and CUDA graphs record it. With `totals` it also calls `accumulate_metrics`.
     """
-    # With a scaler there is something to do between the gradient of the logits and what follows from it.
+    # A scaler has to change the gradient of the logits before the rest of the backward pass.
     is_plain = type(scaler).scale_gradient is Scaler.scale_gradient
     end = loss_head(model, loss, len(labels)) if is_plain else None
     if end is None:
-        losses, logits = yield from _passes(model, loss, x, labels, scaler, totals)
+        result = yield from _passes(model, loss, x, labels, scaler, totals)
     else:
-        losses, logits = yield from _passes_with_head(model, end, x, labels, totals)
+        result = yield from _passes_with_head(model, end, x, labels, totals)
     device.join()
     update()
     yield "update"
-    return losses, logits
+    return result
 
 
 def _passes(model, loss, x, labels, scaler, totals):
-    """Run all layers and the loss one after another, forward and backward."""
+    """Run all layers and the loss one by one, forward and backward."""
     logits = model.forward(x, training=True)
     yield "forward"
     losses = loss.forward(logits, labels)
@@ -125,7 +124,7 @@ def _passes(model, loss, x, labels, scaler, totals):
 
 
 def _passes_with_head(model, end, x, labels, totals):
-    """Do as `_passes` does where the backend computes the last layers and the loss together."""
+    """Do what `_passes` does, with the last layers and the loss computed together."""
     features = model.forward(x, training=True, until=end.first)
     yield "forward"
     losses = end.forward(features, labels)
@@ -147,18 +146,10 @@ def steps_of(
     augmentation: Augmentation | None = None,
     part: Part | None = None,
 ) -> HostSteps | DeviceSteps:
-    """Return what takes the steps of a training run where the model computes.
+    """Return the object that takes the steps of a training run on the model's device.
 
-    Parameters
-    ----------
-    model, loss, optimizer, dataset
-    log : callable
-        On the GPU, called with a line of text if there can be no graphs.
-    graph : bool
-        Whether to use them there.
-    augmentation : Augmentation, optional
-    part : Part, optional
-        This worker's part of each batch; None is all of it.
+    On the GPU `graph` asks for CUDA graphs; `log` gets a line of text if there can be none. `part` is this
+    worker's part of each batch, None for all of it.
     """
     common = model, loss, optimizer, dataset, augmentation, part or Part()
     return DeviceSteps(*common, log=log, graph=graph) if model.backend.on_device else HostSteps(*common)
@@ -177,23 +168,23 @@ class _Steps:
         self.model, self.loss, self.optimizer, self.part = model, loss, optimizer, part
         data = dataset.train_images, dataset.train_labels, dataset.mean, dataset.std
         self.batches = batches_of(model, *data, augmentation=augmentation)
-        self.stop = False  #: Whether a worker asked in the last step to stop after it
+        self.stop = False  #: Whether a worker asked all to stop after the last step
 
 
 class HostSteps(_Steps):
-    """The steps of a training run on the CPU; its arguments are those of `steps_of`."""
+    """The steps of a training run on the CPU; arguments as for `steps_of`."""
 
-    cheap_totals = True  #: Whether to look at the totals costs nothing
+    cheap_totals = True  #: Whether reading the totals costs nothing
 
     def __init__(self, *common: Any) -> None:
         super().__init__(*common)
-        self.totals = np.zeros(2)  #: Sum of the losses and number of right answers so far, of all workers
-        # Of one step: losses, right answers, and how many workers ask to stop.
+        self.totals = np.zeros(2)  #: Sum of the losses and number of correct answers so far, of all workers
+        # Those of one step, and how many workers ask to stop.
         self.sums = np.zeros(3)
         self.step_totals = self.sums[:2]
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
-        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
+        """Prepare the steps over `order`, shape (n,), with these learning rates; epochs count from 0."""
         self.batches.begin(order, epoch)
         self.lrs = iter(lrs)
 
@@ -226,7 +217,7 @@ class HostSteps(_Steps):
         self.part.after(phase)
 
     def wait(self) -> None:
-        """Wait until all steps are done, which on the CPU they are."""
+        """Do nothing: on the CPU all steps are done."""
 
     def last_loss(self) -> float:
         """Return the mean loss of the last step's batch."""
@@ -234,10 +225,9 @@ class HostSteps(_Steps):
 
 
 class DeviceSteps(_Steps):
-    """The steps of a training run on the GPU; as `HostSteps`, with `log` and `graph` of `steps_of`."""
+    """The steps of a training run on the GPU; arguments as for `steps_of`."""
 
-    # Reading the totals waits for the GPU: once an epoch, not after each step.
-    cheap_totals = False
+    cheap_totals = False  # reading them waits for the GPU
 
     def __init__(self, *common: Any, log: Callable[[str], object], graph: bool) -> None:
         self.stream = device.stream()
@@ -252,7 +242,7 @@ class DeviceSteps(_Steps):
 
     @property
     def totals(self) -> np.ndarray:
-        """Sum of the losses and number of right answers so far, on the host, shape (2,), float64."""
+        """Sum of the losses and number of correct answers so far, on the host, shape (2,), float64."""
         with device.use_stream(self.stream):
             return self.part.workers.all_reduce(device.to_host(self._totals))
 
@@ -260,11 +250,11 @@ class DeviceSteps(_Steps):
     def totals(self, values: ArrayLike) -> None:
         values = np.asarray(values, np.float64)
         with device.use_stream(self.stream):
-            # Each worker adds up its steps; the sums from before are given to one of them.
+            # Each worker adds up its own steps; the first one also starts from the earlier sums.
             device.copy(self._totals, values if self.part.workers.first else np.zeros(2))
 
     def begin(self, order: np.ndarray, lrs: Sequence[float], epoch: int = 0) -> None:
-        """Prepare for the steps over `order`, shape (n,), with these rates, in an epoch counted from 0."""
+        """Prepare the steps over `order`, shape (n,), with these learning rates; epochs count from 0."""
         with device.use_stream(self.stream):
             self.batches.begin(order, epoch)
             self.part.scaler.begin(self.optimizer, lrs)
@@ -283,7 +273,7 @@ class DeviceSteps(_Steps):
         self.stop = self.part.workers.all_reduce(np.array([float(stop)]))[0] > 0
 
     def wait(self) -> None:
-        """Wait until all steps are done: the GPU is given them faster than it takes them."""
+        """Wait for all steps: they are launched faster than the GPU runs them."""
         with device.use_stream(self.stream):
             device.synchronize()
             self.part.scaler.settle(self.optimizer)
@@ -297,7 +287,7 @@ class DeviceSteps(_Steps):
         return float(total[0] / (self.count * self.model.predictions))
 
     def _step(self, count):
-        """Launch the kernels of one step, all that a graph records; yield the name of each phase."""
+        """Launch the kernels of one step, as a graph records them; yield the name of each phase."""
         mine, scaler = self.part.workers.count(count), self.part.scaler_of(count)
 
         def update():

@@ -424,7 +424,7 @@ def test_our_contender_times_the_second_epoch_and_insists_on_its_graph(monkeypat
     def fit(model, data, optimizer, **options):
         calls.append((model, data, options))
         if failing:
-            options["log"]("No CUDA graphs here (why): every kernel is launched by itself, which is slower")
+            options["log"]("No CUDA graphs here (why): each kernel is launched separately, which is slower")
         options["log"]("epoch 1/2: ...")
         return [{"seconds": 5.0, "test_accuracy": 0.5}, {"seconds": 2.0, "test_accuracy": 0.75}]
 

@@ -128,7 +128,7 @@ def test_layers_within_layers_hold_views_and_names():
 
 def test_a_layer_cannot_stand_in_two_places():
     gelu = GELU()
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="in the model twice"):
         Sequential([TokenLinear(4, 4), Residual([gelu]), gelu], (3, 4))
 
 

@@ -74,7 +74,7 @@ def test_resume_alone_goes_on_with_what_the_checkpoint_holds(run, little, tmp_pa
     assert (before["optimizer"], before["lr"], before["batch_size"], before["seed"]) == ("SGD", 0.002, 4, 5)
     code, out, err = run("train", "--resume")
     assert (code, err) == (0, "")
-    assert "finished training run: nothing is left to do" in out
+    assert "finished training run: there is nothing left to do" in out
     assert run("train", "--resume", "--epochs", 2)[::2] == (0, "")
     assert recipe_of(folder) == before | {"epochs": 2}
     # To the numbers of a run that was that long from the start.
@@ -93,7 +93,7 @@ def test_a_fast_training_is_resumed_with_and_without_saying_so(run, little, tmp_
         code, out, err = run("train", "--resume", *arguments, *STEPS)
         assert (code, err) == (0, "")
         assert "--beta1 0.7 --beta2 0.9 --schedule one-cycle --label-smoothing 0.1\n" in out
-        assert "finished training run: nothing is left to do" in out
+        assert "finished training run: there is nothing left to do" in out
 
 
 def test_a_training_in_float16_says_so_scales_and_is_resumed(run, little, tmp_path):
@@ -189,7 +189,7 @@ def test_resuming_on_other_data_is_refused(run, little):
     assert run("train", *options, "--data-dir", "mine")[0] == 0
     code, _, err = run("train", "--resume")
     assert code == 1
-    assert "these are other data: give those it was trained on (--data-dir on the command line)" in err
+    assert "the data differ: give those it was trained on (--data-dir on the command line)" in err
     assert err.count("\n") == 1
     assert run("train", "--resume", "--data-dir", "mine")[0] == 0
 

@@ -81,7 +81,7 @@ def in_a_shell(tmp_path):
     return run
 
 
-NOT_PRINTED = "cnn-numba: not all could be printed: No space left on device\n"
+NOT_PRINTED = "cnn-numba: could not print everything: No space left on device\n"
 
 
 @pytest.mark.exhaustive_unless(
@@ -272,7 +272,7 @@ def test_a_batch_beyond_the_memory_is_a_wrong_argument(run, size):
     code, _, err = run("train", "--batch-size", size)
     assert code == 2
     assert err == (
-        f"cnn-numba: Invalid value for '--batch-size': the memory does not hold {size} images per step.\n"
+        f"cnn-numba: Invalid value for '--batch-size': not enough memory for {size} images per step.\n"
     )
 
 

@@ -154,7 +154,7 @@ def test_predict_does_not_advise_to_load_what_is_no_checkpoint(run, tmp_path, ki
     code, out, err = run("predict", good, "--checkpoint", path)
     assert (code, out) == (1, "")
     assert err.endswith(
-        "x.png is damaged or no checkpoint of this project: it is no whole .npz file of plain arrays\n"
+        "x.png is damaged or not a checkpoint of this project: not a complete .npz file of plain arrays\n"
     )
     assert err.count("\n") == 1
 
@@ -174,7 +174,7 @@ def test_predict_without_a_network_says_how_to_get_one(run, tmp_path):
     (tmp_path / "broken.npz").write_bytes(b"broken")
     code, _, err = run("predict", good, "--checkpoint", tmp_path / "broken.npz")
     assert code == 1
-    assert "broken.npz is damaged or no checkpoint" in err
+    assert "broken.npz is damaged or not a checkpoint" in err
     assert err.count("\n") == 1
 
 
@@ -311,7 +311,7 @@ def test_export_of_what_cannot_be_exported_is_one_line_and_leaves_what_was_there
     before = sorted(path.name for path in tmp_path.iterdir())
     for status, message, arguments in [
         (1, "there is no no.npz; train a network with: cnn-numba train", ["no.npz"]),
-        (1, "broken.npz is damaged or no checkpoint", ["broken.npz"]),
+        (1, "broken.npz is damaged or not a checkpoint", ["broken.npz"]),
         (
             1,
             "net.npz does not say how its pixels were normalised",
@@ -350,7 +350,7 @@ def test_before_a_training_the_network_of_the_package_answers(run):
     pytest.importorskip("onnx")
     Image.fromarray(data.load("mnist").test_images[0, 0]).save("seven.png")
     usual = Path("runs/mnist_cnn/checkpoint.npz")
-    said = f"cnn-numba: there is no {usual} here, so the network that comes with the package is taken"
+    said = f"cnn-numba: there is no {usual} here, so the network that comes with the package is used"
     code, out, err = run("predict", "seven.png")
     assert (code, out[:14], err.count("\n")) == (0, "seven.png: 7 (", 1)
     assert err.startswith(said)

@@ -718,8 +718,8 @@ def test_a_file_larger_than_any_is_not_read(cache, tmp_path, name):
         (truncate_inside, "is truncated: it should hold"),
         (cut_inside_the_header, "is truncated: it ends inside its header"),
         (append_inside, "is too long: it should hold"),
-        (flip_a_byte, "is corrupted or no gzip file"),
-        (replace_by_text, "is corrupted or no gzip file"),
+        (flip_a_byte, "is corrupted or not a gzip file"),
+        (replace_by_text, "is corrupted or not a gzip file"),
         (replace_by_packed_text, "is not an IDX file .* starts with 3c 68 74 6d"),
         (empty_file, "is not an IDX file .* starts with nothing"),
     ],
@@ -876,7 +876,7 @@ def test_mirrors_that_will_not_do_are_each_named(cache, mirrors, tmp_path):
         load("mnist")
     for reason in (
         "missing/: File not found",
-        "other/: .* there is another file, by",
+        "other/: .* has the wrong SHA-256",
         "html/: Not a gzipped",
     ):
         assert re.search(reason, str(caught.value))
@@ -993,7 +993,7 @@ def test_cifar10_is_read_from_its_archive_and_not_unpacked(cache, request, monke
     assert_is_the_twelve(load("cifar10", data_dir=folder.parent), *twelve)
     assert os.listdir(folder.parent) == [name]
     (folder.parent / name).write_bytes((folder.parent / name).read_bytes()[:-9])
-    with pytest.raises(DataError, match=rf"{name} .* bytes. is truncated or changed: its MD5 is not the one"):
+    with pytest.raises(DataError, match=rf"{name} .* bytes. is truncated or changed: its MD5 is not the"):
         load("cifar10", data_dir=folder.parent)
 
 
@@ -1037,14 +1037,14 @@ def test_a_pickle_calls_nothing_even_with_the_right_checksum(cache, cifar10, mon
     content = b"cos\nabort\n(tR."
     (folder / "data_batch_3").write_bytes(content)
     monkeypatch.setitem(cifar.MD5, "data_batch_3", hashlib.md5(content).hexdigest())
-    with pytest.raises(DataError, match=r"data_batch_3 is no Python batch: it names os\.abort"):
+    with pytest.raises(DataError, match=r"data_batch_3 is not a Python batch: it names os\.abort"):
         load("cifar10", data_dir=folder.parent)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content[:-1], r"is truncated or no binary batch: 6145 bytes are no records of 3073"),
+        (lambda content: content[:-1], "is truncated or not a binary batch: 6145 bytes in records of 3073"),
         (lambda content: content[:3073], "holds 1 images: 2 were expected"),
         (lambda content: bytes([10]) + content[1:], r"holds labels from \d to 10, outside 0\.\.9"),
     ],
@@ -1111,7 +1111,7 @@ def test_the_made_pictures_are_the_same_bytes_everywhere(cache, monkeypatch, tmp
     np.testing.assert_array_equal(again.test_images, drawn.test_images)
     path = tmp_path / "made-pictures" / "test_batch.bin"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(DataError, match=r"test_batch.bin is truncated or changed: its SHA-256 is another"):
+    with pytest.raises(DataError, match=r"test_batch.bin is truncated or changed: its SHA-256 differs"):
         load("made-pictures", data_dir=tmp_path)
 
 

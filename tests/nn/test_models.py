@@ -262,7 +262,7 @@ def test_wrong_batches_are_refused(x, error, match):
 
 def test_a_layer_cannot_stand_in_a_model_twice():
     relu = ReLU()
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="in the model twice"):
         Sequential([Flatten(), Linear(4, 4), relu, Linear(4, 4), relu], (1, 2, 2))
 
 

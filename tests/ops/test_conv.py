@@ -662,7 +662,7 @@ def test_what_is_no_integer_is_refused(ops, option, value):
 @pytest.mark.parametrize("option", ["stride", "padding"])
 @pytest.mark.parametrize("value", [2**31, (1, 2**70)], ids=str)
 def test_what_needs_more_than_32_bits_is_refused(ops, option, value):
-    match = re.escape(f"{option} must be at most {2**31 - 1}, for indices have 32 bits; got {value}")
+    match = re.escape(f"{option} must be at most {2**31 - 1}, as indices have 32 bits; got {value}")
     for call in (
         lambda: ops.conv2d_forward(X, WEIGHT, **{option: value}),
         lambda: ops.conv2d_backward_input(GRAD, WEIGHT, X.shape, **{option: value}),

@@ -327,7 +327,7 @@ def test_without_graphs_it_says_so_once_and_trains(data):
     fit(model, data, SGD(model, lr=1e-2), epochs=1, progress=False, log=lines.append)
     if device.simulated():
         (line,) = [line for line in lines if "No CUDA graphs" in line]
-        assert line.endswith("(the simulator has none): every kernel is launched by itself, which is slower")
+        assert line.endswith("(the simulator has none): each kernel is launched separately, which is slower")
 
 
 class FakeStream:

@@ -126,7 +126,7 @@ def test_a_constant_schedule_frees_the_epochs_and_old_files_the_data():
     check_recipe({"schedule": "constant", "epochs": 1, "device": "gpu"}, recipe)
     for saved, message in (
         ({"device": "reference"}, "device 'reference', now 'cpu'"),
-        ({"train_crc32": 5}, "train_crc32 5, now 1; these are other data"),
+        ({"train_crc32": 5}, "train_crc32 5, now 1; the data differ"),
         ({"schedule": "cosine", "epochs": 3}, "schedule 'cosine', now 'constant'"),
     ):
         with pytest.raises(ValueError, match=message):

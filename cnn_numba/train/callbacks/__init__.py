@@ -1,1 +1,1 @@
-"""What happens around the steps of a training run, one file for each subject; `base` says when."""
+"""The callbacks around the steps of a training run; `base` lists the events."""

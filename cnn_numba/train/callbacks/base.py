@@ -1,42 +1,42 @@
-"""Callbacks: what may be done around the steps of a training run, and when."""
+"""Callbacks: work around the steps of a training run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class Callback:
-    """Something to do around the steps of a training run; a class overrides the moments that concern it.
+    """Work around the steps of a training run; a subclass overrides the events that it needs.
 
-    Each method gets the training run, a `train.run.Run`. What has to be undone, whatever ends the run, is
-    put on ``run.exits``.
+    Each method gets the training run, a `train.run.Run`. What must be undone when the run ends, for whatever
+    reason, goes onto ``run.exits``.
     """
 
     def prepare(self, run: Any) -> None:
         """Before anything is read: check, and lock."""
 
     def begin(self, run: Any) -> None:
-        """Before the first step of this process; the first callbacks have read what was saved."""
+        """Before the first step of this process; the first callbacks read the checkpoint here."""
 
     def epoch_begin(self, run: Any) -> None:
-        """Before the first step of an epoch, or of what is left of it."""
+        """Before the first step of an epoch, or of the rest of a resumed one."""
 
     def step_begin(self, run: Any) -> None:
         """Before a step."""
 
     def step_end(self, run: Any) -> None:
-        """After a step, of ``run.count`` samples. Setting ``run.stop`` interrupts training here."""
+        """After a step of ``run.count`` samples; setting ``run.stop`` interrupts training here."""
 
     def interrupted(self, run: Any) -> None:
-        """After the last step of a training run that was interrupted."""
+        """After the last step of an interrupted training run."""
 
     def epoch_trained(self, run: Any) -> None:
-        """After the steps of an epoch, before the model is measured."""
+        """After the steps of an epoch, before the test."""
 
     def epoch_measured(self, run: Any) -> None:
-        """When the epoch's line of the history is in ``run.entry``; what is raised here keeps it unsaved."""
+        """After the test, whose figures are in ``run.entry``; an error here prevents saving."""
 
     def epoch_end(self, run: Any) -> None:
-        """When the epoch is in the history, and the run stands at the beginning of the next."""
+        """After the epoch was added to the history."""
 
     def end(self, run: Any) -> None:
         """After the last epoch."""
@@ -46,11 +46,11 @@ EVENTS = tuple(name for name in vars(Callback) if not name.startswith("_"))
 
 
 class Callbacks:
-    """Calls the callbacks of a training run, in their order: ``callbacks("step_end")``."""
+    """Calls the callbacks of a training run in order: ``callbacks("step_end")``."""
 
     def __init__(self, run: Any, callbacks: Sequence[Callback]) -> None:
         self.run = run
-        # Only what is overridden: a step on a GPU takes less time than twenty calls of nothing may.
+        # Only overridden methods: a step on a GPU may take less time than twenty empty calls.
         self.methods = {
             event: [
                 getattr(each, event)
@@ -67,17 +67,17 @@ class Callbacks:
 
 
 class Untimed(Callback):
-    """Notes no times. `beyond.workers.timeline.Timeline` notes them."""
+    """Records no times; `beyond.workers.timeline.Timeline` does."""
 
-    path = None  #: Where they are written
-    recording = False  #: Whether the phases of this step are noted; on the GPU each is waited for then
+    path = None  #: The file they are written to
+    recording = False  #: Whether the phases of this step are recorded, which waits for the GPU after each
 
     def note(self, what: str) -> None:
-        """Note that a phase of a step, begun when the one before it ended, is over."""
+        """Record that a phase, which began at the end of the previous one, is over."""
 
     def skip(self) -> None:
-        """Let the next phase begin only now."""
+        """Let the next phase begin now."""
 
     def spanning(self, what: str) -> Callable[[], None] | None:
-        """Return what notes the end of something beside the phases that begins now; None notes nothing."""
+        """Record work beside the phases from now on; return the function that ends it, None for none."""
         return None

@@ -1,4 +1,4 @@
-"""Ends a training run that has diverged: the last good checkpoint is worth more than a bad one."""
+"""The end of a training run that has diverged, before it replaces the last good checkpoint."""
 
 import math
 
@@ -11,26 +11,24 @@ from cnn_numba.train.run import Run
 
 
 class TrainingDiverged(ArithmeticError):
-    """The loss became NaN or infinite, or the loss scale collapsed; the message says at which step."""
+    """The loss became NaN or infinite, or the loss scale collapsed; the message names the step."""
 
 
 class Divergence(Callback):
-    """Raises TrainingDiverged where the loss or the parameters are NaN or infinite, before they are saved."""
+    """Raises TrainingDiverged if the loss or the parameters are NaN or infinite, before they are saved."""
 
     def step_end(self, run: Run) -> None:
-        """Check the loss, where that costs nothing."""
-        if run.steps.cheap_totals and not math.isfinite(run.steps.totals[0]):
-            raise TrainingDiverged(_where(run))
+        """Check the loss, if reading it costs nothing."""
+        if run.steps.cheap_totals:
+            self.epoch_trained(run)
 
     def epoch_trained(self, run: Run) -> None:
         """Check the loss of the epoch."""
-        if not math.isfinite(run.steps.totals[0]):
-            raise TrainingDiverged(_where(run))
+        _insist_on_finite(run.steps.totals[0], run)
 
     def epoch_measured(self, run: Run) -> None:
-        """Check the test loss: the training loss was taken before the last step changed the model."""
-        if not math.isfinite(run.entry["test_loss"]):
-            raise TrainingDiverged(_where(run))
+        """Check the test loss: the training loss does not include the last update."""
+        _insist_on_finite(run.entry["test_loss"], run)
         self.interrupted(run)
 
     def interrupted(self, run: Run) -> None:
@@ -43,26 +41,31 @@ class Divergence(Callback):
             )
 
 
+def _insist_on_finite(loss, run):
+    if not math.isfinite(loss):
+        raise TrainingDiverged(_where(run))
+
+
 def _where(run):
-    """Say when the loss became NaN or infinite, and in which layer it first shows."""
+    """Return when the loss became NaN or infinite, and in which layer."""
     if not run.steps.cheap_totals:
         return (
-            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is looked at once an "
+            f"the loss became NaN or infinite in epoch {run.epoch + 1}; on the GPU it is checked once per "
             "epoch. Try a smaller learning rate, or train on the CPU to see in which step it begins."
         )
-    where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
-    place = f"the loss became NaN or infinite at {where}"
+    reason = "the logits are finite, their loss is not"
     first = [each for each in run.workers.exchange(first_not_finite(run.model)) if each is not None]
     if first:
         layer = run.model.every_layer[min(first)]
-        return f"{place}: it begins in the output of {layer.name}, {layer!r}. Try a smaller learning rate."
-    return f"{place}: the logits are finite, their loss is not. Try a smaller learning rate."
+        reason = f"it begins in the output of {layer.name}, {layer!r}"
+    where = f"epoch {run.epoch + 1}, step {run.step}, learning rate {run.lr(-1):g}"
+    return f"the loss became NaN or infinite at {where}: {reason}. Try a smaller learning rate."
 
 
 def first_not_finite(model: Sequential) -> int | None:
-    """Return the number of the first layer whose output is not finite, None if all are."""
+    """Return the index of the first layer whose output is not finite, None if all are."""
     for number, layer in enumerate(model.every_layer):
-        # None: a worker that had no image yet
+        # The output is None if a worker has had no image yet.
         if layer.output is not None and not np.isfinite(to_host(layer.output)).all():
             return number
     return None

@@ -1,4 +1,4 @@
-"""Ctrl-C: training ends after the step that is under way, and is saved."""
+"""Ctrl-C: training ends after the current step, and is saved."""
 
 import signal
 import threading
@@ -7,12 +7,12 @@ import time
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.run import Run
 
-#: Seconds in which the terminal and torchrun pass on the same Ctrl-C.
+#: Seconds within which the terminal and torchrun pass on the same Ctrl-C.
 SAME_SIGNAL = 3.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was interrupted between two steps, after saving; `history` has the finished epochs."""
+    """Training was interrupted between two steps, and saved; `history` has the finished epochs."""
 
     def __init__(self, message: str, history: list[dict[str, float]]) -> None:
         super().__init__(message)
@@ -20,15 +20,15 @@ class Interrupted(KeyboardInterrupt):
 
     @classmethod
     def after(cls, run: Run) -> "Interrupted":
-        """Return the error of a training run that was interrupted after its last step."""
+        """Return the error for a training run that was interrupted after its last step."""
         kept = "" if run.out is None else f"; saved in {run.out}, resume to go on"
         return cls(f"interrupted at epoch {run.epoch + 1}, step {run.step}{kept}", run.history)
 
 
 class Interrupts(Callback):
-    """Turns Ctrl-C into a note that is read between two steps; a second one interrupts at once.
+    """Stops training after the current step at Ctrl-C, and at once at a second one.
 
-    Each of several workers gets it from the terminal and from torchrun: two within `SAME_SIGNAL` are one.
+    Each of several workers gets Ctrl-C from the terminal and from torchrun: two within `SAME_SIGNAL` are one.
     """
 
     def __init__(self) -> None:
@@ -57,5 +57,5 @@ class Interrupts(Callback):
         run.stop_asked = run.workers.many and self._noted(run)
 
     def step_end(self, run: Run) -> None:
-        """Stop here, if this or another worker asked to."""
+        """Stop if this or another worker asked to."""
         run.stop = run.steps.stop if run.workers.many else self._noted(run)

@@ -1,4 +1,4 @@
-"""The lines that a training run logs: each epoch, and what is slow, too short, or did not learn."""
+"""The lines that a training run logs: one for each epoch, slow compilation, and warnings."""
 
 import math
 import threading
@@ -6,19 +6,19 @@ import threading
 from cnn_numba.train.callbacks.base import Callback
 from cnn_numba.train.run import Run
 
-#: With fewer steps than this a network has learned little.
+#: With fewer steps a network learns little.
 FEW_STEPS = 50
-#: Seconds that the first step may take without a word.
+#: Seconds that the first step may take without a log line.
 SLOW = 2.0
 
 
 class Log(Callback):
     """Passes lines to ``run.log``; those that begin with "warning: " say that little was learned."""
 
-    compiling = ""  # what the seconds of an epoch hold beside training
+    compiling = ""  # what the seconds of the first epoch include
 
     def begin(self, run: Run) -> None:
-        """Warn if training is too short; say that kernels compile if the first step takes long."""
+        """Warn if training is too short; log that kernels compile if the first step takes long."""
         if not run.resumed:
             self._warn_of_few_steps(run)
         self.timer = threading.Timer(SLOW, self._say_what_takes_long, [run])
@@ -41,7 +41,7 @@ class Log(Callback):
             )
 
     def step_end(self, run: Run) -> None:
-        """Keep the first loss, with which the last one will be compared."""
+        """Keep the first loss, for comparison with the last one."""
         if run.steps_taken == 1:
             run.first_loss = run.steps.last_loss()
         self.timer.cancel()
@@ -58,7 +58,7 @@ class Log(Callback):
         self.compiling = ""
 
     def end(self, run: Run) -> None:
-        """Warn of a loss that ended above where it began."""
+        """Warn if the loss ended above where it began."""
         last = run.history[-1]["train_loss"]
         if run.first_loss is not None and last > run.first_loss:
             run.log(

@@ -1,4 +1,4 @@
-"""What shows how training gets on, step by step: a bar, and a function of the caller."""
+"""Progress of training step by step: a bar, and the caller's function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,19 +10,15 @@ from cnn_numba.train.run import Run
 class Progress(Callback):
     """A bar for each epoch, with the mean loss and the accuracy so far."""
 
-    def __init__(self, shown: bool = True) -> None:
-        self.shown = shown
-        self.bar: Any = None
+    bar: Any = None
 
     def begin(self, run: Run) -> None:
-        """Close the last bar, whatever ends training."""
+        """Make sure that the last bar is closed when training ends."""
         run.exits.callback(self.epoch_trained, run)
 
     def epoch_begin(self, run: Run) -> None:
         """Open the bar."""
-        if not self.shown:
-            return
-        from tqdm.auto import tqdm  # which takes time
+        from tqdm.auto import tqdm  # slow to import
 
         self.bar = tqdm(
             desc=f"epoch {run.epoch + 1}/{run.epochs}",
@@ -32,8 +28,8 @@ class Progress(Callback):
         )
 
     def step_end(self, run: Run) -> None:
-        """Move the bar on; only where it was redrawn the figures are worth formatting."""
-        if self.bar is not None and self.bar.update(run.count) and run.steps.cheap_totals:
+        """Move the bar; format the figures only when it was redrawn."""
+        if self.bar.update(run.count) and run.steps.cheap_totals:
             seen = min(run.step * run.batch_size, len(run.dataset.train_images))
             loss, accuracy = run.steps.totals / (seen * run.model.predictions)
             self.bar.set_postfix_str(f"loss {loss:.4f}, accuracy {accuracy:.2%}", refresh=False)
@@ -46,15 +42,14 @@ class Progress(Callback):
 
 
 class OnStep(Callback):
-    """Calls ``function(step, loss)`` after each step, counted from 1 over all epochs; None calls nothing.
+    """Calls ``function(step, loss)`` after each step, counted from 1 over all epochs.
 
     On the GPU each call waits for the loss.
     """
 
-    def __init__(self, function: Callable[[int, float], object] | None) -> None:
+    def __init__(self, function: Callable[[int, float], object]) -> None:
         self.function = function
 
     def step_end(self, run: Run) -> None:
-        """Pass on the loss of the step."""
-        if self.function is not None:
-            self.function(run.steps_taken, run.steps.last_loss())
+        """Call the function with the loss of the step."""
+        self.function(run.steps_taken, run.steps.last_loss())

@@ -14,9 +14,9 @@ from cnn_numba.train.run import Run
 
 
 class Saving(Callback):
-    """Continues from a checkpoint if asked to, and writes one after each epoch and at an interrupt.
+    """Resumes from a checkpoint if asked to, and writes one after each epoch and at an interrupt.
 
-    With several workers the first reads and writes, and the others wait. Without a folder nothing is written.
+    Only the first worker reads and writes; the others wait. Without a folder nothing is written.
     """
 
     def prepare(self, run: Run) -> None:
@@ -25,14 +25,14 @@ class Saving(Callback):
             run.exits.enter_context(locked(run.out))
 
     def begin(self, run: Run) -> None:
-        """Go on from the checkpoint, or look whether one can be written before any work is lost."""
+        """Resume from the checkpoint, or check that one can be written, before any work is lost."""
         resumes = run.workers.from_first(lambda: run.plan.resume or was_restarted(run))
         if not run.workers.first:
             return
         if resumes:
             progress = resume(run)
-            assert run.out is not None  # that is where the checkpoint was
-            # A process killed after it wrote the checkpoint left the records of the epoch before.
+            assert run.out is not None  # the folder of the checkpoint
+            # A process killed right after writing the checkpoint left the records of the epoch before.
             write_history(run.history, run.out)
             self._plot(run)
             say_where(run, progress)
@@ -51,17 +51,16 @@ class Saving(Callback):
             self._plot(run)
 
     def _save(self, run):
-        totals = run.steps.totals.tolist()  # of all workers, so each has to ask
+        totals = run.steps.totals.tolist()  # a sum over the workers, so all must take part
         if run.out is None:
             return
         if run.workers.first:
             if not run.resumed:
                 move_earlier_run(run.out, run.log)
                 run.resumed = True
-            save_checkpoint(
-                *(run.checkpoint_path, run.model, run.optimizer, progress_of(run, totals), run.scaler)
-            )
-        # Until it is known to be there no worker may name it, whatever becomes of the first one.
+            progress = progress_of(run, totals)
+            save_checkpoint(run.checkpoint_path, run.model, run.optimizer, progress, run.scaler)
+        # The other workers may refer to the checkpoint only once it is known to be saved.
         run.workers.exchange("saved")
         run.saved = run.epoch, run.step
         if run.workers.first:
@@ -73,7 +72,7 @@ class Saving(Callback):
 
 
 def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
-    """Return what a checkpoint says of how far a training run is, with these totals of all workers."""
+    """Return the progress of a training run for a checkpoint, with these totals of all workers."""
     progress = {
         "recipe": run.recipe,
         "epoch": run.epoch,
@@ -94,7 +93,7 @@ def progress_of(run: Run, totals: list[float]) -> dict[str, Any]:
 
 
 def check_writable(folder: Path) -> None:
-    """Make the folder, and a file in it that is gone at once; raise an OSError with its name if it fails."""
+    """Create the folder, and a temporary file in it; raise an OSError with the folder's name on failure."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
