@@ -1,7 +1,4 @@
-"""Gathering on the CPU: one pass over the images picked.
-
-One core only: 64 images of MNIST take some microseconds, about as long as a second core takes to wake up.
-"""
+"""Gathering on the CPU, on one core: 64 images of MNIST take microseconds, as waking a second core does."""
 
 import numpy as np
 
@@ -23,7 +20,6 @@ def gather_batch(
     """
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
-    # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
     out_planes = out.reshape(len(indices), channels, height * width)
@@ -53,7 +49,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 
 
 def _refuse(position, indices, count):
-    """Raise if a kernel found an index outside the data, at this position; -1 is none."""
+    """Raise an error if a kernel found an index outside the data at this position; -1 means none."""
     if position >= 0:
         raise IndexError(
             f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
@@ -97,7 +93,7 @@ def _gather_labels(labels, indices, out):
 def _philox(first, second, key):
     """Return two random words for a counter of two words and a key; see `reference.gather_augmented`."""
     for _ in range(10):
-        # Numba makes 64 bits of a sum or product of 32: each is cut off again.
+        # Numba's sums and products of 32 bits have 64: each is cut off again.
         product = np.uint64(0xD256D193) * np.uint64(first)
         first, second = np.uint32(np.uint32(product >> np.uint64(32)) ^ key ^ second), np.uint32(product)
         key = np.uint32(key + np.uint32(0x9E3779B9))
@@ -129,9 +125,9 @@ def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch,
 
 @serial_jit
 def _copy_row(row, across, mirror, scale, shift, target):
-    """Normalise the pixels of `row` from number `across` on, 0 where there are none, mirrored or not."""
+    """Normalise the pixels of `row` from number `across` on, black outside the image, mirrored or not."""
     width = target.shape[0]
-    # Without a test for each pixel the loops vectorise.
+    # The loops vectorise, since they test no pixel.
     begin, end = min(max(0, -across), width), max(min(width, width - across), 0)
     target[:] = shift
     if mirror:

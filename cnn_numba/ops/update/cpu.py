@@ -1,7 +1,7 @@
-"""Parameter updates on the CPU: one pass over the arenas, on all cores where that pays.
+"""Parameter updates on the CPU: one pass over the arenas, on all cores if that is faster.
 
-An update is bound by memory, so each number is read once and written once. Scalars become float32
-before the loop: a float64 one would widen all the arithmetic and halve its speed.
+An update is limited by memory, so each number is read once and written once. Scalars become float32
+before the loop: with one in float64, all the arithmetic would be, at half the speed.
 """
 
 import math
@@ -14,7 +14,7 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import cores_by_size, exact_jit, serial_jit
 from cnn_numba.ops.update import checks
 
-# From this many parameters on, two cores beat one (measured with Adam, half a nanosecond for each of them).
+# From this many parameters on, two cores are faster than one (measured with Adam, half a nanosecond each).
 PARALLEL_FROM = 1 << 18
 
 
@@ -46,12 +46,12 @@ def adam_update(
 def scale_gradient(gradient, scale, out=None):
     """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
     *_, out = checks.scale_gradient(HOST, gradient, scale, out)
-    # A batch's logits: a few hundred numbers, for which no thread need be woken.
+    # A few hundred numbers, the gradients of a batch's logits: one core is enough.
     return np.multiply(gradient, scale[0], out=out)
 
 
 def unscale_gradients(gradients, scale, found_inf):
-    """Divide by the loss scale, and look for what is not finite; see `reference.unscale_gradients`."""
+    """Divide by the loss scale, and look for NaN and infinity; see `reference.unscale_gradients`."""
     checks.unscale_gradients(HOST, gradients, scale, found_inf)
     if _unscale(gradients, scale):
         found_inf[0] = 1
@@ -85,7 +85,7 @@ def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, n
 
 @exact_jit
 def _square(share, gradient):
-    """Return a share of a square that by itself may be too large for a float32."""
+    """Return part of a square, which itself may be too large for a float32."""
     return share * gradient * gradient
 
 
