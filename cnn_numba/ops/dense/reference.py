@@ -1,6 +1,6 @@
-"""Dense (linear) layers as their definition says it: matrix products in float64.
+"""The definition of dense (linear) layers: matrix products in float64.
 
-Every function names its indices: n runs over the batch, o over the outputs, i over the inputs.
+In the formulas, n runs over the batch, o over the outputs, i over the inputs.
 """
 
 import numpy as np
@@ -21,14 +21,14 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     bias : ndarray, shape (out_features,), float, optional
     out : ndarray, shape (N, out_features), float, optional
     relu : bool
-        Set negative results to zero; NaN stays.
+        Whether to set negative results to zero; NaN stays.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `x` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Notes
     -----
-    The formula is the one of the article "GPU acceleration: performance secrets of deep learning",
-    and of `torch.nn.functional.linear`.
+    The formula of the article "GPU acceleration: performance secrets of deep learning", and of
+    `torch.nn.functional.linear`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32"):
-    """Send the gradient of the loss from the outputs of a dense layer back to its inputs.
+    """Return the gradient with respect to `x`.
 
     ``grad_input[n, i] = sum over o of grad_output[n, o] * weight[o, i]``
 
@@ -71,7 +71,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"):
-    """Compute the gradient of the loss with respect to the weights of a dense layer.
+    """Return the gradient with respect to `weight`.
 
     ``grad_weight[o, i] = sum over n of grad_output[n, o] * x[n, i]``
 
@@ -96,7 +96,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
-    """Compute the gradient of the loss with respect to the bias of a dense layer.
+    """Return the gradient with respect to `bias`.
 
     ``grad_bias[o] = sum over n of grad_output[n, o]``
 
@@ -117,29 +117,14 @@ def linear_backward_bias(grad_output, grad_bias=None):
 def linear_backward(
     grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32"
 ):
-    """Compute all gradients of a dense layer: those of its input, its weights and its bias.
-
-    They are what `linear_backward_input`, `linear_backward_weight` and `linear_backward_bias` return, and so
-    are the arguments.
+    """Return all gradients: those of `linear_backward_input`, `_weight` and `_bias`.
 
     Parameters
     ----------
-    grad_output : ndarray, shape (N, out_features), float
-        Gradient of the loss with respect to the output.
-    x : ndarray, shape (N, in_features), float
-        The vectors of the forward pass.
-    weight : ndarray, shape (out_features, in_features), float
-        The weights of the forward pass.
+    grad_output, x, weight, precision
+        As for these functions.
     grad_input, grad_weight, grad_bias : ndarray, float, optional
-        Where to write the results, in the shapes of `x`, of `weight` and (out_features,); None allocates
-        float64.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output`, `x` and `weight` are rounded to before they are multiplied; the bias has no
-        products.
-
-    Returns
-    -------
-    grad_input, grad_weight, grad_bias : ndarray
+        In the shapes of `x`, of `weight` and (out_features,).
 
     Examples
     --------
