@@ -56,15 +56,9 @@ def output_size(size, kernel_size, stride=1, padding=0):
 
 
 def window2d(name, x_shape, kernel_size, stride, padding):
-    """Return how a window slides over images.
+    """Return how a window slides over images (N, C, H, W); `name` is the operation, for the error message.
 
-    Parameters
-    ----------
-    name : str
-        The operation, for the error message.
-    x_shape : tuple (N, C, H, W)
-    kernel_size, stride, padding : int or pair of ints
-        Size of the window, its step, and the zeros added on each side.
+    `kernel_size`, `stride` and `padding`, the zeros added on each side, are ints or pairs.
 
     Examples
     --------
@@ -114,14 +108,8 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
 def pool2d_window(x_shape, kernel_size, stride, padding):
     """Check a pooling's arguments; return its window.
 
-    Parameters
-    ----------
-    x_shape, kernel_size
-        As for `window2d`.
-    stride : int, pair of ints or None
-        None means `kernel_size`.
-    padding : int or pair of ints
-        At most half of `kernel_size`, so that no window lies wholly in the padding.
+    `stride` None means `kernel_size`. `padding` is at most half of `kernel_size`, so that no window lies
+    wholly in the padding.
 
     Examples
     --------

@@ -40,9 +40,8 @@ def relu_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output : ndarray, any shape, float
-    out : ndarray, shape of `grad_output`, float
-    grad_input : ndarray, shape of `grad_output`, float, optional
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
         May be `grad_output` or `out` itself.
 
     Notes
@@ -88,8 +87,9 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out, grad_input
-        As for `relu_backward`.
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -127,8 +127,9 @@ def tanh_backward(grad_output, out, grad_input=None):
 
     Parameters
     ----------
-    grad_output, out, grad_input
-        As for `relu_backward`.
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
+        May be `grad_output` or `out` itself.
 
     Examples
     --------
@@ -201,8 +202,7 @@ def add_forward(a, b, out=None):
 
     Parameters
     ----------
-    a : ndarray, any shape, float
-    b : ndarray, shape of `a`, float
+    a, b : ndarray, of one shape, float
     out : ndarray, shape of `a`, float, optional
         May be `a` or `b` itself.
 

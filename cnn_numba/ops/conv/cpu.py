@@ -95,15 +95,15 @@ def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window
 
 
 @serial_jit
-def _pack_image(x, n, window, image):
-    """Copy image n into the middle of `image`, channels-last, inside its border of zeros."""
+def _pack_image(x, n, window, image, pixel, plane):
+    """Copy image n inside a border of zeros; its pixels lie `pixel` floats apart, its channels `plane`."""
     _, channels, height, width = x.shape
-    pitch = (width + 2 * window.padding_w) * channels
+    pitch = width + 2 * window.padding_w
     for c in range(channels):
         for h in range(height):
-            start = (h + window.padding_h) * pitch + window.padding_w * channels + c
+            start = c * plane + ((h + window.padding_h) * pitch + window.padding_w) * pixel
             for w in range(width):
-                image[start + w * channels] = x[n, c, h, w]
+                image[start + w * pixel] = x[n, c, h, w]
 
 
 @serial_jit
@@ -134,17 +134,11 @@ def _pack_columns(weight, bias, precision, columns):
                 columns[start + row * TILE_COLUMNS] = nearest(value, precision)
 
 
-@serial_jit
 def _pack_rows(weight, rows):
     """Copy the weight to rows for the backward passes: K_w * C_in values for each (C_out, K_h)."""
     out_channels, channels, kernel_h, kernel_w = weight.shape
-    pitch = rows.size // (out_channels * kernel_h)
-    for oc in range(out_channels):
-        for kh in range(kernel_h):
-            start = (oc * kernel_h + kh) * pitch
-            for kw in range(kernel_w):
-                for ic in range(channels):
-                    rows[start + kw * channels + ic] = weight[oc, ic, kh, kw]
+    by_row = rows.reshape(out_channels * kernel_h, -1)[:, : kernel_w * channels]
+    by_row[:] = weight.transpose(0, 2, 3, 1).reshape(by_row.shape)
 
 
 @serial_jit
@@ -226,7 +220,7 @@ def _forward(x, window, scratch, precision, smallest, out):
         image, tile, starts = scratch.image[thread], scratch.tile[thread], scratch.offsets[thread]
         image[:] = 0  # the border, which another convolution may have used
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_image(x, n, window, image)
+            _pack_image(x, n, window, image, channels, 1)
             round_all(image, precision)
             _forward_image(image, channels, width, window, scratch.columns, starts, tile, block_size)
             _unpack_tile(tile, n, block_size, smallest, out)
@@ -352,7 +346,7 @@ def _backward_weight_rows(grad_output, x, window, scratch, precision):
         image[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_image(x, n, window, image)
+            _pack_image(x, n, window, image, channels, 1)
             round_all(image, precision)
             for oc in range(out_channels):
                 count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
@@ -366,17 +360,6 @@ def _backward_weight_rows(grad_output, x, window, scratch, precision):
                     for j in range(0, row_pitch, ROW):
                         p = (oc * window.kernel_h + kh) * row_pitch + j
                         _gather_row(values, offsets, count, image, kh * pitch + j, partial, p)
-
-
-@serial_jit
-def _pack_planes(x, n, window, planes):
-    """Copy the channels of image n into the middle of `planes`, inside their borders of zeros."""
-    _, channels, height, width = x.shape
-    pitch = width + 2 * window.padding_w
-    for c in range(channels):
-        for h in range(height):
-            for w in range(width):
-                planes[c, (h + window.padding_h) * pitch + window.padding_w + w] = x[n, c, h, w]
 
 
 @serial_jit
@@ -397,12 +380,12 @@ def _backward_weight_planes(grad_output, x, window, scratch, precision):
     row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
     for thread in prange(threads):
         planes, partial = scratch.planes[thread], scratch.partial[thread]
-        spread = planes[channels]
+        image, spread = planes[:channels].reshape(-1), planes[channels]
         planes[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_planes(x, n, window, planes)
-            round_all(planes[:channels].reshape(-1), precision)
+            _pack_image(x, n, window, image, 1, planes.shape[1])
+            round_all(image, precision)
             for oc in range(out_channels):
                 for oh in range(window.out_h):
                     for ow in range(window.out_w):

@@ -17,7 +17,7 @@ from cnn_numba.ops.conv import checks
 
 
 def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: bool = False) -> np.ndarray:
-    """Slide a kernel over an image and sum the products: convolution as deep learning means it.
+    """Slide a kernel over an image and sum the products.
 
     In ``"valid"`` mode, with images of H x W and kernels of K_h x K_w::
 
@@ -166,9 +166,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     array([[[[100., 103.],
              [109., 124.]]]])
     """
-    arrays = x, weight, bias, out
     x, weight, bias, out, window = checks.conv2d_forward(
-        ANYTHING, *arrays, window=(stride, padding), relu=relu, precision=precision
+        ANYTHING, x, weight, bias, out, window=(stride, padding), relu=relu, precision=precision
     )
     result = np.zeros((x.shape[0], weight.shape[0], *window.out))
     if bias is not None:
@@ -199,11 +198,9 @@ def conv2d_backward_input(
     weight : ndarray, shape (C_out, C_in, K_h, K_w), float
     input_shape : tuple (N, C_in, H, W)
         With a stride above 1, `grad_output` does not determine it.
-    stride, padding : int or pair of ints
-        As in the forward pass.
+    stride, padding, precision
+        As for `conv2d_forward`; `grad_output` and `weight` are rounded.
     grad_input : ndarray, shape (N, C_in, H, W), float, optional
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -214,15 +211,16 @@ def conv2d_backward_input(
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
-    arrays = weight, input_shape, grad_output, grad_input
+    arrays, options = (weight, input_shape, grad_output, grad_input), (stride, padding)
     weight, input_shape, grad_output, grad_input, window = checks.conv2d_backward_input(
-        ANYTHING, *arrays, window=(stride, padding), precision=precision
+        ANYTHING, *arrays, window=options, precision=precision
     )
     padded = _pad(np.zeros(input_shape), window)
     grad_output, weight = rounded(grad_output, precision), rounded(weight, precision)
     for kh, kw, pixels in _taps(window):
         padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
-    return put(grad_input, _crop(padded, window))
+    (top, left), (height, width) = window.padding, window.image
+    return put(grad_input, padded[:, :, top : top + height, left : left + width])
 
 
 def conv2d_backward_weight(
@@ -241,12 +239,10 @@ def conv2d_backward_weight(
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
     x : ndarray, shape (N, C_in, H, W), float
     weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-        As in the forward pass.
+    stride, padding, precision
+        As for `conv2d_forward`; `grad_output` and `x` are rounded.
     grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float, optional
         Overwritten, not added to.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -288,12 +284,6 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
 def _pad(x, window):
     """Return a copy of `x` with zeros around it."""
     return np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in window.padding)])
-
-
-def _crop(padded, window):
-    """Undo `_pad`."""
-    (top, left), (height, width) = window.padding, window.image
-    return padded[:, :, top : top + height, left : left + width]
 
 
 def _taps(window):

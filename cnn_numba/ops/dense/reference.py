@@ -36,8 +36,8 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
     array([[ 3.,  6., 12.]])
     """
-    arrays = x, weight, bias, out
-    x, weight, bias, out = checks.linear_forward(ANYTHING, *arrays, relu=relu, precision=precision)
+    how = {"relu": relu, "precision": precision}
+    x, weight, bias, out = checks.linear_forward(ANYTHING, x, weight, bias, out, **how)
     result = np.einsum("ni,oi->no", rounded(x, precision), rounded(weight, precision))
     if bias is not None:
         result += bias
@@ -56,8 +56,8 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     grad_output : ndarray, shape (N, out_features), float
     weight : ndarray, shape (out_features, in_features), float
     grad_input : ndarray, shape (N, in_features), float, optional
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
+    precision
+        As for `linear_forward`; `grad_output` and `weight` are rounded.
 
     Examples
     --------
@@ -81,8 +81,8 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     x : ndarray, shape (N, in_features), float
     grad_weight : ndarray, shape (out_features, in_features), float, optional
         Overwritten, not added to.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
+    precision
+        As for `linear_forward`; `grad_output` and `x` are rounded.
 
     Examples
     --------

@@ -24,7 +24,7 @@ TAP_SUMS = TAPS * COLUMNS
 
 
 @inner_jit
-def _list_alive(memory, stage, n):
+def _list_nonzeros(memory, stage, n):
     """List the non-zero gradients of each channel and where their windows begin; add them to the bias's."""
     floats, integers = memory.floats, memory.integers
     for oc in range(stage.out_channels):
@@ -88,7 +88,7 @@ def _add_to_both(memory, stage, first, image, gradient, p):
 @inner_jit
 def _backward_sparse(memory, stage, n, needs_input):
     """Take the gradient of image n back through a stage."""
-    _list_alive(memory, stage, n)
+    _list_nonzeros(memory, stage, n)
     image, p = stage.images + n * stage.plane, 0
     # One block of channels after the other: its parts of image and gradient stay in the first cache.
     for block in range(0, stage.plane, stage.block):

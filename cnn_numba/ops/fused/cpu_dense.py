@@ -42,10 +42,11 @@ def _spread(memory, stage, n):
             to = middle + oh * stage.spread_pitch + ow * stage.columns
             for channel in range(0, stage.columns, WIDTH):
                 code = load_bytes(memory.codes, codes + position * stage.columns + channel)
-                alive = where_equal(code, filled(0), load(floats, at + channel // WIDTH * stage.target_block))
-                store(floats, to + channel, alive)
+                gradient = load(floats, at + channel // WIDTH * stage.target_block)
+                gradient = where_equal(code, filled(0), gradient)
+                store(floats, to + channel, gradient)
                 bias = stage.partial_bias + channel
-                store(floats, bias, add(load(floats, bias), alive))
+                store(floats, bias, add(load(floats, bias), gradient))
 
 
 @inline_jit

@@ -4,7 +4,7 @@ import numpy as np
 
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.jit import inner_jit, serial_jit
+from cnn_numba.ops.shared.jit import serial_jit
 
 
 def gather_batch(
@@ -20,17 +20,18 @@ def gather_batch(
     """
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
+    _check_indices(indices, len(images))
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
-    out_planes = out.reshape(len(indices), channels, height * width)
-    _refuse(_gather_planes(planes, indices, scale, shift, out_planes), indices, count)
+    _gather_planes(planes, indices, scale, shift, out.reshape(len(indices), channels, height * width))
     return out
 
 
 def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
     *_, out = checks.gather_labels(HOST, labels, indices, out)
-    _refuse(_gather_labels(labels, indices, out), indices, len(labels))
+    _check_indices(indices, len(labels))
+    _gather_labels(labels, indices, out)
     return out
 
 
@@ -42,21 +43,22 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
+    _check_indices(indices, len(images))
     words = np.uint32(seed), np.uint32(epoch)
-    position = _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
-    _refuse(position, indices, len(images))
+    _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
     return out
 
 
-def _refuse(position, indices, count):
-    """Raise an error if a kernel found an index outside the data at this position; -1 means none."""
+def _check_indices(indices, count):
+    """Refuse indices outside 0 to ``count - 1``."""
+    position = _first_outside(indices, count)
     if position >= 0:
         raise IndexError(
             f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
         )
 
 
-@inner_jit
+@serial_jit
 def _first_outside(indices, count):
     for i in range(indices.shape[0]):
         if indices[i] < 0 or indices[i] >= count:
@@ -66,9 +68,6 @@ def _first_outside(indices, count):
 
 @serial_jit
 def _gather_planes(planes, indices, scale, shift, out):
-    position = _first_outside(indices, planes.shape[0])
-    if position >= 0:
-        return position
     for i in range(indices.shape[0]):
         for channel in range(planes.shape[1]):
             source, target = planes[indices[i], channel], out[i, channel]
@@ -76,17 +75,12 @@ def _gather_planes(planes, indices, scale, shift, out):
             channel_scale, channel_shift = scale[channel], shift[channel]
             for pixel in range(target.shape[0]):
                 target[pixel] = np.float32(source[pixel]) * channel_scale + channel_shift
-    return -1
 
 
 @serial_jit
 def _gather_labels(labels, indices, out):
-    position = _first_outside(indices, labels.shape[0])
-    if position >= 0:
-        return position
     for i in range(indices.shape[0]):
         out[i] = labels[indices[i]]
-    return -1
 
 
 @serial_jit
@@ -102,9 +96,6 @@ def _philox(first, second, key):
 
 @serial_jit
 def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch, out):
-    position = _first_outside(indices, images.shape[0])
-    if position >= 0:
-        return position
     channels, height = images.shape[1], images.shape[2]
     places = 2 * padding + 1
     for i in range(indices.shape[0]):
@@ -120,7 +111,6 @@ def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch,
                     _copy_row(row, across, mirror, scale[channel], shift[channel], target)
                 else:
                     target[:] = shift[channel]
-    return -1
 
 
 @serial_jit

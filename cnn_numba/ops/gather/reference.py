@@ -45,18 +45,13 @@ def gather_batch(images, indices, mean, std, out=None):
 
 
 def gather_labels(labels, indices, out=None):
-    """Pick labels: ``out[i] = labels[indices[i]]``.
+    """Pick labels: ``out[i] = labels[indices[i]]``; errors as in `gather_batch`.
 
     Parameters
     ----------
     labels : ndarray, shape (N,), int32
     indices : ndarray, shape (n,), int64
     out : ndarray, shape (n,), int32, optional
-
-    Raises
-    ------
-    IndexError
-        As `gather_batch`.
 
     Examples
     --------
@@ -72,8 +67,8 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     """Pick images, move and mirror each at random, and normalise them.
 
     Image ``j = indices[i]`` gets a black margin of `padding` pixels. A window of the image's size begins at
-    pixel (`row`, `column`) of the result; its columns are reversed if `mirror` is 1. It is normalised as in
-    `gather_batch`::
+    pixel (`row`, `column`) of the result; its columns are reversed if `mirror` is 1. Normalisation and errors
+    are as in `gather_batch`::
 
         words = philox((j mod 2**32, epoch), seed)
         row, column = (words[0] mod 2**16) * places // 2**16, (words[0] // 2**16) * places // 2**16
@@ -90,11 +85,6 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     seed, epoch : int
         They and the image's index determine its random numbers; 0 to 2**32 - 1.
     out : ndarray, shape (n, C, H, W), float, optional
-
-    Raises
-    ------
-    IndexError
-        As `gather_batch`.
 
     Notes
     -----

@@ -70,7 +70,7 @@ def _cross_entropy_forward(logits, labels, smoothing, losses, probabilities):
 
 @exact_jit
 def _loss(log_total, of_the_label, largest):
-    """Return a row's loss; subtract the scores first, beside which the logarithm may vanish."""
+    """Return a row's loss; subtract the scores first: beside them the logarithm may vanish."""
     return log_total - (of_the_label - largest)
 
 

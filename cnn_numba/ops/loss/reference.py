@@ -80,14 +80,10 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
 
     Parameters
     ----------
-    probabilities : ndarray, shape (N, K), float
-        What the forward pass returned.
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
+    probabilities, labels, label_smoothing
+        Of the forward pass.
     grad_logits : ndarray, shape (N, K), float, optional
         May be `probabilities` itself.
-    label_smoothing : float
-        As in the forward pass.
 
     Notes
     -----
@@ -115,13 +111,9 @@ def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None
 
     Parameters
     ----------
-    logits : ndarray, shape (N, K), float
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
-    losses : ndarray, shape (N,), float, optional
-    grad_logits : ndarray, shape (N, K), float, optional
-    label_smoothing : float
+    logits, labels, losses, label_smoothing
         As for `cross_entropy_forward`.
+    grad_logits : ndarray, shape (N, K), float, optional
 
     Examples
     --------
@@ -143,10 +135,8 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     Parameters
     ----------
-    losses : ndarray, shape (N,), float
-    logits : ndarray, shape (N, K), float
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
+    losses, logits, labels : ndarray
+        As for `cross_entropy_forward`.
     totals : ndarray, shape (2,), float64
         Sum of losses and number of right answers so far; updated in place.
 

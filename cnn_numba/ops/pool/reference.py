@@ -50,9 +50,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     >>> max_pool2d_forward(x, 2)
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
-    x, out, argmax, windows = checks.max_pool2d_forward(
-        ANYTHING, x, out, argmax, window=(stride, padding, kernel_size)
-    )
+    options = stride, padding, kernel_size
+    x, out, argmax, windows = checks.max_pool2d_forward(ANYTHING, x, out, argmax, window=options)
     maxima = np.empty((*x.shape[:2], *windows.out))
     positions = np.empty(maxima.shape, np.int32)
     for oh, ow, top, bottom, left, right in _on_image(windows):
@@ -93,7 +92,9 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     arrays = input_shape, grad_output, _int32(argmax), grad_input
     input_shape, grad_output, argmax, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
     batch, channels, height, width = input_shape
-    _check_positions(argmax, height * width)
+    outside = argmax[(argmax < 0) | (argmax >= height * width)]
+    if outside.size:
+        raise ValueError(f"argmax must lie in 0..{height * width - 1}, got {outside[0]}")
     result = np.zeros((batch, channels, height * width))
     for n, c, oh, ow in np.ndindex(grad_output.shape):
         result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]
@@ -144,7 +145,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     ----------
     grad_output : ndarray, shape (N, C, H_out, W_out), float
     input_shape : tuple (N, C, H, W)
-    kernel_size, stride, padding : int or pair of ints
+    kernel_size, stride, padding
         As in the forward pass.
     grad_input : ndarray, shape (N, C, H, W), float, optional
 
@@ -156,11 +157,9 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     input_shape, grad_output, grad_input, windows = checks.avg_pool2d_backward(
         ANYTHING, input_shape, grad_output, grad_input, window=(stride, padding, kernel_size)
     )
-    result = np.zeros(input_shape)
+    result, shares = np.zeros(input_shape), grad_output / math.prod(windows.kernel)
     for oh, ow, top, bottom, left, right in _on_image(windows):
-        result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / math.prod(
-            windows.kernel
-        )
+        result[:, :, top:bottom, left:right] += shares[:, :, oh, ow, None, None]
     return put(grad_input, result)
 
 
@@ -180,10 +179,3 @@ def _int32(argmax):
     if argmax.dtype.kind not in "iu" or argmax.dtype == np.int32:
         return argmax
     return np.clip(argmax, -1, MOST_ELEMENTS).astype(np.int32)
-
-
-def _check_positions(argmax, pixels):
-    """Refuse positions outside the plane."""
-    wrong = argmax[(argmax < 0) | (argmax >= pixels)]
-    if wrong.size:
-        raise ValueError(f"argmax must lie in 0..{pixels - 1}, got {wrong[0]}")

@@ -38,7 +38,7 @@ def exp(x):
     whole = math.floor(power + np.float32(0.5))
     r = power - whole
     value = (((((_E0 * r + _E1) * r + _E2) * r + _E3) * r + _E4) * r + _E5) * r + _E6
-    # 2**whole, its exponent written where a float32 has it; in two halves, for 2**128 is none
+    # 2**whole, from the bits of its exponent; in two factors, since 2**128 is no float32
     half = np.int32(whole) >> np.int32(1)
     rest = np.int32(whole) - half
     value *= np.int32((half + np.int32(127)) << np.int32(23)).view(np.float32)

@@ -82,11 +82,7 @@ def load4(builder, target, arguments, keywords):
     """Generate a load of four numbers at once."""
     (pointer,) = _values(builder, arguments)
     four = llvm.load(_type(_FLOAT4), pointer, alignment=_ALIGNMENT)
-    builder.store_var(target, tuple(_element(four, i) for i in range(4)))
-
-
-def _element(four, i):
-    return vector.extract(four, [], [i])
+    builder.store_var(target, tuple(vector.extract(four, [], [i]) for i in range(4)))
 
 
 def store4(builder, target, arguments, keywords):

@@ -90,7 +90,7 @@ class Part(JITCodeLibrary):
 
     @property
     def codegen(self):
-        """Return what Numba calls `set_env` of."""
+        """The object whose `set_env` Numba calls: this library."""
         return self
 
     def set_env(self, name, environment):

@@ -88,20 +88,16 @@ def adam_update(
 
     Parameters
     ----------
-    parameters : ndarray, shape (P,), float
-        Updated in place.
-    gradients : ndarray, shape (P,), float
+    parameters, gradients, lr, weight_decay
+        As for `sgd_update`.
     exp_avg, exp_avg_sq : ndarray, shape (P,), float
         The running means m and v; zeros before the first step, updated in place.
     step : int
         The number of this step, from 1.
-    lr : float
     beta1, beta2 : float
         The fraction of the running means that survives a step.
     eps : float
         Keeps the quotient finite if all gradients were 0.
-    weight_decay : float
-        Strength of the pull towards 0, added to the gradient.
 
     Notes
     -----
