@@ -37,9 +37,6 @@ def _backward(kernel, grad_output, out, grad_input):
     return grad_input
 
 
-# --- ReLU --------------------------------------------------------------------------------------------------
-
-
 @cuda.jit(device=True)
 def _relu(value):
     """Return the larger of `value` and 0, and NaN for NaN."""
@@ -133,9 +130,6 @@ def relu_backward(grad_output, out, grad_input=None):
     return grad_input
 
 
-# --- Sigmoid ------------------------------------------------------------------------------------------------
-
-
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def sigmoid_forward_kernel(x, out):
@@ -166,9 +160,6 @@ def sigmoid_backward(grad_output, out, grad_input=None):
     return _backward(sigmoid_backward_kernel, grad_output, out, grad_input)
 
 
-# --- Hyperbolic tangent -------------------------------------------------------------------------------------
-
-
 @cuda.jit
 @device.signature(f"void({_ROW}, {_ROW})")
 def tanh_forward_kernel(x, out):
@@ -197,14 +188,12 @@ def tanh_backward(grad_output, out, grad_input=None):
     return _backward(tanh_backward_kernel, grad_output, out, grad_input)
 
 
-# --- GELU, and sums -----------------------------------------------------------------------------------------
-
 ROOT_HALF = float32(math.sqrt(0.5))
 PEAK = float32(1 / math.sqrt(2 * math.pi))  # of the normal density
 
 
 @cuda.jit(device=True)
-def _normal_share(x):
+def _normal_cdf(x):
     """Return the probability that a standard normal number lies below `x`."""
     return float32(0.5) * (float32(1) + math.erf(x * ROOT_HALF))
 
@@ -215,7 +204,7 @@ def gelu_forward_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
-        out[i] = x[i] * _normal_share(x[i])
+        out[i] = x[i] * _normal_cdf(x[i])
 
 
 def gelu_forward(x, out=None):
@@ -230,7 +219,7 @@ def gelu_backward_kernel(grad_output, x, grad_input):
     i = uint32(cuda.grid(1))
     if i < x.size:
         density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
-        grad_input[i] = grad_output[i] * (_normal_share(x[i]) + x[i] * density)
+        grad_input[i] = grad_output[i] * (_normal_cdf(x[i]) + x[i] * density)
 
 
 def gelu_backward(grad_output, x, grad_input=None):

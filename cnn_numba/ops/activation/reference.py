@@ -163,7 +163,7 @@ def gelu_forward(x, out=None):
     array([ 0.    ,  0.    ,  0.8413, 10.    ])
     """
     x, out = checks.forward(ANYTHING, x, out)
-    return put(out, x * _normal_share(x))
+    return put(out, x * _normal_cdf(x))
 
 
 def gelu_backward(grad_output, x, grad_input=None):
@@ -192,7 +192,7 @@ def gelu_backward(grad_output, x, grad_input=None):
     """
     grad_output, x, grad_input = checks.gelu_backward(ANYTHING, grad_output, x, grad_input)
     density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    return put(grad_input, grad_output * (_normal_share(x) + x * density))
+    return put(grad_input, grad_output * (_normal_cdf(x) + x * density))
 
 
 def add_forward(a, b, out=None):
@@ -215,7 +215,7 @@ def add_forward(a, b, out=None):
     return put(out, a + b)
 
 
-def _normal_share(x):
+def _normal_cdf(x):
     """Return the probability that a standard normal number lies below each number."""
     erf = np.vectorize(math.erf, otypes=[np.float64])
     return (1.0 + erf(x / np.sqrt(2.0))) / 2.0

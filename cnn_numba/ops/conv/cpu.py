@@ -175,15 +175,6 @@ def _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
 # ------------------------------------------------------------------------------------------ forward
 
 
-@serial_jit
-def _window_start(position, window, pitch, channels):
-    """Return where in the packed image the window of an output pixel begins."""
-    # Beyond the last pixel, repeat it: the tile needs no special case.
-    position = min(position, window.out_h * window.out_w - 1)
-    oh, ow = position // window.out_w, position % window.out_w
-    return oh * window.stride_h * pitch + ow * window.stride_w * channels
-
-
 @inner_jit
 def _forward_image(image, channels, width, window, columns, starts, tile, block_size):
     """Convolve one packed image, tile by tile."""
@@ -192,7 +183,10 @@ def _forward_image(image, channels, width, window, columns, starts, tile, block_
     weight_size = (window.kernel_h * row + 1) * TILE_COLUMNS
     for position in range(0, window.out_h * window.out_w, TILE_ROWS):
         for i in range(TILE_ROWS):
-            starts[i] = _window_start(position + i, window, pitch, channels)
+            # Beyond the last pixel, repeat it: the tile needs no special case.
+            pixel = min(position + i, window.out_h * window.out_w - 1)
+            oh, ow = pixel // window.out_w, pixel % window.out_w
+            starts[i] = oh * window.stride_h * pitch + ow * window.stride_w * channels
         for block in range(tile.size // block_size):
             c, t = block * weight_size, block * block_size + position * TILE_COLUMNS
             multiply_tile(image, starts, window.kernel_h, pitch, row, 1, columns, c, tile, t)

@@ -7,7 +7,7 @@ of this copy with the flipped kernel, that of the weight a product over all pixe
 
 from cnn_numba.ops.fused.cpu_stage import PIXELS
 from cnn_numba.ops.fused.cpu_tile import SUMS, convolve
-from cnn_numba.ops.fused.cpu_weights import place
+from cnn_numba.ops.fused.cpu_weights import weight_index
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -85,7 +85,7 @@ def _add_to_weight(floats, stage, n):
                     where = i + k % 2
                     if oc + k // 2 < stage.out_channels and where < count:
                         ic, kw = where // stage.kernel_w * WIDTH, where % stage.kernel_w
-                        p = stage.partial + place(stage, oc + k // 2, ic, kh, kw)
+                        p = stage.partial + weight_index(stage, oc + k // 2, ic, kh, kw)
                         store(floats, p, add(load(floats, p), sums[k]))
 
 

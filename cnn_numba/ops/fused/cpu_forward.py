@@ -5,7 +5,7 @@ from numba import prange
 
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import PIXELS, stage_at
-from cnn_numba.ops.fused.cpu_tile import SUMS, convolve, largest, leave
+from cnn_numba.ops.fused.cpu_tile import SUMS, convolve, largest, store_output
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, number, vectors
@@ -40,11 +40,11 @@ def _convolve_image(memory, stage, n):
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = largest(sums, i // 2 * 8 + i % 2, 2)
-                    leave(memory, stage, n, value, code, position + i // 2, channel + i % 2 * WIDTH)
+                    store_output(memory, stage, n, value, code, position + i // 2, channel + i % 2 * WIDTH)
             else:
                 for i in range(SUMS):
                     where = channel + i % 2 * WIDTH
-                    leave(memory, stage, n, sums[i], filled(0), position + i // 2, where)
+                    store_output(memory, stage, n, sums[i], filled(0), position + i // 2, where)
 
 
 @inner_jit

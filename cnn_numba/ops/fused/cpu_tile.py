@@ -58,7 +58,7 @@ def _rectify(value, code):
 
 
 @inline_jit
-def leave(memory, stage, n, value, code, position, channel):
+def store_output(memory, stage, n, value, code, position, channel):
     """Write a vector of the stage's output for image n, and its codes."""
     if channel < stage.columns:
         if stage.relu:

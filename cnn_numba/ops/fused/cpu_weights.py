@@ -40,7 +40,7 @@ def unpack_forward(memory, plan, index, weight, bias):
 
 
 @inner_jit
-def place(stage, oc, ic, kh, kw):
+def weight_index(stage, oc, ic, kh, kw):
     """Return the index of a weight in `rows`, and of its gradient in `partial`.
 
     The next channels follow within a vector; in a small kernel they are `columns` apart.
@@ -59,7 +59,7 @@ def _pack_rows(floats, stage, weight):
         for kh in range(kernel_h):
             for kw in range(kernel_w):
                 for first in range(0, channels, WIDTH):
-                    at = stage.rows + place(stage, oc, first, kh, kw)
+                    at = stage.rows + weight_index(stage, oc, first, kh, kw)
                     for i in range(min(WIDTH, channels - first)):
                         floats[at + i] = weight[oc, first + i, kh, kw]
 
@@ -106,6 +106,6 @@ def add_up(memory, plan, index, grad_weight, grad_bias):
         for kh in range(kernel_h):
             for kw in range(kernel_w):
                 for start in range(0, channels, WIDTH):
-                    at = first.partial + place(first, oc, start, kh, kw)
+                    at = first.partial + weight_index(first, oc, start, kh, kw)
                     for i in range(min(WIDTH, channels - start)):
                         grad_weight[oc, start + i, kh, kw] = floats[at + i * step]

@@ -7,7 +7,7 @@ results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN
 """
 
 from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, panel_of, row_of
-from cnn_numba.ops.fused.cpu_tile import largest, leave
+from cnn_numba.ops.fused.cpu_tile import largest, store_output
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, add, filled, load, multiply_add, number, store, subtract, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
@@ -105,7 +105,7 @@ def _multiply(floats, stage, k):
 
 
 @inner_jit
-def _leave_windows(memory, stage, n):
+def _store_windows(memory, stage, n):
     """Transform the products to the four pixels of each window, and pool them."""
     floats = memory.floats
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
@@ -123,7 +123,7 @@ def _leave_windows(memory, stage, n):
                 pixels[2 * i] = add(add(add(a, b), c), bias)
                 pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
             value, code = largest(pixels, 0, 1)
-            leave(memory, stage, n, value, code, position, channel)
+            store_output(memory, stage, n, value, code, position, channel)
 
 
 @inner_jit
@@ -132,4 +132,4 @@ def winograd_image(memory, stage, n):
     _transform_image(memory, stage, n)
     for k in range(MATRICES):
         _multiply(memory.floats, stage, k)
-    _leave_windows(memory, stage, n)
+    _store_windows(memory, stage, n)

@@ -42,7 +42,7 @@ HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 
 
 class Stage(NamedTuple):
-    """Working space of one convolution with what follows it, for batches of any size up to the largest."""
+    """Working space of one stage, for batches of any size up to the largest."""
 
     out: Any  # (N, C_out, H', W') float32: the result; None for the last stage, whose result is the chain's
     codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling

@@ -221,11 +221,11 @@ def _store(image, n, band, first_channel, planes, grad_input):
         line, w = unsigned_divmod(i, width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
-            place = uint32(line * planes.pitch + w + planes.padding_w)
+            offset = uint32(line * planes.pitch + w + planes.padding_w)
             to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint32(c * size + place)
+                total, part, at = float32(0), uint32(0), uint32(c * size + offset)
                 while part < uint32(planes.copies):
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)

@@ -248,8 +248,8 @@ def _add_lanes(at, count, shares, image, grad_output, codes, sums):
             window, gradient, code = uint32(first + k * WARP), fetched[k], fetched_codes[k]
             if code != DEAD:
                 row = divide(window, shares.across_factor, shares.across_shift)
-                place = (2 * row + code // 2) * pitch
-                corner = uint32(place + 2 * (window - row * across) + code % 2)
+                offset = (2 * row + code // 2) * pitch
+                corner = uint32(offset + 2 * (window - row * across) + code % 2)
                 for kh in range(SIDE):
                     for kw in range(SIDE):
                         sums[SIDE * kh + kw] += gradient * image[corner + kw]
@@ -288,9 +288,9 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
         mine = total if lane == i else mine
     weights, is_bias = uint32(channels * TAPS), (lane == TAPS) & (channel == 0)
     # The bias comes after the weights, from the blocks of the first channel.
-    place = weights if is_bias else uint32(channel * TAPS + lane)
+    index = weights if is_bias else uint32(channel * TAPS + lane)
     if (out < out_channels) & ((lane < TAPS) | is_bias):
-        parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine
+        parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + index)] = mine
 
 
 def _tiles(out_channels, channels):

@@ -136,7 +136,7 @@ def gather_labels(labels, indices, out=None):
 def gather_batch_at_kernel(
     images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
 ):
-    """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    """One thread normalises one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
     advance_other(other, advances)
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
@@ -316,7 +316,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
-    """One thread writes one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    """One thread writes one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:

@@ -26,9 +26,6 @@ __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "
 THREADS = 256
 
 
-# --- Positions ---------------------------------------------------------------------------------------------
-
-
 @cuda.jit(device=True)
 def _coordinates(i, height, width):
     """Return plane, row and column of element number `i` of all planes."""
@@ -59,9 +56,6 @@ def planes(array):
     """View an array (N, C, H, W) as (N * C, H, W)."""
     batch, channels, height, width = array.shape
     return array.reshape(batch * channels, height, width)
-
-
-# --- Max pooling, forward ----------------------------------------------------------------------------------
 
 
 @cuda.jit(device=True)
@@ -127,9 +121,6 @@ def _tiles_2x2(window):
     return window[:6] == (2, 2, 2, 2, 0, 0)
 
 
-# --- Max pooling, backward ---------------------------------------------------------------------------------
-
-
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[:, ::1], float32[:, ::1])")
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
@@ -176,9 +167,6 @@ def _flat_planes(array):
     """View an array (N, C, H, W) as (N * C, H * W)."""
     batch, channels, height, width = array.shape
     return array.reshape(batch * channels, height * width)
-
-
-# --- Average pooling ---------------------------------------------------------------------------------------
 
 
 @cuda.jit
