@@ -93,13 +93,7 @@ def _check_memory(written, read, may_be=()):
 
 
 class Windows:
-    """How a window slides over images.
-
-    Attributes
-    ----------
-    image, kernel, stride, padding, out : tuple of (int, int)
-        Vertical and horizontal.
-    """
+    """How a window slides over images; each attribute is a pair, vertical and horizontal."""
 
     def __init__(self, image, kernel_size, stride, padding):
         self.image = image

@@ -53,9 +53,7 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
 
     Examples
     --------
-    >>> image = [[1, 2, 3],
-    ...          [4, 5, 6],
-    ...          [7, 8, 9]]
+    >>> image = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     >>> conv_cpu(image, [[1, 0], [0, -1]])
     array([[-4., -4.],
            [-4., -4.]])
@@ -70,7 +68,6 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
     if flip:
         kernel = kernel[::-1, ::-1]
-
     kernel_h, kernel_w = kernel.shape
     out = np.zeros((image.shape[0] - kernel_h + 1, image.shape[1] - kernel_w + 1))
     for i in range(out.shape[0]):
@@ -122,7 +119,6 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
-
     out = np.zeros(n - delay)
     for d in range(delay, n):
         for k in range(max(0, -d), n - max(0, d)):  # where both samples exist

@@ -59,12 +59,7 @@ class ConvChainScratch(NamedTuple):
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-    convolutions : list of Convolution
-    needs_grad_input : bool
-        Whether `conv_chain_backward` may compute the gradient of the images.
+    Without `needs_grad_input`, `conv_chain_backward` cannot compute the gradient of the images.
     """
     chain = checks.chain_of(HOST, input_shape, convolutions)
     laid_out = lay_out(chain.shapes, convolutions, chain.windows, needs_grad_input)

@@ -30,15 +30,14 @@ def _label(labels, index):
     return labels[index]
 
 
-def _constants_there(mean, std, channels):
+def _scale_and_shift(mean, std, channels):
     """Return scale and shift of each channel as arrays on the device."""
-    return _copied(*constants.normalisation(mean, std, channels))
+    return _copy_once(*constants.normalisation(mean, std, channels))
 
 
 # Without a limit: a full cache would free arrays that a graph still uses.
 @functools.cache
-def _copied(mean, std):
-    """Return the two constants of each channel on the device, copied once."""
+def _copy_once(mean, std):
     return tuple(map(device.to_device, constants.scale_and_shift(mean, std)))
 
 
@@ -106,7 +105,7 @@ def gather_batch(images, indices, mean, std, out=None):
     [1.0, -1.0, nan]
     """
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    scale, shift = _constants_there(mean, std, images.shape[1])
+    scale, shift = _scale_and_shift(mean, std, images.shape[1])
     arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
@@ -196,7 +195,7 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     """
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
-    scale, shift = _constants_there(mean, std, images.shape[1])
+    scale, shift = _scale_and_shift(mean, std, images.shape[1])
     # A kernel needs some array, and ignores it.
     other = cursor if advances is None else advances
     position = order, cursor, batch_size, other, advances is not None
@@ -301,9 +300,9 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     """
     padding, flip, *words = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    constants = _constants_there(mean, std, images.shape[1])
+    factors = _scale_and_shift(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), indices, *constants, crop, *map(np.uint32, words), _rows(out)
+    arguments = _rows(images), indices, *factors, crop, *map(np.uint32, words), _rows(out)
     device.launch_for_each(gather_augmented_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -357,8 +356,8 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     padding, flip, *_ = checks.augmentation(padding, flip)
     checks.gather_augmented_at(DEVICE, images, labels, order, cursor, x, y, draw)
     batch_size = checks.batch_size_of(x, batch_size)
-    constants = _constants_there(mean, std, images.shape[1])
+    factors = _scale_and_shift(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), labels, order, cursor, batch_size, *constants, crop, draw, _rows(x), y
+    arguments = _rows(images), labels, order, cursor, batch_size, *factors, crop, draw, _rows(x), y
     device.launch_for_each(gather_augmented_at_kernel, x.size, THREADS, *arguments)
     return x, y

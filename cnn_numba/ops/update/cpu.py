@@ -38,8 +38,8 @@ def adam_update(
     checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
     # In float64 until here: 1 - 0.999**1 has only four good digits in float32.
     rates = lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step)
-    numbers = map(np.float32, (*rates, 1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay))
-    _adam(parameters, gradients, exp_avg, exp_avg_sq, *numbers)
+    numbers = *rates, 1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, tuple(map(np.float32, numbers)))
     return parameters
 
 
@@ -88,7 +88,8 @@ def _square(share, gradient):
 
 
 @cores_by_size(PARALLEL_FROM)
-def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, beta2, new2, eps, weight_decay):
+def _adam(parameters, gradients, exp_avg, exp_avg_sq, numbers):
+    step_size, scale, new1, beta2, new2, eps, weight_decay = numbers
     for i in prange(parameters.size):
         gradient = gradients[i] + weight_decay * parameters[i]
         m = exp_avg[i] + new1 * (gradient - exp_avg[i])

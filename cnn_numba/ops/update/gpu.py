@@ -238,9 +238,7 @@ def adam_update(
 
 
 @cuda.jit
-@device.signature(
-    f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, float32, float32, float32)"
-)
+@device.signature(f"void({', '.join([_ARENA] * 4 + [_SCHEDULE] + ['float32'] * 5)})")
 def adam_scheduled_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
     weight_decay,
