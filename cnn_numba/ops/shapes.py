@@ -141,16 +141,8 @@ DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dty
 def check_scratch(operation, scratch, shapes, integers=()):
     """Check that working space is as ``{operation}_scratch`` makes it: kernels write into it unchecked.
 
-    Parameters
-    ----------
-    operation : str
-    scratch : NamedTuple of ndarray
-        An array of several axes has one part per thread. Any number of parts is fine: each takes its share of
-        the work.
-    shapes : NamedTuple of tuple
-        The shape of each array, of the same type as `scratch`.
-    integers : sequence of str
-        Which of the arrays are int64; the others are float32.
+    `shapes` has the type of `scratch`; the arrays in `integers` are int64, the others float32. An array of
+    several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
     """
     if type(scratch) is not type(shapes):
         raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")

@@ -329,16 +329,8 @@ def gather_augmented_at_kernel(
 def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip, draw, x, y, batch_size=None):
     """Gather the batch at the cursor like `gather_batch_at`, with the images of `gather_augmented`.
 
-    Seed and epoch lie on the device, since the launches of an epoch are replayed in the next one.
-
-    Parameters
-    ----------
-    images, labels, order, cursor, mean, std, x, y, batch_size
-        As for `gather_batch_at`.
-    padding, flip
-        As for `gather_augmented`.
-    draw : device array, shape (2,), uint32
-        Seed and epoch.
+    Seed and epoch are `draw`, (2,) uint32 on the device, since the launches of an epoch are replayed in the
+    next one.
 
     Examples
     --------

@@ -257,14 +257,7 @@ def adam_update_scheduled(
 ):  # fmt: skip
     """Take the step of `adam_update` at the cursor, like `sgd_update_scheduled`.
 
-    Parameters
-    ----------
-    parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay
-        As for `adam_update`.
-    rates : device array, shape (S, 2), float32
-        From `adam_rates`, with the same `beta1` and `beta2`.
-    cursor, advances : device array, shape (1,), int32
-        As for `sgd_update_scheduled`.
+    The `rates` are from `adam_rates` with the same `beta1` and `beta2`.
 
     Examples
     --------
