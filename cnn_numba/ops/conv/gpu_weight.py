@@ -1,10 +1,10 @@
 """The gradient of convolution weights on the GPU, as a matrix product whose sums are split over blocks.
 
-``grad_weight = grad_output @ columns.T`` has C_out rows and C_in * K_h * K_w columns, and each element is a
-sum over all output positions of all images. The result is small and the sums are long: a single block for
-each tile would leave most of a GPU idle. So many blocks share a tile, and each sums up a part of the
-positions. A second kernel adds up their parts, always in the same order; atomic additions would save it, but
-give other bits in every run.
+``grad_weight = grad_output @ columns.T``, with the `columns` of `gpu_implicit`, has C_out rows and
+C_in * K_h * K_w columns, and each element is a sum over all output positions of all images. The result is
+small and the sums are long: a single block for each tile would leave most of a GPU idle. So many blocks share
+a tile, and each sums up a part of the positions. A second kernel adds up their parts, always in the same
+order; atomic additions would save it, but give other bits in every run.
 """
 
 import math

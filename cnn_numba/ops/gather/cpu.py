@@ -31,8 +31,7 @@ def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | Non
     """Pick labels; see `reference.gather_labels`."""
     *_, out = checks.gather_labels(HOST, labels, indices, out)
     _check_indices(indices, len(labels))
-    _gather_labels(labels, indices, out)
-    return out
+    return np.take(labels, indices, out=out)
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
@@ -75,12 +74,6 @@ def _gather_planes(planes, indices, scale, shift, out):
             channel_scale, channel_shift = scale[channel], shift[channel]
             for pixel in range(target.shape[0]):
                 target[pixel] = np.float32(source[pixel]) * channel_scale + channel_shift
-
-
-@serial_jit
-def _gather_labels(labels, indices, out):
-    for i in range(indices.shape[0]):
-        out[i] = labels[indices[i]]
 
 
 @serial_jit

@@ -116,17 +116,5 @@ def _accumulate_metrics(losses, logits, labels, totals):
     right = 0
     for n in range(labels.size):
         totals[0] += losses[n]
-        if _argmax(logits[n]) == labels[n]:
-            right += 1
+        right += np.argmax(logits[n]) == labels[n]
     totals[1] += right
-
-
-@serial_jit
-def _argmax(scores):
-    largest = 0
-    for k in range(scores.size):
-        if scores[k] > scores[largest]:
-            largest = k
-        if math.isnan(scores[k]):
-            return k
-    return largest
