@@ -1,17 +1,17 @@
 """The operations, one folder each, with the same functions in every backend of a folder.
 
-`reference` defines what is computed, in plain NumPy and float64: the shapes, the formula and its source, the
-errors and examples stand there. `cpu` and `gpu` compute it fast, and their docstrings say what else differs.
-What the arguments of all three must be is declared in `checks`.
+`reference` defines an operation in plain NumPy and float64: its docstrings give the shapes, the formula and
+its source, the errors and examples. `cpu` and `gpu` are fast; their docstrings say only what differs.
+`checks` declares the arguments of all three.
 
-A function writes its results into the arrays that it takes for them, `out`, `grad_input` and the like, and
-returns them; None allocates, float64 in `reference`. A docstring's section "Returns" is there only where
-something else is returned. `grad_x` is always the gradient of the loss with respect to `x`.
+A function writes its results into the arrays that it is given, such as `out` or `grad_input`, and returns
+them; None allocates a new array. A section "Returns" is there only if something else is returned. `grad_x` is
+always the gradient of the loss with respect to `x`.
 
-Every function checks its arguments before it computes anything: a TypeError for what is of the wrong type, a
-ValueError for shapes that do not belong together. A docstring's section "Raises" says only what goes beyond.
+Every function checks its arguments before it computes anything: a wrong type is a TypeError, shapes that do
+not match are a ValueError. A section "Raises" lists only further errors.
 
-Where a backend needs working space, its functions also take a keyword `scratch`, which `<name>_scratch`
-makes: `backends.with_scratch` hands it to them. In `cpu` and `gpu` arrays are float32 (labels int32) and
-C-contiguous, in `gpu` on the device, and what is None is allocated like that.
+If a backend needs working space, its functions also take a keyword `scratch`, made by `<name>_scratch`;
+`backends.with_scratch` passes it on. Arrays are float64 in `reference`; in `cpu` and `gpu` they are float32
+(labels int32) and C-contiguous, in `gpu` on the device.
 """

@@ -1,7 +1,7 @@
-"""What the reference backends share: checks of arrays that may be anything NumPy takes, and sliding windows.
+"""What the reference backends share: checks of arrays of any layout, rounding, and sliding windows.
 
-Only they import it. Beside NumPy it imports the checks of settings and the reading of declarations, which are
-the same in every backend, and nothing else, so that the definitions share no arithmetic with what they judge.
+Only they import it. It imports NumPy, the checks of settings and the declarations, and nothing else: the
+references share no arithmetic with the backends that they are compared with.
 """
 
 import numpy as np
@@ -11,22 +11,17 @@ from cnn_numba.ops.specs import Memory
 
 
 def rounded(array, precision):
-    """Return real numbers as they are when stored in this precision, in an array of the same dtype.
+    """Round real numbers to a precision, in an array of the same dtype.
 
-    A number goes to the nearest of its format. From the middle between two it goes to the even one, in tf32
-    to the one further from zero, as the GPU's instruction for it does. Above the largest comes infinity.
+    Each becomes the nearest number of the format. A tie goes to the even one; in tf32 away from zero, as the
+    GPU's instruction does. Numbers beyond the largest become infinity.
 
     Parameters
     ----------
     array : ndarray, float32 or float64
-        In float64, numbers become float32 first, except for "float32" itself.
+        float64 becomes float32 first, unless the precision is "float32".
     precision : {"float32", "tf32", "float16", "bfloat16"}
-        With 23, 10, 10 and 7 bits after the point; exponents of 8 bits, in float16 5.
-
-    Raises
-    ------
-    ValueError
-        If the precision is none of the four.
+        They have 23, 10, 10 and 7 bits after the point, and exponents of 8 bits, float16 of 5.
 
     Examples
     --------
@@ -67,9 +62,9 @@ def _real(name, array):
 
 
 def _check(name, array, shape, dtype, writeable=False):
-    """Refuse what no definition accepts; return real numbers in float64, and what is written as it is.
+    """Return an input as float64, an output unchanged; refuse what is not a plain array of the right kind.
 
-    Real numbers may be of any type, and so may outputs, of the same kind; other dtypes mean what they say.
+    Real inputs may have any real dtype, and an output any dtype of its kind; other dtypes must match exactly.
     """
     is_array = isinstance(array, np.ndarray)
     if is_array and type(array) not in (np.ndarray, np.memmap):
@@ -88,7 +83,7 @@ def _check(name, array, shape, dtype, writeable=False):
 
 
 def _check_memory(written, read, may_be=()):
-    """Insist that what is written shares no memory, or is exactly an input that it may be."""
+    """Refuse outputs that share memory with another array, unless they are exactly an input in `may_be`."""
     arrays = {name: array for name, array in {**written, **read}.items() if isinstance(array, np.ndarray)}
     for name, array in written.items():
         for other, that in arrays.items():
@@ -98,13 +93,7 @@ def _check_memory(written, read, may_be=()):
 
 
 class Windows:
-    """How a window slides over images: its size, its step, and how many positions it has.
-
-    Attributes
-    ----------
-    image, kernel, stride, padding, out : tuple of (int, int)
-        Vertical and horizontal.
-    """
+    """How a window slides over images; each attribute is a pair, vertical and horizontal."""
 
     def __init__(self, image, kernel_size, stride, padding):
         self.image = image
@@ -126,7 +115,7 @@ class Windows:
 
 
 def _window(sizes, stride, padding, kernel_size=None):
-    """Return the windows of a convolution, or of a pooling where no axes are those of a kernel."""
+    """Return the windows of a convolution, or of a pooling if no axes belong to a kernel."""
     image = sizes["H"], sizes["W"]
     if "K_h" in sizes:
         return Windows(image, (sizes["K_h"], sizes["K_w"]), stride, padding)
@@ -139,5 +128,5 @@ def _window(sizes, stride, padding, kernel_size=None):
     return windows
 
 
-#: What a definition takes: real numbers in any layout. Where an output is None, it stays None, see `put`.
+#: The references take real numbers in any layout. An output that is None stays None: see `put`.
 ANYTHING = Memory(_check, lambda shape, dtype: None, _check_memory, _window)

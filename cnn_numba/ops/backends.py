@@ -1,4 +1,4 @@
-"""The three backends that the operations compute in: their functions, their dtype, and their arrays."""
+"""The three backends of the operations: their functions, their dtype, and their arrays."""
 
 import copy
 import functools
@@ -21,14 +21,13 @@ Modules = dict[str, ModuleType]
 class Operations:
     """The modules of one backend, by operation.
 
-    Those of the core are there at once. Those that `register` adds are imported when one of them is first
-    asked for.
+    The operations that `register` adds are imported at the first use of one.
 
     Parameters
     ----------
     core : dict of str to module
     added : list of callable
-        Each imports further ones, and returns them by name.
+        Each imports further modules and returns them by name.
     """
 
     def __init__(self, core: Modules, added: list[Callable[[], Modules]]) -> None:
@@ -36,7 +35,7 @@ class Operations:
         self._added = added
 
     def __getattr__(self, operation: str) -> ModuleType:
-        # Called only for what is not here yet. Python's own names, such as __deepcopy__, are not operations.
+        # Python calls this only for a missing attribute, and for names such as __deepcopy__, too.
         if not operation.startswith("_"):
             for load in self._added:
                 for name, module in load().items():
@@ -46,11 +45,11 @@ class Operations:
         return vars(self)[operation]
 
     def names(self) -> set[str]:
-        """Return the operations that are imported by now."""
+        """Return the operations that are imported so far."""
         return {name for name in vars(self) if not name.startswith("_")}
 
     def fuses(self, parts: str) -> bool:
-        """Return whether `fused` has a constant of this name, and what it stands for are these operations."""
+        """Return whether `fused` has a constant of this name, and the operations in it are these."""
         known = getattr(vars(self).get("fused"), parts, None)
         return known is not None and all(vars(self)[name] is part for name, part in known.items())
 
@@ -68,7 +67,7 @@ class Backend(NamedTuple):
     ----------
     name : {"reference", "cpu", "gpu"}
     dtype : dtype
-        Of all numbers but labels and indices.
+        Of everything but labels and indices.
     on_device : bool
         Whether its arrays are device arrays.
     ops : Operations
@@ -81,7 +80,7 @@ class Backend(NamedTuple):
 
     @property
     def memory(self):
-        """Where its arrays lie."""
+        """How its arrays are checked and made."""
         return DEVICE if self.on_device else HOST
 
     def empty(self, shape, dtype=None):
@@ -93,11 +92,11 @@ class Backend(NamedTuple):
         return (device.zeros if self.on_device else np.zeros)(shape, dtype or self.dtype)
 
     def bring(self, array):
-        """Return an array of the host where the backend computes: a copy on the device, or itself."""
+        """Return an array of the host for this backend: a copy on the device, or itself."""
         return device.to_device(array) if self.on_device else array
 
     def check(self, name, array, shape, dtype=None):
-        """Insist that an array is one of this backend's."""
+        """Check that an array is one of this backend's."""
         self.memory.check(name, array, shape, dtype or self.dtype)
 
 
@@ -106,9 +105,9 @@ BackendLike = str | Backend
 
 
 def backend(name):
-    """Return the backend "cpu", "gpu" or "reference"; only then its operations are imported.
+    """Return the backend "cpu", "gpu" or "reference", and import its operations.
 
-    A `Backend` is returned as it is, so that a model may be built in one with other operations.
+    A `Backend` is returned unchanged, so that a model may use one with other operations.
 
     Examples
     --------
@@ -130,28 +129,27 @@ def _operations(name):
 def register(
     cpu: Callable[[], Modules], gpu: Callable[[], Modules], reference: Callable[[], Modules]
 ) -> None:
-    """Add operations to the three backends, to be found as ``backend(name).ops.<operation>``.
+    """Add operations to the three backends, as ``backend(name).ops.<operation>``.
 
-    Each argument imports the modules of one backend and returns them by operation; it is called when an
-    operation is asked for that the core does not have.
+    Each argument imports the modules of one backend and returns them by operation. It is called at the first
+    use of an operation that the core does not have.
     """
     for name, load in (("cpu", cpu), ("gpu", gpu), ("reference", reference)):
         _ADDED[name].append(load)
 
 
 def with_scratch(functions, name, *sizes):
-    """Return an operation's functions, with working space where its backend needs some.
+    """Return an operation's functions, bound to working space if the backend needs any.
 
-    A backend that does has a function ``<name>_scratch`` that makes it, and its functions take it as the
-    keyword `scratch`, the one argument in which backends differ; None allocates it in each call. Here they
-    have it already, so that callers are the same for all backends.
+    Such a backend has a function ``<name>_scratch``, and its functions take the result as the keyword
+    `scratch`, the one argument in which backends differ. With it bound, the calls are the same everywhere.
 
     Parameters
     ----------
     functions : module
         An operation in one backend, such as ``backend("cpu").ops.conv``.
     name : str
-        What its functions begin with: "conv2d".
+        The beginning of its functions' names: "conv2d".
     *sizes
         The arguments of ``<name>_scratch``.
 
@@ -166,7 +164,7 @@ def with_scratch(functions, name, *sizes):
 
 
 class _WithScratch:
-    functions = None  # in a copy that Python has only begun to fill
+    functions = None  # while Python copies it
 
     def __init__(self, functions, scratch):
         self.functions, self.scratch = functions, scratch
@@ -175,7 +173,7 @@ class _WithScratch:
         function = getattr(self.functions, name)
         if "scratch" in inspect.signature(function).parameters:
             function = functools.partial(function, scratch=self.scratch)
-        setattr(self, name, function)  # so that it is asked for only once
+        setattr(self, name, function)  # no further call of __getattr__ for it
         return function
 
 

@@ -1,8 +1,7 @@
-"""How windows slide and how large their output is; and what `HOST` and `DEVICE` take, for every `Spec`.
+"""How windows slide, the sizes of their outputs, and what arrays `HOST` and `DEVICE` accept for every `Spec`.
 
-The operations call these before any work starts, so a wrong argument is an error that names
-the offending values, and never a crash, a half-written array or a silently wrong number: a TypeError
-for what is of the wrong type, a ValueError for a wrong value, shape or layout.
+The operations call these before any work starts. A wrong argument is an error that names its value, never a
+crash, a half-written array or a silently wrong number.
 """
 
 from typing import NamedTuple
@@ -29,7 +28,7 @@ class Window2d(NamedTuple):
 
     @property
     def out(self):
-        """How many positions it has, vertically and horizontally."""
+        """The number of positions, vertical and horizontal."""
         return self.out_h, self.out_w
 
     @property
@@ -39,7 +38,7 @@ class Window2d(NamedTuple):
 
 
 def output_size(size, kernel_size, stride=1, padding=0):
-    """Count the positions of a window along one axis.
+    """Return the number of positions of a window along one axis.
 
     ``(size + 2 * padding - kernel_size) // stride + 1``, as in Dumoulin and Visin, "A guide to
     convolution arithmetic for deep learning" (2016), relationship 6.
@@ -57,16 +56,9 @@ def output_size(size, kernel_size, stride=1, padding=0):
 
 
 def window2d(name, x_shape, kernel_size, stride, padding):
-    """Work out how a window slides over images of shape `x_shape`.
+    """Return how a window slides over images (N, C, H, W); `name` is the operation, for the error message.
 
-    Parameters
-    ----------
-    name : str
-        The operation, for the error message.
-    x_shape : tuple (N, C, H, W)
-        Shape of the images.
-    kernel_size, stride, padding : int or pair of ints
-        Size of the window, its step, and the zeros added on each side.
+    `kernel_size`, `stride` and `padding`, the zeros added on each side, are ints or pairs.
 
     Examples
     --------
@@ -95,7 +87,7 @@ def window2d(name, x_shape, kernel_size, stride, padding):
 
 
 def conv2d_window(x_shape, weight_shape, stride, padding):
-    """Check x (N, C_in, H, W) and weight (C_out, C_in, K_h, K_w) against each other; work out the window.
+    """Check that x (N, C_in, H, W) and weight (C_out, C_in, K_h, K_w) match; return the window.
 
     Examples
     --------
@@ -114,16 +106,10 @@ def conv2d_window(x_shape, weight_shape, stride, padding):
 
 
 def pool2d_window(x_shape, kernel_size, stride, padding):
-    """Check a pooling's arguments and work out its window.
+    """Check a pooling's arguments; return its window.
 
-    Parameters
-    ----------
-    x_shape, kernel_size
-        As for `window2d`.
-    stride : int, pair of ints or None
-        None stands for `kernel_size`.
-    padding : int or pair of ints
-        At most half of `kernel_size`, so that no window lies wholly in the padding.
+    `stride` None means `kernel_size`. `padding` is at most half of `kernel_size`, so that no window lies
+    wholly in the padding.
 
     Examples
     --------
@@ -140,7 +126,7 @@ def pool2d_window(x_shape, kernel_size, stride, padding):
 
 
 def _window(sizes, stride, padding, kernel_size=None):
-    """Work out the window of a convolution, or of a pooling where no axes are those of a kernel."""
+    """Return the window of a convolution, or of a pooling if no axes belong to a kernel."""
     if "K_h" not in sizes:
         x_shape = sizes["N"], sizes["C"], sizes["H"], sizes["W"]
         return pool2d_window(x_shape, kernel_size, stride, padding)
@@ -153,21 +139,10 @@ DEVICE = Memory(check_device_array, lambda shape, dtype: device.empty(shape, dty
 
 
 def check_scratch(operation, scratch, shapes, integers=()):
-    """Insist that working space is as `operation`'s own function makes it.
+    """Check that working space is as ``{operation}_scratch`` makes it: kernels write into it unchecked.
 
-    Kernels write into it unchecked, so nothing else may get there.
-
-    Parameters
-    ----------
-    operation : str
-        Its name: the working space comes from ``{operation}_scratch``.
-    scratch : NamedTuple of ndarray
-        Its arrays of several axes have one part per thread; any number of parts will do, since each
-        takes its share of the work.
-    shapes : NamedTuple of tuple
-        The shape of each array, of the same type as `scratch`.
-    integers : sequence of str
-        Which of the arrays are int64; the others are float32.
+    `shapes` has the type of `scratch`; the arrays in `integers` are int64, the others float32. An array of
+    several axes has one part per thread, and any number of parts is fine: each takes its share of the work.
     """
     if type(scratch) is not type(shapes):
         raise TypeError(f"scratch must come from {operation}_scratch, got {type(scratch).__name__}")

@@ -1,14 +1,14 @@
-"""What the arrays of an operation must be, declared once for all backends.
+"""The shapes and dtypes of an operation's arrays, declared once for all backends.
 
 A `Spec` is one line of text, ``x[N in_features], weight[out_features in_features] -> out[N out_features]``.
-Each axis has the size that it has where it is named first. A number is that size, ``4H`` is four times ``H``,
-and ``...``, with a name before it or without, is any number of axes; an argument has at most one of these of
-unknown length. A ``?`` after a name allows None, a ``!`` says that the array is updated in place, ``:int32``
-is its dtype, which is float32 otherwise, and parentheses hold the axes of an argument that is a shape, not an
-array. Outputs come after the arrow: where one is None, a new array is made.
+The first argument that names an axis gives its size. A number is a size, ``4H`` is four times ``H``, and
+``...``, with or without a name before it, is any number of axes; at most one of these in an argument may have
+an unknown length. A ``?`` after a name allows None, a ``!`` means that the array is updated in place,
+``:int32`` is its dtype (float32 by default), and parentheses instead of brackets mean that the argument is a
+shape, not an array. Outputs come after the arrow; one that is None becomes a new array.
 
-The definitions in `reference` use the same declarations as the backends that they judge. That is no
-arithmetic in common: sizes are compared here, and nothing is computed from them.
+`reference` uses the same declarations as the other backends. They still share no arithmetic: sizes are only
+compared here.
 """
 
 import re
@@ -25,12 +25,12 @@ _ARGUMENT = re.compile(r"(?P<name>\w+)(?P<mark>[?!]*)(:(?P<dtype>\w+))?(?P<open>
 
 
 class Memory(NamedTuple):
-    """What the arrays of a backend are: on the host, on the device, or anything that NumPy takes."""
+    """What arrays a backend accepts: on the host, on the device, or anything that NumPy takes."""
 
     check: Callable
-    """``(name, array, shape, dtype, writeable)``: refuse an array, or return what is computed with.
+    """``(name, array, shape, dtype, writeable)``: refuse an array, or return the one to compute with.
 
-    A shape of None stands for any.
+    A shape of None allows any shape.
     """
     empty: Callable
     """``(shape, dtype)``: a new, uninitialised array."""
@@ -39,23 +39,19 @@ class Memory(NamedTuple):
     window: Callable
     """``(sizes, stride, padding, kernel_size=None)``: how a window slides; its `out` is (H_out, W_out)."""
     on_host: bool = False
-    """Whether a check depends on nothing but the arrays, all of them NumPy's."""
+    """Whether the result of a check depends on the arrays alone, all of them NumPy's."""
 
 
 class Axis(NamedTuple):
     """An axis of an argument, or any number of axes."""
 
-    text: str
-    """As in the declaration."""
-    times: int
-    """How many times as large as what it is named for."""
-    name: str
-    """Empty if it is a number, as a multiple of 1."""
-    many: bool
-    """Whether it is any number of axes, and its size a tuple."""
+    text: str  # as in the declaration
+    times: int  # the factor before the name
+    name: str  # empty for a number, which is then a multiple of 1
+    many: bool  # any number of axes, whose size is a tuple
 
     def shape(self, sizes):
-        """Return its part of a shape, and what it is called where its size is not known."""
+        """Return its part of a shape; its text if the size is not known."""
         size = sizes.get(self.name)
         if size is None:
             return (self.text,)
@@ -69,20 +65,15 @@ class Argument(NamedTuple):
     axes: tuple[Axis, ...]
     dtype: np.dtype
     optional: bool
-    written: bool
-    """Whether it is updated in place."""
-    is_shape: str
-    """Its axes in a message, where it is a shape; empty where it is an array."""
+    written: bool  # updated in place
+    is_shape: str  # its axes as a message shows them, if it is a shape; empty for an array
 
     def shape(self, sizes):
         """Return the shape that has these sizes."""
         return sum((axis.shape(sizes) for axis in self.axes), ())
 
     def compare(self, shape, known):
-        """Return the sizes that are known once this shape is, and the axes that are of another size.
-
-        Those are all where there are too few or too many.
-        """
+        """Return the sizes known with this shape, and the axes of a wrong size: all if there are too many."""
         widths = [len(known.get(axis.name, ())) if axis.many else 1 for axis in self.axes]
         left = len(shape) - sum(widths)
         for index, axis in enumerate(self.axes):
@@ -100,38 +91,36 @@ class Argument(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is known of shapes that go together."""
+    """What is known of shapes that match."""
 
-    sizes: dict
-    """Of the axes."""
-    windows: dict
-    """What is known once there is a window, by its size of the output."""
+    sizes: dict  # of the axes
+    windows: dict  # a further `_Known` for each output size of a window
 
 
 class Seen:
-    """What checks returned, by their arguments: a training step gives an operation the same arrays each time.
+    """A cache of the results of checks: a training step gives an operation the same arrays each time.
 
-    A result is valid as long as the arrays live; what can be changed in place, such as a shape, is compared
-    again. It keeps no array alive, and forgets one that is gone, as a new array may get the same id.
+    A result is valid while its arrays live; what can change in place, such as a shape, is compared again. The
+    cache keeps no array alive, and drops the entry of a dead one, since a new array may get the same id.
     """
 
     def __init__(self):
         self._known = {}
 
     def get(self, key, arguments):
-        """Return what was added for a key, None if there is nothing or an array has changed since."""
+        """Return what was added for a key; None if there is nothing or an array has changed since."""
         known = self._known.get(key)
         if known is None:
             return None
         result, arrays, _ = known
-        for place, shape, dtype, flags in arrays:
-            array = arguments[place]
+        for index, shape, dtype, flags in arrays:
+            array = arguments[index]
             if array.shape != shape or array.dtype != dtype or array.flags.num != flags:
                 return None
         return result
 
     def add(self, key, arguments, result):
-        """Note the result of a check; the ids of the arrays among the arguments must be part of the key."""
+        """Store the result of a check; the key must contain the ids of the arrays among the arguments."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         known = self._known
@@ -139,8 +128,8 @@ class Seen:
         def forget(_):
             known.pop(key, None)
 
-        arrays = [(place, array) for place, array in enumerate(arguments) if isinstance(array, np.ndarray)]
-        states = [(place, array.shape, array.dtype, array.flags.num) for place, array in arrays]
+        arrays = [(index, array) for index, array in enumerate(arguments) if isinstance(array, np.ndarray)]
+        states = [(index, array.shape, array.dtype, array.flags.num) for index, array in arrays]
         known[key] = result, states, [weakref.ref(array, forget) for _, array in arrays]
 
 
@@ -161,9 +150,9 @@ class Spec:
     text : str
         As at the top of this file.
     may_be : str
-        The inputs that an output may be, that is, the same memory in the same shape.
+        The inputs that an output may be: the same memory in the same shape.
     filled : str
-        The axes that must not be of size 0.
+        The axes that must not have size 0.
     computed : str
         The axes whose sizes come from a window that slides over images.
 
@@ -183,10 +172,8 @@ class Spec:
         self.arguments = [*inputs, *(output._replace(optional=True, written=True) for output in outputs)]
         self.made = range(len(inputs), len(self.arguments))
         self.may_be, self.filled, self.computed = may_be.split(), filled.split(), computed.split()
-        # A network meets the same few shapes in every step: only the first time they are compared.
-        self._known = {}
-        # On the host mostly the same arrays, too.
-        self._seen = Seen()
+        # Every step of a training has the same few shapes, compared once; on the host mostly the same arrays.
+        self._known, self._seen = {}, Seen()
         self._shapes = [i for i, argument in enumerate(self.arguments) if argument.is_shape]
 
     def __call__(self, memory, *arrays, window=None, **settings):
@@ -195,19 +182,18 @@ class Spec:
         Parameters
         ----------
         memory : Memory
-            That of the backend.
         *arrays
             The arguments in the order of the declaration, outputs last.
         window : tuple, optional
-            What `memory.window` takes beside the sizes; it gives the axes that are `computed`.
+            The arguments of `memory.window` after the sizes; the window gives the `computed` axes.
         **settings
             By the names in `cnn_numba.arguments.SETTINGS`.
 
         Returns
         -------
         list
-            The arguments as the backend computes with them; outputs that were None are new arrays. The window
-            comes last, if there is one.
+            The arguments to compute with; outputs that were None are new arrays. The window comes last, if
+            there is one.
         """
         for name, value in settings.items():
             SETTINGS[name](value, name)
@@ -222,18 +208,18 @@ class Spec:
         return [*checked, *found]
 
     def _key(self, arrays, window):
-        """Return a key that belongs to these arguments alone, None if there is no such key."""
+        """Return a key for these arguments alone; None if shape or window are not plain."""
         if not self._shapes and window is None:
             return tuple(map(id, arrays))
         key = [*map(id, arrays)]
-        for place in self._shapes:
-            key[place] = arrays[place]
+        for index in self._shapes:
+            key[index] = arrays[index]
         if window is not None:
             key.append(window)
         return tuple(key) if all(map(is_plain, key)) else None
 
     def _check(self, memory, arrays, window):
-        """Return the arguments that a backend computes with, and the window."""
+        """Return the arguments to compute with, and the window."""
         checked, shapes, outputs, inputs = [], [], {}, {}
         for (name, _, dtype, optional, written, axes), array in zip(self.arguments, arrays, strict=True):
             if array is None and optional:
@@ -261,9 +247,9 @@ class Spec:
         return checked, window
 
     def _compare(self, known, key, shapes, out):
-        """Return what is known of these shapes from now on, once they are found to go together.
+        """Check that the shapes match; return and store what is known of them from now on.
 
-        What has axes that are computed is left out until they are there, in `out`.
+        Arguments with computed axes wait until these are known, in `out`.
         """
         found = dict(zip(self.computed, out, strict=False))
         sizes, sources = {"": 1} | found, dict.fromkeys(found, "the window")
@@ -287,7 +273,7 @@ class Spec:
 
 
 def _refusal(argument, shape, wrong, sizes, sources):
-    """Say which shape an argument must have, and where the sizes come from that it has not."""
+    """Return a message: which shape an argument must have, and which arguments gave its sizes."""
     reasons = {}
     for name in dict.fromkeys(axis.name for axis in wrong):
         if name in sources:
@@ -299,12 +285,12 @@ def _refusal(argument, shape, wrong, sizes, sources):
 
 
 def _shape(axes):
-    """Return axes as a message shows a shape."""
+    """Return a shape as a message shows it."""
     return f"({', '.join(map(str, axes))}{',' * (len(axes) == 1)})"
 
 
 def _arguments(text):
-    """Return what a part of a declaration says."""
+    """Return the arguments in one half of a declaration."""
     found = []
     for match in _ARGUMENT.finditer(text):
         axes, dtype = match["axes"].split(), np.dtype(match["dtype"] or "float32")
@@ -314,7 +300,7 @@ def _arguments(text):
 
 
 def _axis(text):
-    """Return the axis that a word of a declaration means."""
+    """Return the axis that a word of a declaration names."""
     name = text.lstrip("0123456789")
     times = text.removesuffix(name)
     return Axis(text, int(times or 1), name, name.endswith("..."))

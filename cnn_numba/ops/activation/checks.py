@@ -1,4 +1,4 @@
-"""What activations take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of activations, for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 

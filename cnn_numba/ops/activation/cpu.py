@@ -1,4 +1,4 @@
-"""Activations on the CPU: one pass over the memory, on all cores where that pays."""
+"""Activations on the CPU: one pass over the memory, on all cores if that is faster."""
 
 import functools
 import math
@@ -11,14 +11,13 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.elementary import normal
 from cnn_numba.ops.shared.jit import cores_by_size
 
-# From this many elements on, two cores beat one (measured): below, waking the others takes longer than the
-# work itself. exp and tanh are the costly ones.
+# From this many elements on, two cores are faster than one (measured). exp and tanh are costly.
 CHEAP_PARALLEL_FROM = 1 << 16
 COSTLY_PARALLEL_FROM = 1 << 10
 
 
 def _elementwise(parallel_from):
-    """Compile a loop over the elements of arrays of any shape, for one core and for all."""
+    """Return a decorator that compiles a loop over elements for one core and for all, and for any shape."""
 
     def decorate(loop):
         flat_loop = cores_by_size(parallel_from)(loop)
@@ -32,7 +31,7 @@ def _elementwise(parallel_from):
 
 
 def _forward(parallel_from):
-    """Make a forward function of the loop over its elements."""
+    """Return a decorator that makes a forward function of a loop over elements."""
 
     def decorate(loop):
         compiled = _elementwise(parallel_from)(loop)
@@ -49,7 +48,7 @@ def _forward(parallel_from):
 
 
 def _backward(loop):
-    """Make a backward function of the loop over its elements; all of these are cheap."""
+    """Make a backward function of a loop over elements; all of these are cheap."""
     compiled = _elementwise(CHEAP_PARALLEL_FROM)(loop)
 
     @functools.wraps(loop)
@@ -63,21 +62,21 @@ def _backward(loop):
 
 @_forward(CHEAP_PARALLEL_FROM)
 def relu_forward(x, out=None):
-    """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
+    """``max(x, 0)``; see `reference.relu_forward`."""
     for i in prange(out.size):
         out[i] = np.float32(0.0) if x[i] <= np.float32(0.0) else x[i]
 
 
 @_backward
 def relu_backward(grad_output, out, grad_input=None):
-    """Let the gradient through where the output is positive; see `reference.relu_backward`."""
+    """Gradient of a ReLU; see `reference.relu_backward`."""
     for i in prange(out.size):
         grad_input[i] = np.float32(0.0) if out[i] <= np.float32(0.0) else grad_output[i]
 
 
 @_forward(COSTLY_PARALLEL_FROM)
 def sigmoid_forward(x, out=None):
-    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
+    """Sigmoid; see `reference.sigmoid_forward`."""
     for i in prange(out.size):
         small = math.exp(-abs(x[i]))
         out[i] = (small if x[i] < np.float32(0.0) else np.float32(1.0)) / (np.float32(1.0) + small)
@@ -85,42 +84,42 @@ def sigmoid_forward(x, out=None):
 
 @_backward
 def sigmoid_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
+    """Gradient of a sigmoid; see `reference.sigmoid_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * out[i] * (np.float32(1.0) - out[i])
 
 
 @_forward(COSTLY_PARALLEL_FROM)
 def tanh_forward(x, out=None):
-    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
+    """Hyperbolic tangent; see `reference.tanh_forward`."""
     for i in prange(out.size):
         out[i] = math.tanh(x[i])
 
 
 @_backward
 def tanh_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
+    """Gradient of a hyperbolic tangent; see `reference.tanh_backward`."""
     for i in prange(out.size):
         grad_input[i] = grad_output[i] * (np.float32(1.0) - out[i] * out[i])
 
 
 @_forward(COSTLY_PARALLEL_FROM)
 def gelu_forward(x, out=None):
-    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
+    """GELU; see `reference.gelu_forward`."""
     for i in prange(out.size):
-        share, _ = normal(x[i])
-        out[i] = x[i] * share
+        probability, _ = normal(x[i])
+        out[i] = x[i] * probability
 
 
 @_elementwise(COSTLY_PARALLEL_FROM)
 def _gelu_backward(grad_output, x, grad_input):
     for i in prange(x.size):
-        share, density = normal(x[i])
-        grad_input[i] = grad_output[i] * (share + x[i] * density)
+        probability, density = normal(x[i])
+        grad_input[i] = grad_output[i] * (probability + x[i] * density)
 
 
 def gelu_backward(grad_output, x, grad_input=None):
-    """Send the gradient back through a GELU; see `reference.gelu_backward`."""
+    """Gradient of a GELU; see `reference.gelu_backward`."""
     *_, grad_input = checks.gelu_backward(HOST, grad_output, x, grad_input)
     _gelu_backward(grad_output, x, grad_input)
     return grad_input

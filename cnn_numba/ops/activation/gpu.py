@@ -1,7 +1,7 @@
-"""Activations on the GPU: one thread for each element, or for four of them at once.
+"""Activations on the GPU: a thread for each element, or for four.
 
-All of them only wait for memory. A thread that loads four floats with one instruction has four times as many
-bytes under way, with a quarter of the instructions; the two ReLU kernels exist both ways, to compare.
+All of them wait for memory. A thread that loads four floats with one instruction requests four times as many
+bytes at a time, with a quarter of the instructions. Both ReLU kernels exist in both forms, to compare.
 """
 
 import math
@@ -18,26 +18,23 @@ _ROW = "float32[::1]"
 
 
 def _launch(kernel, threads, *arguments):
-    """Launch `kernel` on that many threads, its arrays as one row each."""
+    """Launch a kernel with that many threads and its arrays flat."""
     flat = (value.ravel() if device.is_device_array(value) else value for value in arguments)
     device.launch_for_each(kernel, threads, THREADS, *flat)
 
 
 def _forward(kernel, x, out):
-    """Launch a kernel that computes one element per thread, after the checks."""
+    """Check the arguments, and launch a kernel that computes one element per thread."""
     *_, out = checks.forward(DEVICE, x, out)
     _launch(kernel, x.size, x, out)
     return out
 
 
 def _backward(kernel, grad_output, out, grad_input):
-    """Launch a kernel that computes one gradient per thread, after the checks."""
+    """Check the arguments, and launch a kernel that computes one gradient per thread."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     _launch(kernel, out.size, grad_output, out, grad_input)
     return grad_input
-
-
-# --- ReLU --------------------------------------------------------------------------------------------------
 
 
 @cuda.jit(device=True)
@@ -62,7 +59,7 @@ def relu_forward_naive_kernel(x, out):
 
 
 def relu_forward_naive(x, out=None):
-    """Do what `relu_forward` does, one element per thread."""
+    """Compute `relu_forward` with one element per thread."""
     return _forward(relu_forward_naive_kernel, x, out)
 
 
@@ -81,7 +78,7 @@ def relu_forward_vectorized_kernel(x, out):
 
 
 def relu_forward_vectorized(x, out=None):
-    """Do what `relu_forward` does, four elements per thread; ValueError unless all arrays are aligned."""
+    """Compute `relu_forward` with four elements per thread; ValueError unless all arrays are aligned."""
     *_, out = checks.forward(DEVICE, x, out)
     if not device.aligned(x, out):
         at = ", ".join(hex(device.address(array)) for array in (x, out))
@@ -93,7 +90,7 @@ def relu_forward_vectorized(x, out=None):
 
 
 def relu_forward(x, out=None):
-    """Keep what is positive, replace the rest by 0; see `reference.relu_forward`."""
+    """``max(x, 0)``; see `reference.relu_forward`."""
     *_, out = checks.forward(DEVICE, x, out)
     return (relu_forward_vectorized if device.aligned(x, out) else relu_forward_naive)(x, out)
 
@@ -116,30 +113,21 @@ def relu_backward_vectorized_kernel(grad_output, out, grad_input):
     if i + VECTOR <= size:
         g0, g1, g2, g3 = load4(grad_output, i)
         a, b, c, d = load4(out, i)
-        store4(
-            grad_input,
-            i,
-            relu_gradient(g0, a),
-            relu_gradient(g1, b),
-            relu_gradient(g2, c),
-            relu_gradient(g3, d),
-        )
+        a, b, c, d = relu_gradient(g0, a), relu_gradient(g1, b), relu_gradient(g2, c), relu_gradient(g3, d)
+        store4(grad_input, i, a, b, c, d)
     else:
         for tail in range(i, size):
             grad_input[tail] = relu_gradient(grad_output[tail], out[tail])
 
 
 def relu_backward(grad_output, out, grad_input=None):
-    """Let the gradient through where the output is positive; see `reference.relu_backward`."""
+    """Gradient of a ReLU; see `reference.relu_backward`."""
     *_, grad_input = checks.backward(DEVICE, grad_output, out, grad_input)
     kernel, threads = relu_backward_naive_kernel, out.size
     if device.aligned(grad_output, out, grad_input):
         kernel, threads = relu_backward_vectorized_kernel, device.blocks(out.size, VECTOR)
     _launch(kernel, threads, grad_output, out, grad_input)
     return grad_input
-
-
-# --- Sigmoid ------------------------------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -154,7 +142,7 @@ def sigmoid_forward_kernel(x, out):
 
 
 def sigmoid_forward(x, out=None):
-    """Squash any number into the range from 0 to 1; see `reference.sigmoid_forward`."""
+    """Sigmoid; see `reference.sigmoid_forward`."""
     return _forward(sigmoid_forward_kernel, x, out)
 
 
@@ -168,11 +156,8 @@ def sigmoid_backward_kernel(grad_output, out, grad_input):
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a sigmoid; see `reference.sigmoid_backward`."""
+    """Gradient of a sigmoid; see `reference.sigmoid_backward`."""
     return _backward(sigmoid_backward_kernel, grad_output, out, grad_input)
-
-
-# --- Hyperbolic tangent -------------------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -185,7 +170,7 @@ def tanh_forward_kernel(x, out):
 
 
 def tanh_forward(x, out=None):
-    """Squash any number into the range from -1 to 1; see `reference.tanh_forward`."""
+    """Hyperbolic tangent; see `reference.tanh_forward`."""
     return _forward(tanh_forward_kernel, x, out)
 
 
@@ -199,19 +184,17 @@ def tanh_backward_kernel(grad_output, out, grad_input):
 
 
 def tanh_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a hyperbolic tangent; see `reference.tanh_backward`."""
+    """Gradient of a hyperbolic tangent; see `reference.tanh_backward`."""
     return _backward(tanh_backward_kernel, grad_output, out, grad_input)
 
-
-# --- GELU, and sums -----------------------------------------------------------------------------------------
 
 ROOT_HALF = float32(math.sqrt(0.5))
 PEAK = float32(1 / math.sqrt(2 * math.pi))  # of the normal density
 
 
 @cuda.jit(device=True)
-def _normal_share(x):
-    """Return the share of a standard normal distribution below `x`."""
+def _normal_cdf(x):
+    """Return the probability that a standard normal number lies below `x`."""
     return float32(0.5) * (float32(1) + math.erf(x * ROOT_HALF))
 
 
@@ -221,11 +204,11 @@ def gelu_forward_kernel(x, out):
     """Compute one element per thread; launched over all elements."""
     i = uint32(cuda.grid(1))
     if i < uint32(x.size):
-        out[i] = x[i] * _normal_share(x[i])
+        out[i] = x[i] * _normal_cdf(x[i])
 
 
 def gelu_forward(x, out=None):
-    """Weigh each value with the normal share below it; see `reference.gelu_forward`."""
+    """GELU; see `reference.gelu_forward`."""
     return _forward(gelu_forward_kernel, x, out)
 
 
@@ -236,11 +219,11 @@ def gelu_backward_kernel(grad_output, x, grad_input):
     i = uint32(cuda.grid(1))
     if i < x.size:
         density = PEAK * math.exp(float32(-0.5) * x[i] * x[i])
-        grad_input[i] = grad_output[i] * (_normal_share(x[i]) + x[i] * density)
+        grad_input[i] = grad_output[i] * (_normal_cdf(x[i]) + x[i] * density)
 
 
 def gelu_backward(grad_output, x, grad_input=None):
-    """Send the gradient back through a GELU; see `reference.gelu_backward`."""
+    """Gradient of a GELU; see `reference.gelu_backward`."""
     *_, grad_input = checks.gelu_backward(DEVICE, grad_output, x, grad_input)
     _launch(gelu_backward_kernel, x.size, grad_output, x, grad_input)
     return grad_input

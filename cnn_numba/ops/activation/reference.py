@@ -1,7 +1,7 @@
-"""Activations as their definitions say it, in float64: the oracle for the other backends.
+"""The definitions of the activations, in NumPy and float64; the other backends are compared with them.
 
-The backward of ReLU, sigmoid and tanh takes the saved *output* of the forward: their derivatives follow from
-it, and so the layer need not keep its input. That of GELU does not, and its backward takes the input.
+The backward pass of ReLU, sigmoid and tanh takes the *output* of the forward pass, which determines their
+derivatives: the layer need not keep its input. That of GELU takes the input.
 """
 
 import math
@@ -13,9 +13,7 @@ from cnn_numba.ops.activation import checks
 
 
 def relu_forward(x, out=None):
-    """Keep what is positive, replace the rest by 0.
-
-    ``out = max(x, 0)``; a NaN stays NaN.
+    """Return ``out = max(x, 0)``; a NaN stays NaN.
 
     Parameters
     ----------
@@ -38,21 +36,18 @@ def relu_forward(x, out=None):
 
 
 def relu_backward(grad_output, out, grad_input=None):
-    """Let the gradient through where the output is positive.
-
-    ``grad_input = grad_output where out > 0, else 0``.
+    """Return ``grad_input = grad_output where out > 0, else 0``.
 
     Parameters
     ----------
-    grad_output : ndarray, any shape, float
-    out : ndarray, shape of `grad_output`, float
-    grad_input : ndarray, shape of `grad_output`, float, optional
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
         May be `grad_output` or `out` itself.
 
     Notes
     -----
-    At the kink, where ReLU has no derivative, this takes 0, as PyTorch does; a NaN output lets the
-    gradient through, as there.
+    As in PyTorch, the derivative at 0, where ReLU has none, counts as 0, and a NaN output lets the gradient
+    through.
 
     Examples
     --------
@@ -64,9 +59,7 @@ def relu_backward(grad_output, out, grad_input=None):
 
 
 def sigmoid_forward(x, out=None):
-    """Squash any number into the range from 0 to 1.
-
-    ``out = 1 / (1 + exp(-x))``, computed with ``exp(-|x|)``, which cannot overflow.
+    """Return ``out = 1 / (1 + exp(-x))``, a number from 0 to 1.
 
     Parameters
     ----------
@@ -76,8 +69,8 @@ def sigmoid_forward(x, out=None):
 
     Notes
     -----
-    The logistic function, `torch.sigmoid`. For negative x both sides of the fraction are multiplied
-    by exp(x): ``exp(x) / (1 + exp(x))``.
+    The logistic function, `torch.sigmoid`. For negative x it is computed as ``exp(x) / (1 + exp(x))``, so
+    that no exponential overflows.
 
     Examples
     --------
@@ -90,20 +83,13 @@ def sigmoid_forward(x, out=None):
 
 
 def sigmoid_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a sigmoid.
-
-    ``grad_input = grad_output * out * (1 - out)``.
+    """Return ``grad_input = grad_output * out * (1 - out)``: the derivative in terms of the output.
 
     Parameters
     ----------
-    grad_output : ndarray, any shape, float
-    out : ndarray, shape of `grad_output`, float
-    grad_input : ndarray, shape of `grad_output`, float, optional
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
         May be `grad_output` or `out` itself.
-
-    Notes
-    -----
-    The sigmoid's derivative, written in terms of its output.
 
     Examples
     --------
@@ -115,9 +101,7 @@ def sigmoid_backward(grad_output, out, grad_input=None):
 
 
 def tanh_forward(x, out=None):
-    """Squash any number into the range from -1 to 1.
-
-    ``out = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))``.
+    """Return ``out = tanh(x) = (exp(x) - exp(-x)) / (exp(x) + exp(-x))``, a number from -1 to 1.
 
     Parameters
     ----------
@@ -139,20 +123,13 @@ def tanh_forward(x, out=None):
 
 
 def tanh_backward(grad_output, out, grad_input=None):
-    """Send the gradient back through a hyperbolic tangent.
-
-    ``grad_input = grad_output * (1 - out**2)``.
+    """Return ``grad_input = grad_output * (1 - out**2)``: the derivative in terms of the output.
 
     Parameters
     ----------
-    grad_output : ndarray, any shape, float
-    out : ndarray, shape of `grad_output`, float
-    grad_input : ndarray, shape of `grad_output`, float, optional
+    grad_output, out : ndarray, of one shape, float
+    grad_input : ndarray, shape of `out`, float, optional
         May be `grad_output` or `out` itself.
-
-    Notes
-    -----
-    The hyperbolic tangent's derivative, written in terms of its output.
 
     Examples
     --------
@@ -164,10 +141,10 @@ def tanh_backward(grad_output, out, grad_input=None):
 
 
 def gelu_forward(x, out=None):
-    """Weigh each value with the share of a normal distribution that lies below it.
+    """Multiply each value by the probability that a standard normal number lies below it.
 
-    ``out = x * P(x)`` with ``P(x) = (1 + erf(x / sqrt(2))) / 2``: nearly x where that is large,
-    nearly 0 where it is far below 0, and smooth in between.
+    ``out = x * P(x)`` with ``P(x) = (1 + erf(x / sqrt(2))) / 2``: nearly x for large x, nearly 0 far below 0,
+    and smooth in between.
 
     Parameters
     ----------
@@ -177,8 +154,8 @@ def gelu_forward(x, out=None):
 
     Notes
     -----
-    Hendrycks and Gimpel, "Gaussian error linear units" (2016), and `torch.nn.functional.gelu`: the exact one,
-    not the approximation by tanh.
+    Hendrycks and Gimpel, "Gaussian error linear units" (2016), and `torch.nn.functional.gelu`: the exact
+    form, not the approximation by tanh.
 
     Examples
     --------
@@ -186,7 +163,7 @@ def gelu_forward(x, out=None):
     array([ 0.    ,  0.    ,  0.8413, 10.    ])
     """
     x, out = checks.forward(ANYTHING, x, out)
-    return put(out, x * _normal_share(x))
+    return put(out, x * _normal_cdf(x))
 
 
 def gelu_backward(grad_output, x, grad_input=None):
@@ -205,7 +182,7 @@ def gelu_backward(grad_output, x, grad_input=None):
 
     Notes
     -----
-    The product rule. The output would not do for it: a GELU falls before it rises, and takes most negative
+    The product rule. The output would not be enough: a GELU falls before it rises, and takes most negative
     values twice.
 
     Examples
@@ -215,18 +192,17 @@ def gelu_backward(grad_output, x, grad_input=None):
     """
     grad_output, x, grad_input = checks.gelu_backward(ANYTHING, grad_output, x, grad_input)
     density = np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    return put(grad_input, grad_output * (_normal_share(x) + x * density))
+    return put(grad_input, grad_output * (_normal_cdf(x) + x * density))
 
 
 def add_forward(a, b, out=None):
-    """Add two arrays, such as the input and the output of a layer in a residual block.
+    """Return ``out = a + b``, such as the input and the output of a layer in a residual block.
 
-    ``out = a + b``. The gradient of either is that of the sum: there is no backward.
+    There is no backward: the gradient of both is the gradient of the sum.
 
     Parameters
     ----------
-    a : ndarray, any shape, float
-    b : ndarray, shape of `a`, float
+    a, b : ndarray, of one shape, float
     out : ndarray, shape of `a`, float, optional
         May be `a` or `b` itself.
 
@@ -239,7 +215,7 @@ def add_forward(a, b, out=None):
     return put(out, a + b)
 
 
-def _normal_share(x):
-    """Return the share of a standard normal distribution that lies below each number."""
+def _normal_cdf(x):
+    """Return the probability that a standard normal number lies below each number."""
     erf = np.vectorize(math.erf, otypes=[np.float64])
     return (1.0 + erf(x / np.sqrt(2.0))) / 2.0

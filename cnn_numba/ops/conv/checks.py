@@ -1,32 +1,28 @@
-"""What the functions of a convolution take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of a convolution's functions, for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 
 conv_cpu = Spec("image[H W], kernel[K_h K_w]", filled="H W K_h K_w")
 correlate_cpu = Spec("signal[n]", filled="n")
 
-_FILLED, _COMPUTED = "C_out C_in H W K_h K_w", "H_out W_out"
+_OPTIONS = {"filled": "C_out C_in H W K_h K_w", "computed": "H_out W_out"}
 
 conv2d_forward = Spec(
-    "x[N C_in H W], weight[C_out C_in K_h K_w], bias?[C_out] -> out[N C_out H_out W_out]",
-    filled=_FILLED,
-    computed=_COMPUTED,
+    "x[N C_in H W], weight[C_out C_in K_h K_w], bias?[C_out] -> out[N C_out H_out W_out]", **_OPTIONS
 )
 conv2d_backward_input = Spec(
     "weight[C_out C_in K_h K_w], input_shape(N C_in H W), grad_output[N C_out H_out W_out]"
     " -> grad_input[N C_in H W]",
-    filled=_FILLED,
-    computed=_COMPUTED,
+    **_OPTIONS,
 )
 conv2d_backward_weight = Spec(
     "x[N C_in H W], weight_shape(C_out C_in K_h K_w), grad_output[N C_out H_out W_out]"
     " -> grad_weight[C_out C_in K_h K_w]",
-    filled=_FILLED,
-    computed=_COMPUTED,
+    **_OPTIONS,
 )
 conv2d_backward_bias = Spec("grad_output[N C_out H W] -> grad_bias[C_out]", filled="C_out H W")
 
 
 def bias_for_kernel(weight, bias):
-    """Return a bias that a kernel can be given, and whether it is one; if not, no kernel looks at it."""
+    """Return an array for a kernel's `bias`, and whether it is one; if it is not, the kernel ignores it."""
     return (weight.reshape(-1), False) if bias is None else (bias, True)

@@ -1,18 +1,18 @@
-"""Convolution on the CPU, as fast as the machine's vector units go.
+"""Convolution on the CPU with vector instructions.
 
-Images arrive and leave as NCHW. Each thread takes whole images and, one at a time, repacks one
-channels-last with its zero padding in place, so that the values under one row of the kernel,
-K_w * C_in of them, lie side by side. What it works on then fits into the thread's own cache.
+Images arrive and leave as NCHW. Each thread takes whole images. It copies one at a time to a channels-last
+layout with zero padding, where the K_w * C_in values under one row of the kernel are neighbours. Such a copy
+fits into the core's cache.
 
 - forward: a tile of 6 pixels x 2 vectors of output channels is summed in registers.
 - backward: after max pooling three quarters of `grad_output` are zeros. The non-zero entries of a
-  channel are listed first, and only they cost multiplications. Each takes part as a row: of the
-  image in the weight gradient, of the weight in the input gradient.
+  channel are listed first, and only these are multiplied: with a row of the image for the gradient of the
+  weight, with a row of the weight for the gradient of the image.
 - backward weight with few input channels: rows are short, with three colours 9 values, and take one
   vector, not six. With one channel even that would be mostly empty: there the gradient is spread over
-  a plane of zeros as wide as the image, which makes every element one long dot product.
+  a plane of zeros as wide as the image, so that every element is one long dot product.
 
-Of numbers that are NaN or infinite, the backward passes may make other elements NaN than the reference.
+If inputs are NaN or infinite, the backward passes may give NaN in other elements than the reference.
 """
 
 from typing import NamedTuple
@@ -30,17 +30,17 @@ from cnn_numba.ops.shared.simd import WIDTH, load, multiply_add, store, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS, aligned_zeros, multiply_tile, round_up
 
 ROW_VECTORS = 6
-ROW = ROW_VECTORS * WIDTH  # floats that the backward passes multiply at once, in vector registers
+ROW = ROW_VECTORS * WIDTH  # floats that the backward passes multiply at a time, in vector registers
 
 
 class Conv2dScratch(NamedTuple):
-    """Working space of one convolution; each array with a leading axis T has one part per thread."""
+    """Working space of one convolution, with a part for each of T threads."""
 
     image: np.ndarray  # (T, plane): one image, padded, channels-last
     tile: np.ndarray  # (T, pixels * channels): its output, in blocks of TILE_COLUMNS channels
     gradient: np.ndarray  # (T, plane): its gradient, padded, channels-last
     values: np.ndarray  # (T, positions): the non-zero entries of one channel of grad_output ...
-    offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`, as a tile's do
+    offsets: np.ndarray  # (T, positions): ... and where their windows begin in `image`; also those of a tile
     columns: np.ndarray  # bias and weight as panels: a row of output channels per (K_h, K_w, C_in)
     rows: np.ndarray  # weight, one row per (C_out, K_h): its K_w * C_in values and zeros up to ROW
     partial: np.ndarray  # (T, as rows): the weight gradient of one thread's images
@@ -51,7 +51,7 @@ def _scratch_shapes(input_shape, weight_shape, window):
     channels, height, width = input_shape[1:]
     out_channels, _, kernel_h, kernel_w = weight_shape
     threads = numba.get_num_threads()
-    # Vector loads and stores of a row's last part may run past the image by less than a ROW.
+    # Vector loads and stores at the end of a row may exceed the image by less than a ROW.
     size = (height + 2 * window.padding_h) * (width + 2 * window.padding_w)
     plane = round_up(size * channels + ROW, 16)
     padded_channels = round_up(out_channels, TILE_COLUMNS)
@@ -95,15 +95,15 @@ def _checked_scratch(scratch, input_shape, weight_shape, stride, padding, window
 
 
 @serial_jit
-def _pack_image(x, n, window, image):
-    """Copy image n into the middle of `image`, channels-last; its border of zeros stays as it is."""
+def _pack_image(x, n, window, image, pixel, plane):
+    """Copy image n inside a border of zeros; its pixels lie `pixel` floats apart, its channels `plane`."""
     _, channels, height, width = x.shape
-    pitch = (width + 2 * window.padding_w) * channels
+    pitch = width + 2 * window.padding_w
     for c in range(channels):
         for h in range(height):
-            start = (h + window.padding_h) * pitch + window.padding_w * channels + c
+            start = c * plane + ((h + window.padding_h) * pitch + window.padding_w) * pixel
             for w in range(width):
-                image[start + w * channels] = x[n, c, h, w]
+                image[start + w * pixel] = x[n, c, h, w]
 
 
 @serial_jit
@@ -120,7 +120,7 @@ def _unpack_image(image, n, window, x):
 
 @serial_jit
 def _pack_columns(weight, bias, precision, columns):
-    """Lay bias and rounded weight out as the tiles read them: a panel for each TILE_COLUMNS channels."""
+    """Copy bias and rounded weight to panels for the tiles, one for TILE_COLUMNS channels."""
     out_channels, channels, kernel_h, kernel_w = weight.shape
     taps = kernel_h * kernel_w
     columns[:] = 0
@@ -134,22 +134,16 @@ def _pack_columns(weight, bias, precision, columns):
                 columns[start + row * TILE_COLUMNS] = nearest(value, precision)
 
 
-@serial_jit
 def _pack_rows(weight, rows):
-    """Lay the weight out as the backward passes read it: K_w * C_in values for each (C_out, K_h)."""
+    """Copy the weight to rows for the backward passes: K_w * C_in values for each (C_out, K_h)."""
     out_channels, channels, kernel_h, kernel_w = weight.shape
-    pitch = rows.size // (out_channels * kernel_h)
-    for oc in range(out_channels):
-        for kh in range(kernel_h):
-            start = (oc * kernel_h + kh) * pitch
-            for kw in range(kernel_w):
-                for ic in range(channels):
-                    rows[start + kw * channels + ic] = weight[oc, ic, kh, kw]
+    by_row = rows.reshape(out_channels * kernel_h, -1)[:, : kernel_w * channels]
+    by_row[:] = weight.transpose(0, 2, 3, 1).reshape(by_row.shape)
 
 
 @serial_jit
 def _unpack_rows(partial, grad_weight):
-    """Add up the threads' weight gradients, always in the same order, and return to OIHW."""
+    """Add up the threads' weight gradients, always in the same order, into OIHW."""
     out_channels, channels, kernel_h, kernel_w = grad_weight.shape
     threads = partial.shape[0]
     pitch = partial.shape[1] // (out_channels * kernel_h)
@@ -171,7 +165,7 @@ def _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
     for oh in range(window.out_h):
         for ow in range(window.out_w):
             value = grad_output[n, oc, oh, ow]
-            # Written always, kept only if the count moves on: no branch to mispredict.
+            # Always written, kept only if the count increases: no branch to mispredict.
             values[count] = value
             offsets[count] = oh * window.stride_h * pitch + ow * window.stride_w * channels
             count += value != 0
@@ -179,15 +173,6 @@ def _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
 
 
 # ------------------------------------------------------------------------------------------ forward
-
-
-@serial_jit
-def _window_start(position, window, pitch, channels):
-    """Where in the packed image the window of an output pixel begins."""
-    # Past the last pixel the last one is computed again, so the tile below needs no special case.
-    position = min(position, window.out_h * window.out_w - 1)
-    oh, ow = position // window.out_w, position % window.out_w
-    return oh * window.stride_h * pitch + ow * window.stride_w * channels
 
 
 @inner_jit
@@ -198,7 +183,10 @@ def _forward_image(image, channels, width, window, columns, starts, tile, block_
     weight_size = (window.kernel_h * row + 1) * TILE_COLUMNS
     for position in range(0, window.out_h * window.out_w, TILE_ROWS):
         for i in range(TILE_ROWS):
-            starts[i] = _window_start(position + i, window, pitch, channels)
+            # Beyond the last pixel, repeat it: the tile needs no special case.
+            pixel = min(position + i, window.out_h * window.out_w - 1)
+            oh, ow = pixel // window.out_w, pixel % window.out_w
+            starts[i] = oh * window.stride_h * pitch + ow * window.stride_w * channels
         for block in range(tile.size // block_size):
             c, t = block * weight_size, block * block_size + position * TILE_COLUMNS
             multiply_tile(image, starts, window.kernel_h, pitch, row, 1, columns, c, tile, t)
@@ -206,7 +194,7 @@ def _forward_image(image, channels, width, window, columns, starts, tile, block_
 
 @serial_jit
 def _unpack_tile(tile, n, block_size, smallest, out):
-    """Copy the channels-last result of one image into ``out[n]``, raising to `smallest` what is below it."""
+    """Copy the channels-last result of one image into ``out[n]``; numbers below `smallest` become that."""
     _, out_channels, out_h, out_w = out.shape
     for oc in range(out_channels):
         start = (oc // TILE_COLUMNS) * block_size + oc % TILE_COLUMNS
@@ -224,9 +212,9 @@ def _forward(x, window, scratch, precision, smallest, out):
     block_size = (window.out_h * window.out_w + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * TILE_COLUMNS
     for thread in prange(threads):
         image, tile, starts = scratch.image[thread], scratch.tile[thread], scratch.offsets[thread]
-        image[:] = 0  # the border; another convolution may have left something there
+        image[:] = 0  # the border, which another convolution may have used
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_image(x, n, window, image)
+            _pack_image(x, n, window, image, channels, 1)
             round_all(image, precision)
             _forward_image(image, channels, width, window, scratch.columns, starts, tile, block_size)
             _unpack_tile(tile, n, block_size, smallest, out)
@@ -321,12 +309,12 @@ def _gather_row(values, offsets, count, image, start, partial, p):
 
 @inner_jit
 def _gather_short_rows(values, offsets, count, image, pitch, window, row, partial, p, row_pitch):
-    """Do what `_gather_row` does for all rows of a kernel, one vector at a time: three rows at once."""
+    """Do the same as `_gather_row` for all rows of a kernel, three rows at a time, in single vectors."""
     sums = vectors(3)
     for j in range(0, row, WIDTH):
         for kh in range(0, window.kernel_h, 3):
             start, q = kh * pitch + j, p + kh * row_pitch + j
-            # The last row is computed, and written, once more for each that is missing.
+            # In place of missing rows, the last one is computed and written again.
             last = window.kernel_h - 1 - kh
             for i in range(3):
                 sums[i] = load(partial, q + min(i, last) * row_pitch)
@@ -352,7 +340,7 @@ def _backward_weight_rows(grad_output, x, window, scratch, precision):
         image[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_image(x, n, window, image)
+            _pack_image(x, n, window, image, channels, 1)
             round_all(image, precision)
             for oc in range(out_channels):
                 count = _list_nonzeros(grad_output, n, oc, window, pitch, channels, values, offsets)
@@ -366,17 +354,6 @@ def _backward_weight_rows(grad_output, x, window, scratch, precision):
                     for j in range(0, row_pitch, ROW):
                         p = (oc * window.kernel_h + kh) * row_pitch + j
                         _gather_row(values, offsets, count, image, kh * pitch + j, partial, p)
-
-
-@serial_jit
-def _pack_planes(x, n, window, planes):
-    """Copy the channels of image n into the middle of `planes`; their borders of zeros stay as they are."""
-    _, channels, height, width = x.shape
-    pitch = width + 2 * window.padding_w
-    for c in range(channels):
-        for h in range(height):
-            for w in range(width):
-                planes[c, (h + window.padding_h) * pitch + window.padding_w + w] = x[n, c, h, w]
 
 
 @serial_jit
@@ -397,12 +374,12 @@ def _backward_weight_planes(grad_output, x, window, scratch, precision):
     row_pitch = scratch.rows.size // (out_channels * window.kernel_h)
     for thread in prange(threads):
         planes, partial = scratch.planes[thread], scratch.partial[thread]
-        spread = planes[channels]
+        image, spread = planes[:channels].reshape(-1), planes[channels]
         planes[:] = 0
         partial[:] = 0
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
-            _pack_planes(x, n, window, planes)
-            round_all(planes[:channels].reshape(-1), precision)
+            _pack_image(x, n, window, image, 1, planes.shape[1])
+            round_all(image, precision)
             for oc in range(out_channels):
                 for oh in range(window.out_h):
                     for ow in range(window.out_w):
@@ -423,7 +400,7 @@ def conv2d_backward_weight(
     arrays, steps = (x, weight_shape, grad_output, grad_weight), (stride, padding)
     *_, grad_weight, window = checks.conv2d_backward_weight(HOST, *arrays, window=steps, precision=precision)
     scratch = _checked_scratch(scratch, x.shape, grad_weight.shape, stride, padding, window)
-    # Below half a vector, most of it would be spent on padding.
+    # Rows shorter than half a vector would be mostly padding.
     rows_are_short = x.shape[1] * window.kernel_w < WIDTH // 2
     backward = _backward_weight_planes if rows_are_short else _backward_weight_rows
     backward(grad_output, x, window, scratch, rounding(precision))

@@ -1,9 +1,4 @@
-"""Convolution on the GPU.
-
-- `gpu_implicit`: forward and the gradient of the images, as a matrix product in registers.
-- `gpu_direct`: the same for large 3x3 convolutions, from pixels in shared memory.
-- `gpu_weight`: the gradient of the weights, as a matrix product whose sums are split over blocks.
-"""
+"""Convolution on the GPU: matrix products, and a kernel for large 3x3 convolutions (`gpu_direct`)."""
 
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, uint32
@@ -28,7 +23,7 @@ __all__ = [
     "conv2d_scratch",
 ]
 
-# A block for each channel is few blocks: they have to be large to keep enough loads under way.
+# A block for each channel makes few blocks: large ones, to have enough loads at a time.
 BIAS_THREADS = 1024
 
 
@@ -43,12 +38,12 @@ def conv2d_scratch(input_shape, weight_shape, stride=1, padding=0):
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], int64, int64, float32[::1])")
 def conv2d_backward_bias_kernel(grad_output, factor, shift, grad_bias):
-    """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) a block of BIAS_THREADS."""
+    """Sum up one channel of `grad_output` (N, C_out, H_out * W_out) per block of BIAS_THREADS."""
     oc = cuda.blockIdx.x
     positions = grad_output.shape[2]
     size = grad_output.shape[0] * positions
     total = float32(0)
-    # Images and positions counted in one: an image of few positions would leave most threads idle.
+    # One index for images and positions: an image with few positions would leave most threads idle.
     i = cuda.threadIdx.x
     while i < size:
         n = divide(i, factor, shift)

@@ -1,12 +1,13 @@
 """The gradient of convolution weights on the GPU, as a matrix product whose sums are split over blocks.
 
-Written out, ``grad_weight = grad_output @ columns.T``: C_out rows, C_in * K_h * K_w columns, and each element
-a sum over all output positions of all images. The result is small and the sums are long, which is the wrong
-way round for a GPU: a block for each tile of the result would leave most of it idle. So each tile is given
-to many blocks, and each sums up a part of the positions. A second kernel adds up their parts, always in the
-same order: atomic additions would save it, and give other bits in every run.
+``grad_weight = grad_output @ columns.T``, with the `columns` of `gpu_implicit`, has C_out rows and
+C_in * K_h * K_w columns, and each element is a sum over all output positions of all images. The result is
+small and the sums are long: a single block for each tile would leave most of a GPU idle. So many blocks share
+a tile, and each sums up a part of the positions. A second kernel adds up their parts, always in the same
+order; atomic additions would save it, but give other bits in every run.
 """
 
+import math
 from typing import NamedTuple
 
 from cnn_numba import device
@@ -29,10 +30,10 @@ from cnn_numba.ops.shared.warps import sum_grid, sum_of_parts
 
 
 def reciprocal(divisor):
-    """Return what `divide` needs to know of a divisor from 1 to 2**31: a factor and a shift.
+    """Return a factor and a shift with which `divide` divides by a number from 1 to 2**31.
 
-    Dividing takes a GPU about 20 instructions, and multiplying one: Granlund and Montgomery, "Division by
-    invariant integers using multiplication" (1994).
+    A division takes about 20 instructions on a GPU, a multiplication one: Granlund and Montgomery, "Division
+    by invariant integers using multiplication" (1994).
 
     Examples
     --------
@@ -44,19 +45,19 @@ def reciprocal(divisor):
     return -(-(1 << shift) // divisor), shift
 
 
-ONE = 1 << 30  # the row of a pixel that is always 1, outside of every image
+ONE = 1 << 30  # the row of a pixel that is always 1, outside all images
 
 
 @cuda.jit(device=True)
 def divide(number, factor, shift):
-    """Return number // divisor, for numbers below 2**31 and what `reciprocal` says of the divisor."""
+    """Return number // divisor for a number below 2**31; factor and shift are the divisor's `reciprocal`."""
     return uint32((uint64(number) * uint64(factor)) >> shift)
 
 
 class Correlation(NamedTuple):
-    """How outputs and pixels meet in the gradient of a weight.
+    """The geometry of a weight's gradient.
 
-    Row oc of the product and its column (ic, kh, kw) are a sum over positions k = (n, oh, ow) of::
+    Its element in row oc and column (ic, kh, kw) is a sum over positions k = (n, oh, ow) of::
 
         grad_output[n, oc, oh, ow] * x[n, ic, oh * stride_h - padding_h + kh, ow * stride_w - padding_w + kw]
     """
@@ -71,35 +72,29 @@ class Correlation(NamedTuple):
     channels: int
     height: int
     width: int
-    depth: int
-    """How many positions there are."""
-    share: int
-    """How many of them a block sums up."""
-    plane: int
-    """How many numbers `grad_output` has for each image and channel."""
-    plane_factor: int
+    depth: int  # number of positions
+    share: int  # positions that a block sums up
+    plane: int  # numbers of `grad_output` for an image and a channel
+    plane_factor: int  # its `reciprocal`
     plane_shift: int
-    """The `reciprocal` of `plane`."""
-    row: int
-    """How long its rows are."""
-    row_factor: int
+    row: int  # numbers of a row of such a plane
+    row_factor: int  # its `reciprocal`
     row_shift: int
-    """And of `row`."""
 
 
 @cuda.jit(device=True)
 def _columns(shape):
-    """Return how many columns the product has, without that of ones."""
+    """Return the number of columns of the product, without the one of ones."""
     return uint32(shape.channels * shape.kernel_h * shape.kernel_w)
 
 
 class Outputs(NamedTuple):
-    """In which order the positions are summed up, and how their gradients are read: device functions."""
+    """The order of the positions, and how to read their gradients: device functions."""
 
     place: object
-    """``(k, shape)``: image and number in a plane of `grad_output` where position k has its gradient."""
+    """``(k, shape)``: image of position k, and index of its gradient in a plane of `grad_output`."""
     pixel: object
-    """``(k, p, shape)``: row and column of position k, whose number in its plane is p."""
+    """``(k, p, shape)``: row and column of position k, whose index in its plane is p."""
     read: object
     """``(grad_output, at, k)``: the gradient at that index, of position k."""
 
@@ -125,7 +120,7 @@ ROW_BY_ROW = Outputs(_place, _pixel, _read)
 
 
 def gradients_operand(tile, outputs):
-    """Return the operand on the left: a thread loads one position of rows that are `jump` apart.
+    """Return the left operand: a thread loads one position of rows that are `jump` apart.
 
     Its source is (grad_output, index of each row, shape).
     """
@@ -134,7 +129,7 @@ def gradients_operand(tile, outputs):
 
     @cuda.jit(device=True)
     def rows(shape, first_row, row_at):
-        """Note where each of the thread's rows begins; those beyond the last repeat it, and are not kept."""
+        """Compute where each of the thread's rows begins; rows beyond the last repeat it and are not kept."""
         _, line = place()
         for i in range(loads):
             row = min(uint32(first_row + line + i * jump), uint32(shape.rows - 1))
@@ -156,10 +151,10 @@ def gradients_operand(tile, outputs):
 
 
 def columns_operand(tile, outputs, has_ones):
-    """Return the operand on the right: a thread loads the pixels at one position for columns `jump` apart.
+    """Return the right operand: a thread loads the pixels at one position for columns `jump` apart.
 
-    Its source is (x, index, row and column of each column's first pixel, shape). With `has_ones` a further
-    column is that of a pixel which is always 1.
+    Its source is (x, index, row and column of each column's first pixel, shape). With `has_ones` there is
+    another column, of ones.
     """
     further = int(has_ones)
     loads, jump, pitch = tile.column_loads, tile.threads // tile.depth, tile.columns + tile.padding
@@ -167,7 +162,7 @@ def columns_operand(tile, outputs, has_ones):
 
     @cuda.jit(device=True)
     def columns(shape, first_column, column_at, column_h, column_w):
-        """Note where each of the thread's columns begins; those beyond the last repeat it, as the rows do."""
+        """Compute where each of the thread's columns begins; columns beyond the last repeat it."""
         _, line = place()
         taps, kernel_w = uint32(shape.kernel_h * shape.kernel_w), uint32(shape.kernel_w)
         plane, last = uint32(shape.height * shape.width), uint32(_columns(shape) + further - 1)
@@ -191,7 +186,7 @@ def columns_operand(tile, outputs, has_ones):
         corner = int32(image + top * shape.width + left)
         for i in range(loads):
             values[i] = float32(1) if has_ones and column_h[i] == ONE else float32(0)
-            # Unsigned, -1 is a large number: one comparison asks for both ends.
+            # As an unsigned number, -1 is large: one comparison checks both ends.
             in_h = uint32(top + column_h[i]) < uint32(shape.height)
             in_w = uint32(left + column_w[i]) < uint32(shape.width)
             if (k < end) & in_h & in_w:
@@ -211,10 +206,10 @@ def _nothing(columns, column):
 
 
 def weight_sums(tile, outputs, has_ones):
-    """Make a device function ``(grad_output, x, sums, shape)`` that sums up a part of such tiles.
+    """Make a device function ``(grad_output, x, sums, shape)`` that sums up a tile over a share of positions.
 
-    Their rows are output channels, their columns input channels and taps, with `has_ones` a further one for
-    the gradient of the bias; a grid of (column tiles, row tiles, shares).
+    Rows are output channels, columns are input channels and taps, with `has_ones` another column for the
+    gradient of the bias; the grid is (column tiles, row tiles, shares).
     """
     further = int(has_ones)
     row_loads, column_loads, results = tile.row_loads, tile.column_loads, tile.results
@@ -240,7 +235,7 @@ def weight_sums(tile, outputs, has_ones):
         gradient_source = grad_output, row_at, shape
         pixel_source = x, column_at, column_h, column_w, shape
         accumulate(gradient_source, pixel_source, begin, end, total)
-        # The parts of the sums follow one another, as further rows.
+        # In `sums`, the shares follow one another as further rows.
         columns, before = uint32(_columns(shape) + further), uint32(cuda.blockIdx.z * uint32(shape.rows))
         first, end_row = (uint32(before + first_row), first_column), uint32(before + uint32(shape.rows))
         store(total, first, end_row, columns, False, False, sums, columns)
@@ -249,7 +244,7 @@ def weight_sums(tile, outputs, has_ones):
 
 
 def weight_kernel(tile, has_ones=False):
-    """Make a kernel whose blocks sum up a part of such tiles; see `weight_sums`."""
+    """Make a kernel of `weight_sums`."""
     sum_up = weight_sums(tile, ROW_BY_ROW, has_ones)
 
     @cuda.jit
@@ -263,11 +258,11 @@ def weight_kernel(tile, has_ones=False):
     return conv2d_backward_weight_kernel
 
 
-# TENSOR, or else NARROW, for rounded operands, as in `gpu_implicit`.
+# TENSOR or, without Tensor Cores, NARROW is for rounded operands, as in `gpu_implicit`.
 WIDE, NARROW = Tile(64, 64, 16, 8, 4), Tile(32, 32, 16, 4, 4)
 TENSOR = Tile(64, 64, 16, 4, 8)
 _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(TENSOR), *ffma_tiles(NARROW))}
-# Each under its name as well, by which `cnn-numba inspect` finds it.
+# Names by which `cnn-numba inspect` finds them.
 (
     conv2d_backward_weight_wide_kernel,
     conv2d_backward_weight_narrow_kernel,
@@ -278,7 +273,7 @@ _KERNELS = {tile: weight_kernel(tile) for tile in (WIDE, NARROW, *tensor_tiles(T
     conv2d_weight_float16_ffma_kernel,
     conv2d_weight_bfloat16_ffma_kernel,
 ) = _KERNELS.values()
-# Those with a column of ones, for chains of layers: see `ops.fused.gpu_backward`.
+# Kernels with a column of ones, for chains of layers: see `ops.fused.gpu_backward`.
 SHALLOW = Tile(64, 64, 16, 4, 4)
 WITH_ONES = {tile: weight_kernel(tile, has_ones=True) for tile in (SHALLOW, NARROW)}
 conv2d_backward_weight_and_bias_wide_kernel, conv2d_backward_weight_and_bias_narrow_kernel = (
@@ -298,17 +293,16 @@ def conv2d_sum_parts_kernel(parts, total):
 class Conv2dScratch(NamedTuple):
     """Working space of one convolution on the GPU."""
 
-    parts: object
-    """(P, C_out * C_in * K_h * K_w) float32: the weight gradient of each part of the positions."""
+    parts: object  # (P, C_out * C_in * K_h * K_w) float32: the weight's gradient from each share of positions
 
 
-# What fills the 132 multiprocessors of an H200: 3 blocks of 128 threads for each, or 4 of 64.
+# For each of the 132 multiprocessors of an H200, 3 blocks of 128 threads or 4 of 64.
 _ENOUGH_BLOCKS = {WIDE: 396, NARROW: 528}
 
 
 def _tile(weight_shape, precision="float32"):
-    """Return the tile that wastes least on rows and columns that are not there, and how many there are."""
-    rows, columns = weight_shape[0], weight_shape[1] * weight_shape[2] * weight_shape[3]
+    """Return the tile that exceeds the matrix least, and the numbers of tiles, across and down."""
+    rows, columns = weight_shape[0], math.prod(weight_shape[1:])
     tile = NARROW if min(rows, columns) <= NARROW.rows else WIDE
     if precision != "float32":
         tile = tile_for(precision, TENSOR, NARROW)
@@ -321,8 +315,7 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
     weight_shape = sizes(weight_shape, "weight_shape", "(C_out, C_in, K_h, K_w)")
     conv2d_window(input_shape, weight_shape, stride, padding)
     tile, (across, down) = _tile(weight_shape)
-    size = weight_shape[0] * weight_shape[1] * weight_shape[2] * weight_shape[3]
-    shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), size
+    shape = device.blocks(_ENOUGH_BLOCKS[tile], across * down), math.prod(weight_shape)
     if scratch is None:
         return Conv2dScratch(parts=device.empty(shape))
     if not isinstance(scratch, Conv2dScratch):
@@ -335,7 +328,7 @@ def checked_scratch(scratch, input_shape, weight_shape, stride, padding):
 
 
 def correlation(x, weight_shape, window, plane, depth, share):
-    """Return the correlation of images with gradients whose planes have these rows and columns."""
+    """Return the `Correlation` of images with gradients whose planes have these rows and columns."""
     size, row = plane[0] * plane[1], plane[1]
     sums, divisors = (depth, share), (size, *reciprocal(size), row, *reciprocal(row))
     return Correlation(*window[:6], weight_shape[0], *x.shape[1:], *sums, *divisors)
@@ -354,7 +347,7 @@ def conv2d_backward_weight(
     scratch = checked_scratch(scratch, x.shape, weight_shape, stride, padding)
     depth = len(x) * window.out_h * window.out_w
     tile, tiles = _tile(weight_shape, precision)
-    # As many equal shares as there are parts, each a whole number of steps; a sum of nothing is one share.
+    # At most as many equal shares as parts, each of whole steps; an empty sum is one share.
     share = tile.depth * device.blocks(device.blocks(max(depth, 1), scratch.parts.shape[0]), tile.depth)
     shares = device.blocks(max(depth, 1), share)
     total, parts = grad_weight.reshape(-1), scratch.parts[:shares]

@@ -1,11 +1,11 @@
-"""Convolution as its definition says it: plain loops in float64, the oracle for the other backends.
+"""The definition of convolution, in plain loops and float64.
 
-Read `conv_cpu` first: a kernel slides over one image, four nested loops. `correlate_cpu` is the same
-idea in one dimension, a signal against itself. The ``conv2d_*`` functions carry it to batches and
-channels, with bias, stride and padding, and add the three gradients that training needs.
+Read `conv_cpu` first: a kernel slides over one image, in four nested loops. `correlate_cpu` is the same in
+one dimension, a signal against itself. The ``conv2d_*`` functions extend it to batches and channels, with
+bias, stride and padding, and add the three gradients that training needs.
 
 Deep learning calls cross-correlation "convolution", and so does this course: the kernel is not
-flipped unless ``flip=True`` asks for it.
+flipped, unless ``flip=True``.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from cnn_numba.ops.conv import checks
 
 
 def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: bool = False) -> np.ndarray:
-    """Slide a kernel over an image and sum the products: convolution as deep learning means it.
+    """Slide a kernel over an image and sum the products.
 
     In ``"valid"`` mode, with images of H x W and kernels of K_h x K_w::
 
@@ -30,11 +30,11 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     kernel : array_like, shape (K_h, K_w)
     mode : {"valid", "same", "full"}
         ``"valid"`` keeps the positions where the kernel lies wholly on the image. ``"full"`` keeps every
-        position where the two overlap, the image continued with zeros: (H + K_h - 1, W + K_w - 1) outputs.
-        ``"same"`` keeps as many outputs as the image has pixels: output (i, j) is the one with the kernel's
-        entry ((K_h - 1) // 2, (K_w - 1) // 2), in an odd kernel the middle, on pixel (i, j).
+        position where the two overlap, with zeros around the image: (H + K_h - 1, W + K_w - 1) outputs.
+        ``"same"`` keeps as many outputs as the image has pixels: output (i, j) has the kernel's entry
+        ((K_h - 1) // 2, (K_w - 1) // 2), the middle of an odd kernel, on pixel (i, j).
     flip : bool
-        True turns the kernel by 180 degrees first: the mathematician's convolution.
+        True turns the kernel by 180 degrees first: the convolution of mathematics.
 
     Returns
     -------
@@ -43,19 +43,17 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     Raises
     ------
     ValueError
-        If `mode` is none of the three, or if in ``"valid"`` mode the kernel is larger than the image.
+        If in ``"valid"`` mode the kernel is larger than the image.
 
     Notes
     -----
     Names and formula are those of the article "GPU-accelerated deep learning: CUDA, OpenCL, XLA, mixed
     precision", which calls the valid region of a cross-correlation a convolution of the image's size. All
-    modes agree with `scipy.signal.correlate2d`, and with `scipy.signal.convolve2d` when ``flip=True``.
+    modes agree with `scipy.signal.correlate2d`; with ``flip=True``, with `scipy.signal.convolve2d`.
 
     Examples
     --------
-    >>> image = [[1, 2, 3],
-    ...          [4, 5, 6],
-    ...          [7, 8, 9]]
+    >>> image = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     >>> conv_cpu(image, [[1, 0], [0, -1]])
     array([[-4., -4.],
            [-4., -4.]])
@@ -70,7 +68,6 @@ def conv_cpu(image: ArrayLike, kernel: ArrayLike, mode: str = "valid", flip: boo
     image = np.pad(image, [_border(size, mode, flip) for size in kernel.shape])
     if flip:
         kernel = kernel[::-1, ::-1]
-
     kernel_h, kernel_w = kernel.shape
     out = np.zeros((image.shape[0] - kernel_h + 1, image.shape[1] - kernel_w + 1))
     for i in range(out.shape[0]):
@@ -102,7 +99,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     Raises
     ------
     TypeError
-        If `delay` is not an integer (a bool is none).
+        If `delay` is not an integer; a bool is not.
     ValueError
         If `delay` lies outside -(n - 1) to n - 1.
 
@@ -122,7 +119,6 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
     (signal,) = checks.correlate_cpu(ANYTHING, signal)
     n = len(signal)
     delay = 0 if delay is None else _lag(delay, n)
-
     out = np.zeros(n - delay)
     for d in range(delay, n):
         for k in range(max(0, -d), n - max(0, d)):  # where both samples exist
@@ -131,7 +127,7 @@ def correlate_cpu(signal: ArrayLike, delay: ArrayLike | None = None) -> np.ndarr
 
 
 def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=False, precision="float32"):
-    """Convolve a batch of images, all channels at once.
+    """Convolve a batch of images.
 
     With x taken as zero outside its H x W pixels::
 
@@ -150,13 +146,13 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
         Step of the window and zeros on each side; a pair is (vertical, horizontal).
     out : ndarray, shape (N, C_out, H_out, W_out), float, optional
     relu : bool
-        Whether to apply ``max(out, 0)`` to the result, which the faster backends do while they write it.
+        Whether to apply ``max(out, 0)``, which the faster backends do while they write the result.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `x` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Notes
     -----
-    The formula is the one of the article "Heterogeneous computing in deep learning", and of
+    The formula of the article "Heterogeneous computing in deep learning", and of
     `torch.nn.functional.conv2d`.
 
     Examples
@@ -166,9 +162,8 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
     array([[[[100., 103.],
              [109., 124.]]]])
     """
-    arrays = x, weight, bias, out
     x, weight, bias, out, window = checks.conv2d_forward(
-        ANYTHING, *arrays, window=(stride, padding), relu=relu, precision=precision
+        ANYTHING, x, weight, bias, out, window=(stride, padding), relu=relu, precision=precision
     )
     result = np.zeros((x.shape[0], weight.shape[0], *window.out))
     if bias is not None:
@@ -184,9 +179,9 @@ def conv2d_forward(x, weight, bias=None, stride=1, padding=0, out=None, relu=Fal
 def conv2d_backward_input(
     grad_output, weight, input_shape, stride=1, padding=0, grad_input=None, precision="float32"
 ):
-    """Send the gradient of the loss from the output of a convolution back to its images.
+    """Return the gradient with respect to the images.
 
-    Each pixel receives from every output it took part in, through the weight that met it there::
+    Each pixel adds up all outputs that it was part of, through the weight that multiplied it::
 
         grad_input[n, ic, h, w] = sum over oc, oh, ow, kh, kw of
             grad_output[n, oc, oh, ow] * weight[oc, ic, kh, kw]
@@ -198,39 +193,38 @@ def conv2d_backward_input(
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
     weight : ndarray, shape (C_out, C_in, K_h, K_w), float
     input_shape : tuple (N, C_in, H, W)
-        `grad_output` does not tell it when the stride is above 1.
-    stride, padding : int or pair of ints
-        As in the forward pass.
+        With a stride above 1, `grad_output` does not determine it.
+    stride, padding, precision
+        As for `conv2d_forward`; `grad_output` and `weight` are rounded.
     grad_input : ndarray, shape (N, C_in, H, W), float, optional
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
-    The middle pixel took part in all four outputs, each corner in one:
+    The middle pixel was part of all four outputs, each corner of one:
 
     >>> conv2d_backward_input(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2, 2)), (1, 1, 3, 3))
     array([[[[1., 2., 1.],
              [2., 4., 2.],
              [1., 2., 1.]]]])
     """
-    arrays = weight, input_shape, grad_output, grad_input
+    arrays, options = (weight, input_shape, grad_output, grad_input), (stride, padding)
     weight, input_shape, grad_output, grad_input, window = checks.conv2d_backward_input(
-        ANYTHING, *arrays, window=(stride, padding), precision=precision
+        ANYTHING, *arrays, window=options, precision=precision
     )
     padded = _pad(np.zeros(input_shape), window)
     grad_output, weight = rounded(grad_output, precision), rounded(weight, precision)
     for kh, kw, pixels in _taps(window):
         padded[pixels] += np.einsum("nohw,oi->nihw", grad_output, weight[:, :, kh, kw])
-    return put(grad_input, _crop(padded, window))
+    (top, left), (height, width) = window.padding, window.image
+    return put(grad_input, padded[:, :, top : top + height, left : left + width])
 
 
 def conv2d_backward_weight(
     grad_output, x, weight_shape, stride=1, padding=0, grad_weight=None, precision="float32"
 ):
-    """Compute the gradient of the loss with respect to the kernels of a convolution.
+    """Return the gradient with respect to the kernels.
 
-    Each weight receives from every output, through the pixel that it met there::
+    Each weight adds up all outputs, through the pixel that it multiplied::
 
         grad_weight[oc, ic, kh, kw] = sum over n, oh, ow of
             grad_output[n, oc, oh, ow] *
@@ -241,12 +235,10 @@ def conv2d_backward_weight(
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
     x : ndarray, shape (N, C_in, H, W), float
     weight_shape : tuple (C_out, C_in, K_h, K_w)
-    stride, padding : int or pair of ints
-        As in the forward pass.
+    stride, padding, precision
+        As for `conv2d_forward`; `grad_output` and `x` are rounded.
     grad_weight : ndarray, shape (C_out, C_in, K_h, K_w), float, optional
         Overwritten, not added to.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
 
     Examples
     --------
@@ -267,10 +259,9 @@ def conv2d_backward_weight(
 
 
 def conv2d_backward_bias(grad_output, grad_bias=None):
-    """Compute the gradient of the loss with respect to the bias of a convolution.
+    """Return the gradient with respect to the bias, which is added to every output of its channel.
 
-    ``grad_bias[oc] = sum over n, oh, ow of grad_output[n, oc, oh, ow]``: a bias is added to every
-    output of its channel.
+    ``grad_bias[oc] = sum over n, oh, ow of grad_output[n, oc, oh, ow]``
 
     Parameters
     ----------
@@ -287,18 +278,12 @@ def conv2d_backward_bias(grad_output, grad_bias=None):
 
 
 def _pad(x, window):
-    """Return a copy of `x` with the zeros around it."""
+    """Return a copy of `x` with zeros around it."""
     return np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in window.padding)])
 
 
-def _crop(padded, window):
-    """Undo `_pad`."""
-    (top, left), (height, width) = window.padding, window.image
-    return padded[:, :, top : top + height, left : left + width]
-
-
 def _taps(window):
-    """Yield each (kh, kw), and the index of the padded pixels it meets: one for each output."""
+    """Yield each (kh, kw), and the index of the padded pixels that it multiplies, one for each output."""
     (stride_h, stride_w), (out_h, out_w) = window.stride, window.out
     for kh, kw in np.ndindex(window.kernel):
         rows = slice(kh, kh + stride_h * out_h, stride_h)
@@ -307,18 +292,18 @@ def _taps(window):
 
 
 def _border(kernel_size, mode, flip):
-    """Count the zeros to add before and after an image's axis."""
+    """Return the numbers of zeros to add before and after an image's axis."""
     if mode == "valid":
         return 0, 0
     if mode == "full":
         return kernel_size - 1, kernel_size - 1
-    # The flip carries an even kernel's centre to the other side of its middle.
+    # The flip moves an even kernel's centre to the other side of its middle.
     before, after = (kernel_size - 1) // 2, kernel_size // 2
     return (after, before) if flip else (before, after)
 
 
 def _lag(delay, n):
-    """Return `delay` once it is known to be a lag of a signal of n samples."""
+    """Check that `delay` is a lag of a signal of n samples, and return it."""
     if isinstance(delay, bool) or not isinstance(delay, (int, np.integer)):
         raise TypeError(f"delay must be an integer or None, got {shown(delay)}")
     if not -n < delay < n:

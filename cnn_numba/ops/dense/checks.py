@@ -1,4 +1,4 @@
-"""What the functions of a dense layer take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of a dense layer's functions, for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 

@@ -1,12 +1,11 @@
 """Dense layers on the CPU: three matrix products, all by one tiled multiplication.
 
-It is written here, and not left to the BLAS behind NumPy, because that brings its own threads:
-they and Numba's, each waiting in a busy loop for more work, take the cores from one another, and
-a product that takes 0.1 ms alone then takes 4 to 8.
+The BLAS behind NumPy brings its own threads. They and Numba's, each waiting in a busy loop for more work,
+take the cores from one another, and a product that takes 0.1 ms alone then takes 4 to 8.
 
-A product goes through its right-hand matrix by *panels*: DEPTH rows of TILE_COLUMNS numbers, laid out one
-after another, which stay in the core's first cache. Every TILE_ROWS rows of the left-hand matrix are
-multiplied by a panel with all their sums in vector registers.
+A product copies its right-hand matrix to *panels* of DEPTH rows x TILE_COLUMNS numbers, which stay in the
+core's first cache. It multiplies TILE_ROWS rows of the left-hand matrix at a time by a panel, with all sums
+in vector registers.
 """
 
 import numba
@@ -22,10 +21,10 @@ from cnn_numba.ops.shared.simd import WIDTH, multiply_add, number, store, vector
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, TILE_ROWS
 
 DEPTH = 256
-# How many vectors: a panel, the sums of a tile, the rows of a tile where they are rounded.
+# The numbers of vectors of a panel, of a tile's sums, and of a tile's rounded rows.
 PANEL_VECTORS, TILE_VECTORS, ROW_VECTORS = 2 * DEPTH, 2 * TILE_ROWS, TILE_ROWS * DEPTH // WIDTH
 
-# From this many multiplications on, all cores beat one (measured): it takes some 50 us to wake the others.
+# From this many multiplications on, all cores are faster than one (measured): waking the others takes 50 us.
 PARALLEL_FROM = 1 << 22
 
 
@@ -40,12 +39,12 @@ def _pack_rows(b, pitch, first, count, column, width, panel):
 
 @inline_jit
 def _pack_columns(b, pitch, first, count, column, width, panel):
-    """Do the same with the transposed `b`, by squares of WIDTH x WIDTH."""
+    """Do the same for the transposed `b`, in squares of WIDTH x WIDTH."""
     square = vectors(WIDTH)
     for k in range(0, count, WIDTH):
         for v in range(2):
             for i in range(WIDTH):
-                # Past the last row, that one again: its sums are not kept.
+                # Beyond the last row, repeat it: its sums are not kept.
                 row = column + min(v * WIDTH + i, width - 1)
                 square[i] = load_part(b, row * pitch + first + k, count - k)
             transpose(square)
@@ -55,7 +54,7 @@ def _pack_columns(b, pitch, first, count, column, width, panel):
 
 @inline_jit
 def _begin_sums(bias, column, sums):
-    """Set the sums of a tile to the bias, or to zeros if there is none."""
+    """Set the sums of a tile to the bias; to zeros if it is empty."""
     for v in range(2):
         at = column + v * WIDTH
         start = load_part(bias, at, bias.size - at)
@@ -74,7 +73,7 @@ def _load_sums(out, start, pitch, last, width, sums):
 
 @inline_jit
 def _copy_rows(a, start, row_step, step, last, count, rows):
-    """Copy the rows of `a` that a tile takes, the first from ``a[start]`` on, into `rows`, DEPTH apart."""
+    """Copy a tile's rows of `a`, the first from ``a[start]`` on, into `rows`, DEPTH apart."""
     for r in range(TILE_ROWS):
         for k in range(count):
             rows[r * DEPTH + k] = number(a, start + min(r, last) * row_step + k * step)
@@ -82,11 +81,11 @@ def _copy_rows(a, start, row_step, step, last, count, rows):
 
 @inline_jit
 def _add_products(a, start, row_step, step, last, panel, count, sums):
-    """Add to the sums of a tile the products of its rows of `a`, from ``a[start]`` on, with the panel."""
+    """Add the products of a tile's rows of `a`, from ``a[start]`` on, and the panel to the tile's sums."""
     for k in range(count):
         left, right = panel[2 * k], panel[2 * k + 1]
         for r in range(TILE_ROWS):
-            # Past the last row, that one again: no special case for the tail.
+            # Beyond the last row, repeat it: the tail needs no special case.
             x = number(a, start + min(r, last) * row_step + k * step)
             sums[2 * r] = multiply_add(x, left, sums[2 * r])
             sums[2 * r + 1] = multiply_add(x, right, sums[2 * r + 1])
@@ -94,7 +93,7 @@ def _add_products(a, start, row_step, step, last, panel, count, sums):
 
 @inline_jit
 def _store_sums(sums, out, start, pitch, last, width, relu):
-    """Write the sums of a tile, as they are or through a ReLU, to ``out[start]`` and on."""
+    """Write the sums of a tile from ``out[start]`` on, after a ReLU if `relu`."""
     for r in range(TILE_ROWS):
         for v in range(2):
             at = start + min(r, last) * pitch + v * WIDTH
@@ -107,7 +106,7 @@ def _store_sums(sums, out, start, pitch, last, width, relu):
 
 @serial_jit
 def _multiply_part(product, precision, part, parts):
-    """Do one of `parts` parts of a product: see `_product`."""
+    """Compute part number `part` of `parts` of a product: see `_product`."""
     a, transpose_a, b, transpose_b, bias, relu, out = product
     if out.size == 0:
         return
@@ -119,7 +118,7 @@ def _multiply_part(product, precision, part, parts):
     rounded = numbers(vectors(ROW_VECTORS), TILE_ROWS * DEPTH)
     tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
     across = (columns + TILE_COLUMNS - 1) // TILE_COLUMNS
-    # Where there are more parts than columns of panels, several share one, each with some of the rows.
+    # If there are more parts than columns of panels, several share one and divide its rows.
     shares = (parts + across - 1) // across
     for task in range(part * across * shares // parts, (part + 1) * across * shares // parts):
         column, share = task // shares * TILE_COLUMNS, task % shares
@@ -150,7 +149,7 @@ def _multiply_part(product, precision, part, parts):
 
 @serial_jit
 def _sum_rows_part(matrix, sums, part, parts):
-    """Sum the rows of a matrix, in one of `parts` parts of its columns."""
+    """Sum the rows of a matrix, in part number `part` of `parts` of its columns."""
     first, end = part * sums.size // parts, (part + 1) * sums.size // parts
     sums[first:end] = 0
     for row in range(matrix.shape[0]):
@@ -160,9 +159,9 @@ def _sum_rows_part(matrix, sums, part, parts):
 
 @parallel_jit
 def _on_all_cores(first, second, precision, matrix, sums, parts):
-    """Do two products and the sums of a matrix's rows, all cores together."""
+    """Compute two products and the sum of a matrix's rows on all cores."""
     for index in prange(parts):
-        part = np.int64(index)  # Numba counts without a sign here, which would be another function
+        part = np.int64(index)  # Numba's index is unsigned: functions would be compiled twice
         _multiply_part(first, precision, part, parts)
         _multiply_part(second, precision, part, parts)
         _sum_rows_part(matrix, sums, part, parts)
@@ -172,7 +171,7 @@ _EMPTY, _NO_BIAS = np.empty((0, 0), np.float32), np.empty(0, np.float32)
 
 
 def _product(a, transpose_a, b, transpose_b, out, bias=_NO_BIAS, relu=False):
-    """Return ``out = A @ B + bias`` as kernels take it; A is `a` or its transpose, and so is B of `b`."""
+    """Return ``out = A @ B + bias`` for compiled functions; A is `a` or its transpose, and B likewise."""
     return a, transpose_a, b, transpose_b, bias, relu, out
 
 
@@ -180,7 +179,7 @@ _NO_PRODUCT = _product(_EMPTY, False, _EMPTY, False, _EMPTY)
 
 
 def _parts(multiplications):
-    """Return into how many parts this much work is divided, one for each core that takes part."""
+    """Return the number of parts for this much work, one for each core."""
     return 1 if multiplications < PARALLEL_FROM else numba.get_num_threads()
 
 
@@ -227,7 +226,7 @@ def linear_backward_bias(grad_output, grad_bias=None):
 def linear_backward(
     grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32"
 ):
-    """All three gradients, for which the other cores are woken once; see `reference.linear_backward`."""
+    """All three gradients, which wake the other cores only once; see `reference.linear_backward`."""
     arrays = grad_output, x, weight, grad_input, grad_weight, grad_bias
     *_, grad_input, grad_weight, grad_bias = checks.linear_backward(HOST, *arrays, precision=precision)
     products = (

@@ -1,7 +1,6 @@
-"""Dense layers on the GPU: three matrix products and a sum.
+"""Dense layers on the GPU: three matrix products by `gpu_vectorised`, and a sum.
 
-The products are those of `gpu_vectorised`, for large and for small matrices, and on Tensor Cores for rounded
-numbers. The rungs that lead there are in `benchmarks.rungs.matmul`.
+Slower versions of the product, which lead up to it, are in `benchmarks.rungs.matmul`.
 """
 
 import numpy as np
@@ -28,7 +27,7 @@ from cnn_numba.ops.shared.warps import ALL_LANES, warp_and_lane
 def linear_scratch(batch_size, in_features, out_features):
     """Allocate the working space that the three products of one layer can share.
 
-    It is the `scratch` of `linear_forward` and its gradients; one for larger layers and batches will do.
+    It is the `scratch` of `linear_forward` and its gradients; that of a larger layer or batch will do.
     """
     return LinearScratch(device.empty(scratch_size(batch_size, in_features, out_features)))
 
@@ -36,8 +35,8 @@ def linear_scratch(batch_size, in_features, out_features):
 def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float32", *, scratch=None):
     """``x @ weight.T + bias``, and ``max(0, ...)`` of it on request; see `reference.linear_forward`.
 
-    Bias and ReLU are applied where a sum is complete and still in a register: they cost no pass over memory.
-    `scratch` comes from `linear_scratch`; None allocates it where it is needed, here and in the gradients.
+    Bias and ReLU are applied while a sum is still in a register, without another pass over memory. `scratch`
+    comes from `linear_scratch`; None allocates it if needed, here and in the gradients.
     """
     *_, out = checks.linear_forward(DEVICE, x, weight, bias, out, relu=relu, precision=precision)
     partial = checked_partial(scratch, *x.shape, weight.shape[0])
@@ -79,7 +78,7 @@ def linear_backward_bias_kernel(grad_output, grad_bias):
         row = uint32(row + SUM_ROWS)
     sums[y, x] = total
     cuda.syncthreads()
-    # Not one thread adding to another's sum: in a fixed order, so that the same input gives the same bits.
+    # In a fixed order, so that the same input gives the same bits.
     if y == 0 and inside:
         for other in range(1, SUM_ROWS):
             total += sums[other, x]
@@ -96,18 +95,18 @@ def linear_backward_bias(grad_output, grad_bias=None):
     return grad_bias
 
 
-# --- All gradients in one launch: alone those of a small layer leave most of a GPU idle ---------------
+# --- All gradients in one launch: for a small layer, each alone leaves most of a GPU idle -----------------
 
-# A column is summed up in SUM_ROWS sums, in the order of `linear_backward_bias_kernel`, by as many lanes of a
-# warp as `_LANES`; neighbouring lanes have neighbouring columns.
+# _LANES lanes of a warp add up a column in SUM_ROWS sums, in the order of `linear_backward_bias_kernel`;
+# neighbouring lanes have neighbouring columns.
 _LANES, _COLUMNS = 4, 8
 _SUMS = SUM_ROWS // _LANES
-_MOST_ROWS = 256  # of a batch: more are too many for so few lanes
+_MOST_ROWS = 256  # of a batch; more rows are too many for so few lanes
 
 
 @cuda.jit(device=True)
 def _sum_columns(grad_output, first, batch, outputs, grad_bias):
-    """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` a warp."""
+    """Add up SMALL.rows columns of `grad_output`, a flat (batch, outputs), `_COLUMNS` per warp."""
     warp, lane = warp_and_lane()
     column = uint32(first + warp * _COLUMNS + lane % _COLUMNS)
     sums = cuda.local.array(_SUMS, float32)
@@ -135,8 +134,8 @@ def _make_kernel(name, vectors):
     def kernel(grad_output, x, weight, grad_input, grad_weight, grad_bias, batch, outputs, inputs):
         """Compute a tile per block, of two products with equally many columns.
 
-        Along y are the tiles of ``grad_output.T @ x``, then those of ``grad_output @ weight``. The last block
-        along x, after the tiles, sums up the bias of the first.
+        Along y are the tiles of ``grad_output.T @ x``, then those of ``grad_output @ weight``. The last
+        blocks along x, after the tiles, sum up the gradient of the bias.
         """
         tile, weight_tiles = uint32(cuda.blockIdx.y), (outputs + block_rows - 1) // block_rows
         is_weight = tile < weight_tiles
@@ -167,7 +166,7 @@ def _fits(batch, outputs, inputs):
 
 
 def _backward_at_once(grad_output, x, weight, grad_input, grad_weight, grad_bias):
-    """Write all gradients of a layer that `_fits`; all is checked."""
+    """Write all gradients of a layer that `_fits`, unchecked."""
     (batch, outputs), inputs = grad_output.shape, x.shape[1]
     arrays = grad_output, x, weight, grad_input, grad_weight
     kernel = linear_backward_kernel if all(map(aligned, arrays)) else linear_backward_guarded_kernel

@@ -1,12 +1,11 @@
-"""The fastest products of two matrices: 128 bits a load, tiles fetched ahead, sums split over the blocks.
+"""The fastest matrix products: loads of 128 bits, tiles fetched ahead, sums split over blocks.
 
-What `matmul_register_tiled` does one number at a time is done here four at a time: a thread reads four
-neighbours from global memory, four from shared memory, and writes four results. While a block multiplies one
-pair of tiles, the next pair is on its way into registers; there are two buffers, so that one barrier for each
-pair is enough.
+Unlike `matmul_register_tiled`, a thread reads four neighbours at a time from global and from shared memory,
+and writes four results. While a block multiplies one pair of tiles, it loads the next to registers; with two
+buffers, one barrier per pair is enough.
 
-A product with few results and long sums, such as a dense layer's at batch 64, would occupy a few blocks only.
-Then several blocks compute parts of the same sums, and a second kernel adds the parts up, always in the same
+A product with few results and long sums, such as a dense layer's at batch 64, would use only a few blocks.
+Then several blocks compute parts of the same sums, and a second kernel adds up the parts, always in the same
 order.
 """
 
@@ -33,23 +32,23 @@ LARGE = Tile(64, 128, 8, thread_rows=8, thread_columns=8, part_depth=128, fewest
 SMALL = Tile(32, 32, 16, thread_rows=2, thread_columns=4, part_depth=64, fewest_parts=4)
 # For rounded operands: 8 warps of 32 x 16 results each.
 TENSOR = Tile(64, 64, 16, thread_rows=4, thread_columns=4, part_depth=64, fewest_parts=4)
-# How many blocks are to share a multiprocessor, with guards at edges and with vectors: as many as leave
-# registers enough, on every GPU.
+# Blocks that share a multiprocessor, with guards at the edges and with vectors: as many as have enough
+# registers, on every GPU.
 BLOCKS = {LARGE.results: (3, 4), SMALL.results: (7, 7), TENSOR.results: (3, 3)}
 _PRODUCT = f"void({', '.join(['float32[::1]'] * 4 + ['uint32'] * 4 + ['bool'] * 4)})"
 
 
 def aligned(matrix, vector=4):
-    """Return whether each row of a matrix consists of whole vectors, in multiples of 16 bytes."""
+    """Return whether each row of a matrix consists of whole vectors, at multiples of 16 bytes."""
     return matrix.shape[1] % vector == 0 and device.aligned(matrix)
 
 
 def _sources(lines, tile):
-    """Make two device functions: where to load, and where in its tile a thread's first four elements are.
+    """Make two device functions: where a thread loads, and where in the tile it stores its first element.
 
-    `along_k` tells which way the matrix lies in memory; so do four elements, and the next thread's follow on
-    them. A source has the line and the k of the first one in the tile at k = 0, and what a step along each
-    adds to an index.
+    With `along_k` neighbours in memory have neighbouring k, else neighbouring lines; so have a thread's four
+    elements, and the next thread's. A source has line and k of the thread's first element in the tile at
+    k = 0, and what a step along each adds to an index.
     """
     fours_along_k, fours_along_lines = uint32(tile.depth // 4), uint32(lines // 4)
     pitch = uint32(lines + tile.padding)
@@ -77,17 +76,17 @@ def _sources(lines, tile):
 
 
 def _operand(lines, tile, vectors):
-    """Return a matrix as an operand, and its source; with `vectors` every row is whole vectors of four."""
+    """Return a matrix as an operand, and its source; with `vectors` rows are whole vectors of four."""
     source, begin = _sources(lines, tile)
     pitch = uint32(lines + tile.padding)
-    fours = lines * tile.depth // (4 * tile.threads)  # that a thread copies, so far apart:
+    fours = lines * tile.depth // (4 * tile.threads)  # vectors of a thread, this far apart:
     line_jump, k_jump = uint32(4 * tile.threads // tile.depth), uint32(4 * tile.threads // lines)
 
     @cuda.jit(device=True)
     def fetch(source, start, end, values):
         matrix, along_k, first_line, first_k, line_step, k_step, lines = source
         more_lines, more_k = (line_jump, uint32(0)) if along_k else (uint32(0), k_jump)
-        # Lines beyond the last repeat it: they are not kept.
+        # Lines beyond the last repeat it, and are not kept.
         last = uint32(lines - (4 if vectors and not along_k else 1))
         moved = uint32(start * k_step)
         for v in range(fours):
@@ -124,7 +123,7 @@ def _operand(lines, tile, vectors):
 
 @cuda.jit(device=True)
 def _place(given, column):
-    """Return where in row 0 a column lies, OUTSIDE if there is none."""
+    """Return the position of a column in row 0, OUTSIDE if there is no such column."""
     return column if column < given[2] else OUTSIDE
 
 
@@ -135,10 +134,9 @@ def _bias(given, column):
 
 
 def tile_product(tile, vectors):
-    """Make the device function in which a block computes a tile of results, or a part of their sums.
+    """Make the device function with which a block computes a tile of results, or a part of their sums.
 
-    With `vectors` all three matrices need rows of 4 n elements. Shared arrays and loops must have sizes known
-    when a kernel is compiled: here they are.
+    With `vectors` all three matrices need rows of 4 n elements.
     """
     results = tile.results
     (left, left_source), (right, right_source) = (
@@ -155,7 +153,7 @@ def tile_product(tile, vectors):
         a_source = left_source(a, not transpose_a, first_row, rows, depth)
         b_source = right_source(b, transpose_b, first_column, columns, depth)
         accumulate(a_source, b_source, begin, end, sums)
-        # Parts follow one another in `out`, as further rows.
+        # In `out`, the parts follow one another as further rows.
         before = uint32(cuda.blockIdx.z * rows)
         first, end_row = (uint32(before + first_row), first_column), uint32(before + rows)
         store(sums, first, end_row, columns, relu, vectors, out, (bias, has_bias, columns))
@@ -171,10 +169,7 @@ def _make_kernel(name, tile, vectors):
     @cuda.jit(launch_bounds=(tile.threads, BLOCKS[tile.results][vectors]))
     @device.signature(_PRODUCT, capability=tile.capability, name=name)
     def kernel(a, b, bias, out, rows, columns, depth, part_depth, transpose_a, transpose_b, has_bias, relu):
-        """Compute one tile of results per block, from one part of their sums.
-
-        Launched over the tiles, columns along x, and the parts along z, which follow one another in `out`.
-        """
+        """Compute a tile per block, or a part of its sums; a grid of (column tiles, row tiles, parts)."""
         first_row = uint32(cuda.blockIdx.y * block_rows)
         first_column = uint32(cuda.blockIdx.x * block_columns)
         begin = uint32(cuda.blockIdx.z * part_depth)
@@ -185,7 +180,7 @@ def _make_kernel(name, tile, vectors):
     return kernel
 
 
-# Where operands are rounded: on Tensor Cores, and for GPUs without, whose kernels read one number at a time.
+# Rounded operands: on Tensor Cores, and for GPUs without, whose kernels read one number at a time.
 _NAMES = {LARGE: "large", SMALL: "small"} | dict(zip(tensor_tiles(TENSOR), REDUCED, strict=True))
 _KERNELS = {
     (tile, vectors): _make_kernel(f"matmul_{name}{'' if vectors else '_guarded'}_kernel", tile, vectors)
@@ -195,7 +190,7 @@ _KERNELS = {
 _FFMA = {
     tile: _make_kernel(f"matmul_{tile.precision}_ffma_kernel", tile, False) for tile in ffma_tiles(SMALL)
 }
-# Each under its name as well, by which `cnn-numba inspect` finds it.
+# Names by which `cnn-numba inspect` finds them.
 globals().update({each.py_func.__name__: each for each in (*_KERNELS.values(), *_FFMA.values())})
 _KERNELS |= {(tile, vectors): _FFMA[tile] for tile in _FFMA for vectors in (True, False)}
 
@@ -211,23 +206,22 @@ def matmul_sum_parts_kernel(parts, bias, columns, has_bias, relu, out):
         out[i] = at_least(lower_bound(relu), total)
 
 
-# Over how many blocks a product is split at most: some four for each of the 132 multiprocessors of an H200;
-# more of SMALL would have more partial sums. The numbers are the same on every GPU, so that sums are split
-# the same way and give the same bits.
+# The most blocks of a split product: of LARGE some four for each of the 132 multiprocessors of an H200; more
+# of SMALL would have more partial sums. On every GPU sums are split the same way and give the same bits.
 _ENOUGH_BLOCKS = {LARGE.results: 512, SMALL.results: 256, TENSOR.results: 256}
-# With fewer blocks of LARGE, SMALL is as fast or faster: modelled for T4, A100 and H100.
+# With fewer blocks of LARGE, SMALL is as fast or faster (modelled for T4, A100 and H100).
 _ENOUGH_LARGE_BLOCKS = 192
 
 
 def choose_tile(rows, columns, depth):
-    """Return LARGE if enough of its blocks have all of their results to compute, else SMALL."""
+    """Return LARGE if enough of its blocks have a full tile, else SMALL."""
     full_tiles = (rows // LARGE.rows) * (columns // LARGE.columns)
     parts, _ = count_parts(LARGE, rows, columns, depth)
     return LARGE if full_tiles * parts >= _ENOUGH_LARGE_BLOCKS else SMALL
 
 
 def count_parts(tile, rows, columns, depth):
-    """Return over how many blocks each sum is to be split, and how many products of it a block adds up."""
+    """Return the number of blocks that share a sum, and the number of products that a block adds."""
     tiles = device.blocks(rows, tile.rows) * device.blocks(columns, tile.columns)
     parts = min(_ENOUGH_BLOCKS[tile.results] // tiles, depth // tile.part_depth)
     if parts < tile.fewest_parts:
@@ -238,7 +232,7 @@ def count_parts(tile, rows, columns, depth):
 
 
 def most_partial_sums(rows, columns, depth):
-    """Return how many elements `partial` needs at most; it never shrinks as the sizes grow."""
+    """Return an upper limit for the size of `partial`; it never decreases as the sizes grow."""
     most = max(_ENOUGH_BLOCKS[tile.results] * tile.rows * tile.columns for tile in (LARGE, SMALL, TENSOR))
     return min(depth // SMALL.part_depth * rows * columns, most)
 
@@ -246,18 +240,17 @@ def most_partial_sums(rows, columns, depth):
 class LinearScratch(NamedTuple):
     """Working space of a dense layer on the GPU."""
 
-    partial: object
-    """(size,) float32: parts of the sums, where several blocks share the work on each."""
+    partial: object  # (size,) float32: partial sums, if several blocks share each
 
 
 def scratch_size(batch_size, in_features, out_features):
-    """Return how many elements the three products of a dense layer need at most."""
+    """Return the size of `partial` that is enough for the three products of a dense layer."""
     n, m, k = batch_size, out_features, in_features
     return max(1, *(most_partial_sums(*sizes) for sizes in ((n, m, k), (n, k, m), (m, k, n))))
 
 
 def checked_partial(scratch, batch_size, in_features, out_features):
-    """Return the array in a scratch that is large enough, None if there is no scratch."""
+    """Check that the array in a scratch is large enough, and return it; None if there is no scratch."""
     if scratch is None:
         return None
     if not isinstance(scratch, LinearScratch):
@@ -273,10 +266,7 @@ def checked_partial(scratch, batch_size, in_features, out_features):
 
 
 def multiply(a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, **options):
-    """Launch the kernels of a product whose arguments are checked already; return `out`.
-
-    The arguments are those of `multiply_parts`.
-    """
+    """Launch the kernels of a product; return `out`. Arguments as for `multiply_parts`, unchecked."""
     parts = multiply_parts(a, b, out, transpose_a, transpose_b, tile, bias=bias, relu=relu, **options)
     if parts is not None:
         has_bias, flat = bias is not None, out.reshape(out.size)
@@ -289,13 +279,13 @@ def multiply_parts(
     a, b, out, transpose_a, transpose_b, tile=None, *, bias=None, relu=False, partial=None,
     precision="float32",
 ):  # fmt: skip
-    """Launch the first kernel of a product; return the parts of its sums, (P, size) without bias and ReLU.
+    """Launch the first kernel of a product; return the partial sums, (P, size) without bias and ReLU.
 
-    They are None where each sum is computed in one block: then `out` is complete.
+    If each sum is computed in one block, `out` is complete, and None is returned.
 
-    `bias`, shape (N,), is added to every row. `partial` has at least `most_partial_sums` elements, and is
-    allocated if None and needed. Without a `tile` it is what suits the shape; for operands rounded to a
-    `precision` there is only one.
+    `bias`, shape (N,), is added to every row. `partial` has at least `most_partial_sums` elements; None
+    allocates it if needed. `tile` None chooses it by the shape; operands rounded to a `precision` have only
+    one tile.
     """
     rows, columns = out.shape
     if not out.size:
@@ -311,7 +301,7 @@ def multiply_parts(
         sums = device.empty(parts * out.size)
     left, right = a.reshape(a.size), b.reshape(b.size)
     has_bias = bias is not None
-    bias = bias if has_bias else right  # a kernel must be given some array, and does not look
+    bias = bias if has_bias else right  # a kernel needs some array, and ignores it
     kernel = _KERNELS[tile, all(map(aligned, (a, b, out)))]
     grid = device.blocks(columns, tile.columns), device.blocks(rows, tile.rows), parts
     sizes = map(np.uint32, (rows, columns, depth, part_depth))

@@ -1,6 +1,6 @@
-"""Dense (linear) layers as their definition says it: matrix products in float64.
+"""The definition of dense (linear) layers: matrix products in float64.
 
-Every function names its indices: n runs over the batch, o over the outputs, i over the inputs.
+In the formulas, n runs over the batch, o over the outputs, i over the inputs.
 """
 
 import numpy as np
@@ -21,14 +21,14 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     bias : ndarray, shape (out_features,), float, optional
     out : ndarray, shape (N, out_features), float, optional
     relu : bool
-        Set negative results to zero; NaN stays.
+        Whether to set negative results to zero; NaN stays.
     precision : {"float32", "tf32", "float16", "bfloat16"}
         What `x` and `weight` are rounded to before they are multiplied: see `rounded`.
 
     Notes
     -----
-    The formula is the one of the article "GPU acceleration: performance secrets of deep learning",
-    and of `torch.nn.functional.linear`.
+    The formula of the article "GPU acceleration: performance secrets of deep learning", and of
+    `torch.nn.functional.linear`.
 
     Examples
     --------
@@ -36,8 +36,8 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
     >>> linear_forward(x, np.array([[1.0, 1.0], [0.0, 3.0], [2.0, 0.0]]), bias=np.array([0.0, 0.0, 10.0]))
     array([[ 3.,  6., 12.]])
     """
-    arrays = x, weight, bias, out
-    x, weight, bias, out = checks.linear_forward(ANYTHING, *arrays, relu=relu, precision=precision)
+    how = {"relu": relu, "precision": precision}
+    x, weight, bias, out = checks.linear_forward(ANYTHING, x, weight, bias, out, **how)
     result = np.einsum("ni,oi->no", rounded(x, precision), rounded(weight, precision))
     if bias is not None:
         result += bias
@@ -47,7 +47,7 @@ def linear_forward(x, weight, bias=None, out=None, relu=False, precision="float3
 
 
 def linear_backward_input(grad_output, weight, grad_input=None, precision="float32"):
-    """Send the gradient of the loss from the outputs of a dense layer back to its inputs.
+    """Return the gradient with respect to `x`.
 
     ``grad_input[n, i] = sum over o of grad_output[n, o] * weight[o, i]``
 
@@ -56,8 +56,8 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
     grad_output : ndarray, shape (N, out_features), float
     weight : ndarray, shape (out_features, in_features), float
     grad_input : ndarray, shape (N, in_features), float, optional
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `weight` are rounded to before they are multiplied: see `rounded`.
+    precision
+        As for `linear_forward`; `grad_output` and `weight` are rounded.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def linear_backward_input(grad_output, weight, grad_input=None, precision="float
 
 
 def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"):
-    """Compute the gradient of the loss with respect to the weights of a dense layer.
+    """Return the gradient with respect to `weight`.
 
     ``grad_weight[o, i] = sum over n of grad_output[n, o] * x[n, i]``
 
@@ -81,8 +81,8 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
     x : ndarray, shape (N, in_features), float
     grad_weight : ndarray, shape (out_features, in_features), float, optional
         Overwritten, not added to.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output` and `x` are rounded to before they are multiplied: see `rounded`.
+    precision
+        As for `linear_forward`; `grad_output` and `x` are rounded.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def linear_backward_weight(grad_output, x, grad_weight=None, precision="float32"
 
 
 def linear_backward_bias(grad_output, grad_bias=None):
-    """Compute the gradient of the loss with respect to the bias of a dense layer.
+    """Return the gradient with respect to `bias`.
 
     ``grad_bias[o] = sum over n of grad_output[n, o]``
 
@@ -117,29 +117,14 @@ def linear_backward_bias(grad_output, grad_bias=None):
 def linear_backward(
     grad_output, x, weight, grad_input=None, grad_weight=None, grad_bias=None, precision="float32"
 ):
-    """Compute all gradients of a dense layer: those of its input, its weights and its bias.
-
-    They are what `linear_backward_input`, `linear_backward_weight` and `linear_backward_bias` return, and so
-    are the arguments.
+    """Return all gradients: those of `linear_backward_input`, `_weight` and `_bias`.
 
     Parameters
     ----------
-    grad_output : ndarray, shape (N, out_features), float
-        Gradient of the loss with respect to the output.
-    x : ndarray, shape (N, in_features), float
-        The vectors of the forward pass.
-    weight : ndarray, shape (out_features, in_features), float
-        The weights of the forward pass.
+    grad_output, x, weight, precision
+        As for these functions.
     grad_input, grad_weight, grad_bias : ndarray, float, optional
-        Where to write the results, in the shapes of `x`, of `weight` and (out_features,); None allocates
-        float64.
-    precision : {"float32", "tf32", "float16", "bfloat16"}
-        What `grad_output`, `x` and `weight` are rounded to before they are multiplied; the bias has no
-        products.
-
-    Returns
-    -------
-    grad_input, grad_weight, grad_bias : ndarray
+        In the shapes of `x`, of `weight` and (out_features,).
 
     Examples
     --------

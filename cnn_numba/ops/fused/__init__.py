@@ -1,5 +1,5 @@
-"""Layers computed together: convolutions, each with the ReLU and the max pooling after it, and a head.
+"""Layers computed together: chains of convolutions, each with its ReLU and max pooling, and heads.
 
-A head is the last dense layer of a classifier with its loss. The separate operations stay the definition;
-`cnn_numba.nn.chains` and `cnn_numba.nn.heads` decide which layers are computed so.
+A head is the last dense layer of a classifier with its loss. `cnn_numba.nn.chains` and `cnn_numba.nn.heads`
+choose the layers.
 """

@@ -1,4 +1,4 @@
-"""What a chain of convolutions is, and what its arrays and those of a head must be; for all backends."""
+"""Chains of convolutions, and the arguments of chains and heads, for all backends."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,43 +10,32 @@ from cnn_numba.ops.specs import Spec
 
 
 class Convolution(NamedTuple):
-    """One convolution of a chain, with what follows it."""
+    """One convolution of a chain, with the ReLU and the pooling after it."""
 
-    weight: Any
-    """Shape (C_out, C_in, K_h, K_w)."""
-    bias: Any
-    """Shape (C_out,)."""
+    weight: Any  # (C_out, C_in, K_h, K_w)
+    bias: Any  # (C_out,)
     stride: Any = 1
     padding: Any = 0
     relu: bool = False
-    """Whether a ReLU follows."""
-    pool: bool = False
-    """Whether a 2x2 max pooling with stride 2 follows, after the ReLU if there is one."""
+    pool: bool = False  # 2x2 max pooling with stride 2, after the ReLU
 
 
 class Hidden(NamedTuple):
-    """A dense layer with a ReLU in front of the last one; a head computes its output first."""
+    """A dense layer with a ReLU before the last layer; a head computes its output first."""
 
-    x: Any
-    """Shape (N, in_features)."""
-    weight: Any
-    """Shape (units, in_features)."""
-    bias: Any
-    """Shape (units,)."""
-    out: Any
-    """Shape (N, units): where to write the output, which is what the last layer is given."""
-    scratch: Any = None
-    """What `linear_scratch` makes for it; None allocates it where it is needed."""
+    x: Any  # (N, in_features)
+    weight: Any  # (units, in_features)
+    bias: Any  # (units,)
+    out: Any  # (N, units): the output, which is the input of the last layer
+    scratch: Any = None  # from `linear_scratch`; None allocates it if needed
 
 
 class Chain(NamedTuple):
-    """The geometry of a chain, for batches of up to ``shapes[0][0]`` images; working space begins with it."""
+    """The geometry of a chain, for batches of up to ``shapes[0][0]`` images."""
 
-    settings: list
-    """Of each convolution: the weight's shape, stride, padding, ReLU, pooling."""
+    settings: list  # of each convolution: the weight's shape, stride, padding, ReLU, pooling
     windows: list
-    shapes: list
-    """(N, C, H, W) of each convolution's input, and of the result."""
+    shapes: list  # (N, C, H, W) of each convolution's input, and of the result
 
 
 def _settings_of(convolutions):
@@ -56,19 +45,13 @@ def _settings_of(convolutions):
 
 
 def output_of(convolution, window):
-    """Return height and width of what leaves a convolution and its pooling."""
+    """Return height and width of a convolution's output, after its pooling."""
     scale = 2 if convolution.pool else 1
     return tuple(size // scale for size in window.out)
 
 
 def chain_of(memory, x_shape, convolutions):
-    """Return the `Chain` that some convolutions are for images of this shape.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit one another.
-    """
+    """Return the `Chain` of some convolutions for images of this shape; ValueError if they do not match."""
     settings, shape = _settings_of(convolutions), tuple(x_shape)
     windows, shapes = [], [shape]
     for index, each in enumerate(convolutions):
@@ -90,7 +73,7 @@ def chain_of(memory, x_shape, convolutions):
 
 
 def scratch_of_chain(scratch, kind, x, convolutions):
-    """Return working space of a chain once it is known to fit: kernels write into it unchecked."""
+    """Check that working space is for this chain, since kernels write into it unchecked; return it."""
     fits = isinstance(scratch, kind) and scratch.chain.settings == _settings_of(convolutions)
     if not fits or len(x) > scratch.chain.shapes[0][0] or x.shape[1:] != scratch.chain.shapes[0][1:]:
         raise ValueError(f"scratch must come from conv_chain_scratch for this chain and x of shape {x.shape}")
@@ -98,7 +81,7 @@ def scratch_of_chain(scratch, kind, x, convolutions):
 
 
 def conv_chain_forward(memory, x, convolutions, out, chain):
-    """Check the arguments of `conv_chain_forward` but for `x`; return `out`, made if None."""
+    """Check the arguments of `conv_chain_forward` except `x`; return `out`, new if None."""
     read = {"x": x, **_parameters(memory, convolutions)}
     out = _given_or_new(memory, "out", out, (len(x), *chain.shapes[-1][1:]))
     memory.apart({"out": out}, read, ())
@@ -106,7 +89,7 @@ def conv_chain_forward(memory, x, convolutions, out, chain):
 
 
 def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input, chain):
-    """Check the arguments of `conv_chain_backward` but for `x`; return the gradients, made if None."""
+    """Check the arguments of `conv_chain_backward` except `x`; return the gradients, new where None."""
     memory.check("grad_output", grad_output, (len(x), *chain.shapes[-1][1:]), np.float32)
     parameters = _parameters(memory, convolutions)
     grads = [(None, None)] * len(convolutions) if grads is None else grads
@@ -131,21 +114,18 @@ def conv_chain_backward(memory, grad_output, x, convolutions, grads, grad_input,
 def _parameters(memory, convolutions):
     """Check the parameters, and return them by name."""
     named = {}
-    for index, each in enumerate(convolutions):
-        named[f"weight of convolution {index}"] = each.weight
-        named[f"bias of convolution {index}"] = each.bias
-        memory.check(f"weight of convolution {index}", each.weight, (None,) * 4, np.float32)
-        memory.check(f"bias of convolution {index}", each.bias, (each.weight.shape[0],), np.float32)
+    for index, (weight, bias, *_) in enumerate(convolutions):
+        for name, array, shape in (("weight", weight, (None,) * 4), ("bias", bias, weight.shape[:1])):
+            named[f"{name} of convolution {index}"] = array
+            memory.check(f"{name} of convolution {index}", array, shape, np.float32)
     return named
 
 
 def _given_or_new(memory, name, array, shape):
-    """Return an array to write into, checked if there is one."""
-    return (
-        memory.empty(shape, np.float32)
-        if array is None
-        else memory.check(name, array, shape, np.float32, True)
-    )
+    """Return an output after its check, a new one if it is None."""
+    if array is None:
+        return memory.empty(shape, np.float32)
+    return memory.check(name, array, shape, np.float32, True)
 
 
 linear_cross_entropy_rows = Spec(

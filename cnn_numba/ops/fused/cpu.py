@@ -1,24 +1,24 @@
 """Chains of convolutions on the CPU; see `reference`.
 
-A *stage* is a convolution with the ReLU and the 2x2 max pooling that follow it. Between two stages an image
-lies in blocks of as many channels as a vector holds, channels-last in each, with the next convolution's zero
-padding in place. What a stage writes is the pooled image: the pixels that a pooling drops are not computed,
-and those that lose against their neighbours never leave the registers. Beside each value stands its *code*:
-which pixel of the window it was, 0 to 3, or DEAD where the ReLU lets no gradient through. In the backward
-pass code and gradient together are the gradient of the convolution, three quarters of it zeros that are never
-written out.
+A *stage* is a convolution with the ReLU and the 2x2 max pooling after it. Between two stages an image lies in
+blocks of as many channels as a vector holds, channels-last in each, with the zero padding of the next
+convolution. A stage writes only the pooled image: the pixels that a pooling drops are not computed, and those
+that lose against their neighbours never leave the registers. With each value goes its *code*: which pixel of
+the window it was, 0 to 3, or DEAD if the ReLU lets no gradient through. In the backward pass, codes and
+gradients together represent the gradient of the convolution; three quarters of it are zeros, which are never
+stored.
 
 - forward: a tile of PIXELS x 2 vectors of output channels is summed in registers, then pooled there; for 3x3
   kernels with a pooling `cpu_winograd` needs fewer products.
-- backward: the living gradients of each output channel are listed. Each adds a multiple of the image under
+- backward: the non-zero gradients of each output channel are listed. Each adds a multiple of the image under
   its window to the weight's gradient, and a multiple of the weight to the image's, a square of SIDE x SIDE
-  vectors at once. Without a pooling too many are alive: there both gradients are products of tiles, see
+  vectors at a time. Without a pooling there are too many: then both gradients are products of tiles, see
   `cpu_dense`.
-- backward weight with few input channels, in front of a chain: there the vectors are output channels, and
-  the sums for TAPS elements of the kernel stay in registers while the pass goes over the image.
+- backward weight of a first stage with few input channels: there the vectors are output channels, and the
+  sums for TAPS elements of the kernel stay in registers while the loop goes over the image.
 
-A thread takes an image through all stages before the next, so that it stays in the core's cache, and is woken
-once a pass. `cpu_stage` says where everything lies.
+A thread takes an image through all stages before the next, so that it stays in the core's cache; it is woken
+once per pass. `cpu_stage` describes the memory.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ _NOT_NEEDED = np.empty((0, 0, 0, 0), np.float32)
 
 
 class ConvChainScratch(NamedTuple):
-    """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
+    """Working space of a chain, which also keeps values of the forward pass for the backward pass."""
 
     chain: checks.Chain
     needs_grad_input: bool
@@ -49,7 +49,7 @@ class ConvChainScratch(NamedTuple):
     memory: Memory
 
     def parameters(self, convolutions):
-        """Return weight and bias of each convolution as they were in the last forward pass."""
+        """Return weight and bias of each convolution in the last forward pass."""
         pairs = [(np.empty_like(each.weight), np.empty_like(each.bias)) for each in convolutions]
         for index, pair in enumerate(pairs):
             unpack_forward(self.memory, self.plan, index, *pair)
@@ -59,12 +59,7 @@ class ConvChainScratch(NamedTuple):
 def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
     """Allocate the working space of a chain, for batches of up to ``input_shape[0]`` images.
 
-    Parameters
-    ----------
-    input_shape : tuple (N, C_in, H, W)
-    convolutions : list of Convolution
-    needs_grad_input : bool
-        Whether `conv_chain_backward` will be asked for the gradient of the images.
+    Without `needs_grad_input`, `conv_chain_backward` cannot compute the gradient of the images.
     """
     chain = checks.chain_of(HOST, input_shape, convolutions)
     laid_out = lay_out(chain.shapes, convolutions, chain.windows, needs_grad_input)
@@ -72,7 +67,7 @@ def conv_chain_scratch(input_shape, convolutions, needs_grad_input=True):
 
 
 def _scratch_for(x, convolutions, scratch, needs_grad_input=True):
-    """Return working space for a batch, a new one if none is given."""
+    """Return working space for a batch, new if it is None."""
     HOST.check("x", x, (None,) * 4)
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions, needs_grad_input)
@@ -99,7 +94,7 @@ def _forward(x, convolutions, out, scratch):
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
     """Gradients of `conv_chain_forward`; see `reference.conv_chain_backward`.
 
-    `scratch` must be as the forward pass of `x` left it; None computes that pass again.
+    `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
     fresh, needs_grad_input = scratch is None, grad_input is not False
     scratch = _scratch_for(x, convolutions, scratch, needs_grad_input)

@@ -1,4 +1,4 @@
-"""A chain of convolutions backward, from the gradients that are alive; see `cpu`."""
+"""A chain of convolutions backward, from the non-zero gradients; see `cpu`."""
 
 import numpy as np
 from numba import prange
@@ -24,8 +24,8 @@ TAP_SUMS = TAPS * COLUMNS
 
 
 @inner_jit
-def _list_alive(memory, stage, n):
-    """List the living gradients of each channel and where their windows begin; add them to the bias's."""
+def _list_nonzeros(memory, stage, n):
+    """List the non-zero gradients of each channel and where their windows begin; add them to the bias's."""
     floats, integers = memory.floats, memory.integers
     for oc in range(stage.out_channels):
         outgoing = stage.target_gradient + oc // WIDTH * stage.target_block + oc % WIDTH
@@ -35,7 +35,7 @@ def _list_alive(memory, stage, n):
             value = number(floats, outgoing + number(integers, stage.places + position))
             code = np.int64(number(memory.codes, codes + position * stage.columns))
             value = np.float32(0) if code == DEAD else value
-            # Written always, kept only if the count moves on: no branch to mispredict.
+            # Always written, kept only if the count increases: no branch to mispredict.
             floats[stage.values + first + count] = value
             shift = number(integers, stage.shifts + (code & 3))
             integers[stage.offsets + first + count] = number(integers, stage.corners + position) + shift
@@ -47,9 +47,9 @@ def _list_alive(memory, stage, n):
 
 @inline_jit
 def _add_to_weight(memory, stage, first, image, p):
-    """Add the multiples of a square of the image to the weight's gradient, p past its beginning.
+    """Add multiples of squares of the image to the weight's gradient, from index p on.
 
-    The living gradients are those of channel ``first // positions``, listed from `first` on.
+    The non-zero gradients are those of channel ``first // positions``, listed from `first` on.
     """
     floats, partial, sums = memory.floats, stage.partial + p, vectors(GROUP)
     for i in range(GROUP):
@@ -66,9 +66,9 @@ def _add_to_weight(memory, stage, first, image, p):
 
 @inline_jit
 def _add_to_both(memory, stage, first, image, gradient, p):
-    """Do so, and add the multiples of a square of the weight to the image's gradient.
+    """Do the same, and add multiples of a square of the weight to the image's gradient.
 
-    In one loop, as adding to memory keeps the unit that stores busy, and adding to registers those that load.
+    One loop is faster: sums in memory keep the unit that stores busy, sums in registers those that load.
     """
     floats, partial, sums, weights = memory.floats, stage.partial + p, vectors(GROUP), vectors(GROUP)
     for i in range(GROUP):
@@ -87,10 +87,10 @@ def _add_to_both(memory, stage, first, image, gradient, p):
 
 @inner_jit
 def _backward_sparse(memory, stage, n, needs_input):
-    """Take the gradient of image n back through a stage; it lies as the image does."""
-    _list_alive(memory, stage, n)
+    """Take the gradient of image n back through a stage."""
+    _list_nonzeros(memory, stage, n)
     image, p = stage.images + n * stage.plane, 0
-    # A block of channels after the other: what it has of the image and the gradient stays in the first cache.
+    # One block of channels after the other: its parts of image and gradient stay in the first cache.
     for block in range(0, stage.plane, stage.block):
         for first in range(0, stage.out_channels * stage.positions, stage.positions):
             for kh in range(0, stage.kernel_h, SIDE):
@@ -124,7 +124,7 @@ def _add_taps(memory, stage, n, channel, tap, sums, bias):
 
 @inner_jit
 def _backward_few(memory, stage, n):
-    """Do as `_backward_sparse` does for the weight of a small kernel, with vectors of output channels."""
+    """Compute the gradient of a small kernel, with vectors of output channels."""
     floats, sums, bias = memory.floats, vectors(TAP_SUMS), vectors(COLUMNS)
     for channel in range(0, stage.columns, COLUMNS * WIDTH):
         for tap in range(0, stage.tap_count, TAPS):
@@ -143,7 +143,7 @@ def _backward_few(memory, stage, n):
 
 @inner_jit
 def backward_stage(memory, stage, n, needs_input):
-    """Take the gradient of image n back through a stage, from where the following one has left it."""
+    """Take the gradient of image n back through a stage."""
     if stage.few:
         _backward_few(memory, stage, n)
     elif stage.dense:
@@ -155,7 +155,7 @@ def backward_stage(memory, stage, n, needs_input):
 
 @inner_jit
 def _backward_image(memory, plan, thread, n, grad_output, grad_input):
-    """Take the gradient of image n back through all stages; that of its pixels goes to `grad_input`."""
+    """Take the gradient of image n back through all stages to `grad_input`, unless that is empty."""
     stages = plan.shape[1]
     stage = stage_at(plan, thread, stages - 1)
     first = stage.target_gradient
@@ -182,7 +182,7 @@ def backward(memory, plan, grad_output, grad_input):
     """Take a batch's gradients back through a chain; each thread takes its images through all stages."""
     threads, batch = len(plan), len(grad_output)
     for index in prange(threads):
-        thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
+        thread = np.int64(index)  # Numba's index is unsigned: functions would be compiled twice
         _begin_sums(memory, plan, thread)
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _backward_image(memory, plan, thread, n, grad_output, grad_input)

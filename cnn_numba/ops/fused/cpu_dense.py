@@ -1,13 +1,13 @@
-"""A convolution backward where no pooling made its gradient sparse; see `cpu`.
+"""A convolution backward without a pooling, whose gradient is not sparse; see `cpu`.
 
-The gradient is spread out first: channels-last, zero where the ReLU is dead, in a border of zeros as wide as
-the kernel less one. Then both gradients are tiles of sums in registers: that of the image is a convolution of
-the spread gradient with the flipped kernel, that of the weight a product over all pixels.
+The gradient is first copied channels-last, with 0 where the ReLU was 0, inside a border of zeros one less
+wide than the kernel. Then both gradients are tiles of sums in registers: that of the image is a convolution
+of this copy with the flipped kernel, that of the weight a product over all pixels.
 """
 
 from cnn_numba.ops.fused.cpu_stage import PIXELS
 from cnn_numba.ops.fused.cpu_tile import SUMS, convolve
-from cnn_numba.ops.fused.cpu_weights import place
+from cnn_numba.ops.fused.cpu_weights import weight_index
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import (
     WIDTH,
@@ -26,13 +26,13 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 @inline_jit
 def _border(stage):
-    """Return how many floats of `spread` lie in front of the first gradient."""
+    """Return the number of floats in `spread` before the first gradient."""
     return (stage.kernel_h - 1) * stage.spread_pitch + (stage.kernel_w - 1) * stage.columns
 
 
 @inner_jit
 def _spread(memory, stage, n):
-    """Write the living gradients of image n into the middle of `spread`, and add them to the bias's."""
+    """Write the gradients of image n, after the ReLU, to the middle of `spread`; add them to the bias's."""
     floats, codes = memory.floats, stage.codes + n * stage.positions * stage.columns
     middle = stage.spread + _border(stage)
     for oh in range(stage.out_h):
@@ -42,15 +42,16 @@ def _spread(memory, stage, n):
             to = middle + oh * stage.spread_pitch + ow * stage.columns
             for channel in range(0, stage.columns, WIDTH):
                 code = load_bytes(memory.codes, codes + position * stage.columns + channel)
-                alive = where_equal(code, filled(0), load(floats, at + channel // WIDTH * stage.target_block))
-                store(floats, to + channel, alive)
+                gradient = load(floats, at + channel // WIDTH * stage.target_block)
+                gradient = where_equal(code, filled(0), gradient)
+                store(floats, to + channel, gradient)
                 bias = stage.partial_bias + channel
-                store(floats, bias, add(load(floats, bias), alive))
+                store(floats, bias, add(load(floats, bias), gradient))
 
 
 @inline_jit
 def _multiply_pixels(floats, stage, left, right, channel, sums):
-    """Add PIXELS output channels x 2 vectors of the image, over all pixels; the first lie at these places."""
+    """Add PIXELS output channels x 2 vectors of the image over all pixels, from `left` and `right` on."""
     for oh in range(stage.out_h):
         for ow in range(stage.out_w):
             x = oh * stage.pitch + ow * WIDTH
@@ -64,7 +65,7 @@ def _multiply_pixels(floats, stage, left, right, channel, sums):
 
 @inline_jit
 def _vector_of(stage, kh, i):
-    """Return where in a window vector `i` of a row of the kernel lies, block after block."""
+    """Return the offset in a window of vector `i` in a row of the kernel, block after block."""
     return kh * stage.pitch + i // stage.kernel_w * stage.block + i % stage.kernel_w * WIDTH
 
 
@@ -84,7 +85,7 @@ def _add_to_weight(floats, stage, n):
                     where = i + k % 2
                     if oc + k // 2 < stage.out_channels and where < count:
                         ic, kw = where // stage.kernel_w * WIDTH, where % stage.kernel_w
-                        p = stage.partial + place(stage, oc + k // 2, ic, kh, kw)
+                        p = stage.partial + weight_index(stage, oc + k // 2, ic, kh, kw)
                         store(floats, p, add(load(floats, p), sums[k]))
 
 

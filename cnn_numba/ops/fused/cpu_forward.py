@@ -1,11 +1,11 @@
-"""A chain of convolutions forward: sums, pooling and ReLU of a tile, all in registers; see `cpu`."""
+"""A chain of convolutions forward; see `cpu`."""
 
 import numpy as np
 from numba import prange
 
 from cnn_numba.ops.fused.cpu_images import pack_image, unpack_image
 from cnn_numba.ops.fused.cpu_stage import PIXELS, stage_at
-from cnn_numba.ops.fused.cpu_tile import SUMS, convolve, largest, leave
+from cnn_numba.ops.fused.cpu_tile import SUMS, convolve, largest, store_output
 from cnn_numba.ops.fused.cpu_winograd import winograd_image
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit, parallel_jit
 from cnn_numba.ops.shared.simd import WIDTH, filled, number, vectors
@@ -16,7 +16,7 @@ WINDOWS = PIXELS // 4  # of the pooling
 
 @inline_jit
 def _find_starts(integers, stage, image, position):
-    """Find where the windows of a tile's PIXELS pixels begin: those of four make one pooled pixel."""
+    """Find where the windows of a tile's PIXELS pixels begin; each four of them make one pooled pixel."""
     for pixel in range(PIXELS):
         if stage.pooled:
             start = number(integers, stage.corners + position + pixel // 4)
@@ -40,16 +40,16 @@ def _convolve_image(memory, stage, n):
             if stage.pooled:
                 for i in range(2 * WINDOWS):
                     value, code = largest(sums, i // 2 * 8 + i % 2, 2)
-                    leave(memory, stage, n, value, code, position + i // 2, channel + i % 2 * WIDTH)
+                    store_output(memory, stage, n, value, code, position + i // 2, channel + i % 2 * WIDTH)
             else:
                 for i in range(SUMS):
                     where = channel + i % 2 * WIDTH
-                    leave(memory, stage, n, sums[i], filled(0), position + i // 2, where)
+                    store_output(memory, stage, n, sums[i], filled(0), position + i // 2, where)
 
 
 @inner_jit
 def forward_stage(memory, stage, n):
-    """Take image n through a stage, where the one before has left it."""
+    """Take image n through a stage."""
     if stage.winograd:
         winograd_image(memory, stage, n)
     else:
@@ -58,7 +58,7 @@ def forward_stage(memory, stage, n):
 
 @inner_jit
 def _forward_image(memory, plan, thread, n, x, out):
-    """Take image n of `x` through all stages; what leaves the last goes to `out`."""
+    """Take image n of `x` through all stages, and write the result to `out`."""
     stage = stage_at(plan, thread, 0)
     first = stage.images + n * stage.plane + stage.padding
     pack_image(x, n, memory.floats, first, stage.pitch, stage.pixel, stage.block)
@@ -74,6 +74,6 @@ def forward(memory, plan, x, out):
     """Take a batch through a chain; each thread takes its images through all stages."""
     threads, batch = len(plan), len(x)
     for index in prange(threads):
-        thread = np.int64(index)  # Numba counts without a sign here: functions would be compiled twice
+        thread = np.int64(index)  # Numba's index is unsigned: functions would be compiled twice
         for n in range(thread * batch // threads, (thread + 1) * batch // threads):
             _forward_image(memory, plan, thread, n, x, out)

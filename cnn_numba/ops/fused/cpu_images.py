@@ -1,4 +1,4 @@
-"""How an image gets into the blocks of channels of a chain, and out of them; see `cpu_stage`."""
+"""Copies of images to the blocks of channels of a chain, and back; see `cpu_stage`."""
 
 from cnn_numba.ops.shared.blocks import load_part, store_part, transpose
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
@@ -7,7 +7,7 @@ from cnn_numba.ops.shared.simd import WIDTH, load, store, vectors
 
 @inner_jit
 def _pack_rows(x, start, step, floats, to, count, channels):
-    """Copy `count` pixels of up to WIDTH channels, `step` apart from ``x[start]`` on, by a transposition."""
+    """Copy and transpose `count` pixels from ``x[start]`` on, of up to WIDTH channels, `step` apart."""
     square = vectors(WIDTH)
     for c in range(WIDTH):
         square[c] = load_part(x, start + c * step, count if c < channels else 0)
@@ -31,14 +31,14 @@ def _unpack_rows(x, start, step, floats, to, count, channels):
 
 @inline_jit
 def _rows_of(x, pitch):
-    """Return height and width of an image: one row if all lie one after the other."""
+    """Return height and width of an image; a single row if the rows have no gaps."""
     height, width = x.shape[2:]
     return (1, height * width) if pitch == width * WIDTH else (height, width)
 
 
 @inner_jit
 def pack_image(x, n, floats, first, pitch, pixel, block):
-    """Copy image n to ``floats[first]`` and on, in blocks of channels; rows lie `pitch` apart."""
+    """Copy image n to blocks of channels from ``floats[first]`` on; rows lie `pitch` apart."""
     channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
     height, width = _rows_of(x, pitch)
     for c in range(0, channels, pixel):
@@ -56,7 +56,7 @@ def pack_image(x, n, floats, first, pitch, pixel, block):
 
 @inner_jit
 def unpack_image(x, n, floats, first, pitch, block):
-    """Copy what `pack_image` has laid out, in blocks of WIDTH channels, into image n."""
+    """Copy blocks of WIDTH channels, laid out as by `pack_image`, to image n."""
     channels, step, flat = x.shape[1], x.shape[2] * x.shape[3], x.reshape(x.size)
     height, width = _rows_of(x, pitch)
     for c in range(0, channels, WIDTH):

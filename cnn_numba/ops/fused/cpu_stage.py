@@ -1,7 +1,7 @@
 """How a chain's images and weights lie in memory; see `cpu`.
 
-All that a chain works with lies in three blocks of memory. A stage says where in them its arrays begin, in a
-row of integers for each thread: the *plan*, from which compiled functions read it.
+A chain has three blocks of memory. A `Stage` holds the offsets of its arrays in them. The *plan* stores the
+stages of all threads as rows of integers, for compiled functions.
 """
 
 from typing import NamedTuple
@@ -16,20 +16,20 @@ from cnn_numba.ops.shared.simd import WIDTH, filled, store
 from cnn_numba.ops.shared.tile import TILE_COLUMNS, aligned_zeros, round_up
 
 PIXELS = 8 if WIDTH == 16 else 4  # of a tile; with 2 vectors each and 2 weights, in 32 or 16 registers
-SIDE = 3  # of a square of the kernel that the backward pass takes at once, for one block of channels
+SIDE = 3  # of a square of the kernel in the backward pass, for one block of channels
 GROUP = SIDE * SIDE
-TAPS = 9  # elements of a small kernel that it takes at once ...
-COLUMNS = 2 if WIDTH == 16 else 1  # ... for this many vectors of output channels
+TAPS = 9  # elements of a small kernel at a time ...
+COLUMNS = 2 if WIDTH == 16 else 1  # ... and vectors of output channels
 FEW = 3 * TAPS  # elements of a small kernel
 DEAD = 4
-# Of Winograd's way: the matrices of a product, and the windows and vectors of channels of its tile.
+# Of Winograd's method: the number of matrices, and the windows and vectors of channels of a tile.
 MATRICES, WINDOWS, COLUMN_VECTORS = 16, 5, WIDTH // 4  # 20 sums in 32 registers, or 10 in 16
 PANEL = COLUMN_VECTORS * WIDTH
-_MANY = 36  # pixels, from which a product of tiles is worth its borders
+_MANY = 36  # from this many pixels on, a product of tiles is worth its borders
 
 
 class Memory(NamedTuple):
-    """What a chain works with; each array has one axis."""
+    """The memory of a chain; each array has one axis."""
 
     floats: np.ndarray
     integers: np.ndarray
@@ -39,86 +39,89 @@ class Memory(NamedTuple):
 class Stage(NamedTuple):
     """One stage of a chain for one thread: its geometry, and where in the `Memory` its arrays begin."""
 
-    # The convolution and what follows it.
+    # The convolution, its ReLU and its pooling.
     in_channels: int
     out_channels: int
     kernel_h: int
     kernel_w: int
     pooled: int
     relu: int
-    few: int  # whether its kernel is small and in front of a chain: see `cpu`
-    dense: int  # whether most of its gradient is alive: see `cpu_dense`
-    winograd: int  # whether it goes Winograd's way
-    # An image that comes in, padded: blocks of WIDTH channels, or one of few, in each channels-last.
+    few: int  # whether it is the first and its kernel is small: see `cpu`
+    dense: int  # whether most of its gradient is not zero: see `cpu_dense`
+    winograd: int  # whether it uses Winograd's method
+    # An input image, padded: blocks of WIDTH channels, or one block of few, channels-last in each.
     channels: int  # in whole blocks
     blocks: int
     pixel: int  # channels of a block
     height: int  # without padding
     width: int
     pitch: int  # floats from one row to the next
-    padding: int  # floats in front of the first pixel
+    padding: int  # floats before the first pixel
     block: int  # floats from one block to the next
     plane: int  # floats in all
-    # What leaves.
+    # The output.
     out_h: int
     out_w: int
     positions: int
     columns: int  # of a pixel: channels in whole vectors
-    # Among the integers: tables.
-    corners: int  # where in an image the window of each output begins; past the last that of the last
-    shifts: int  # how far from there the windows of the pixels begin that a pooling compares
-    places: int  # where an output lies among those that leave
+    # Tables, in the integers.
+    corners: int  # where in an image the window of each output begins; the last is repeated
+    shifts: int  # the windows of the pixels that a pooling compares begin this far from there
+    places: int  # where each output lies in the next stage's image
     taps: int  # where in a window each element of a small kernel lies ...
-    tap_count: int  # ... and how many they are, in whole TAPS
-    # Among the floats and codes: what all threads share.
+    tap_count: int  # ... and their number, in whole TAPS
+    # Arrays of all threads, in the floats and codes.
     images: int  # of image 0; the next are a plane apart
     codes: int  # of image 0; the next are positions x columns apart
     panels: int  # bias and weight for the forward pass
     rows: int  # weight for the backward pass: for each block and output channel, squares of vectors
-    flipped: int  # or, where it is dense, as panels
-    transformed_weight: int  # for Winograd's way
-    # Those of one thread.
-    gradient: int  # of an image, as it lies in `images`
+    flipped: int  # the same for a dense stage, as panels
+    transformed_weight: int  # for Winograd's method
+    # Arrays of one thread.
+    gradient: int  # of an image, with the layout of `images`
     partial: int  # the weight's gradient from this thread's images
     partial_size: int
     partial_bias: int
-    spread: int  # where it is dense, the gradient of an image in a border of zeros
+    spread: int  # for a dense stage, the gradient of an image in a border of zeros
     spread_pitch: int  # floats from one of its rows to the next
-    counts: int  # among the integers, how many gradients of each output channel are alive
-    values: int  # the living gradients of each output channel ...
-    offsets: int  # ... and, among the integers, where their windows begin, as do those of a tile's pixels
-    transformed: int  # for Winograd's way: one image's patches, transformed
-    products: int  # and the products of both
-    # Of Winograd's matrices: columns of a product, and how far each kind of matrix lies from the next.
+    counts: int  # in the integers, the number of non-zero gradients of each output channel
+    values: int  # these gradients ...
+    offsets: int  # ... and, in the integers, where their windows begin; also those of a tile's pixels
+    transformed: int  # for Winograd's method: one image's patches, transformed
+    products: int  # and the products
+    # Winograd's matrices: columns of a product, and the distance from each kind of matrix to the next.
     product_columns: int
     patch_step: int
     weight_step: int
     product_step: int
-    # Where the output goes: that of image 0 to `target`, the next `target_step` apart; its gradient is one's.
+    # The output of image 0 goes to `target`, the next are `target_step` apart; a thread has one gradient.
     target: int
     target_step: int
     target_block: int
     target_gradient: int
 
 
+_FIELDS = len(Stage._fields)
+
+
 class _Arena:
-    """Arrays one after the other in one block of memory, two of them never in one line of the cache."""
+    """Arrays one after the other in one block of memory, which share no line of the cache."""
 
     def __init__(self):
         self.size, self.tables = 0, []
 
     def add(self, size):
-        """Return where an array of zeros begins."""
+        """Add an array of zeros; return where it begins."""
         start, self.size = self.size, self.size + round_up(size, 32) + 32
         return start
 
     def add_table(self, values):
-        """Return where a table of these values begins."""
+        """Add a table; return where it begins."""
         self.tables.append((self.size, values))
         return self.add(len(values))
 
     def fill(self, block):
-        """Return the block of memory, with the tables in it."""
+        """Write the tables into the block of memory, and return it."""
         for start, values in self.tables:
             block[start : start + len(values)] = values
         return block
@@ -138,31 +141,26 @@ def lay_out(shapes, convolutions, windows, needs_grad_input):
         own = [_own_arrays(stage, floats, integers) for stage in stages]
         result = floats.add(stages[-1]["positions"] * stages[-1]["columns"])
         targets = [
-            {
-                "target": stage["images"],
-                "target_step": stage["plane"],
-                "target_block": stage["block"],
-                "target_gradient": arrays["gradient"],
-            }
+            (stage["images"], stage["plane"], stage["block"], arrays["gradient"])
             for stage, arrays in zip(stages[1:], own[1:], strict=True)
         ]
-        block = stages[-1]["positions"] * WIDTH
-        last = {"target": result, "target_step": 0, "target_block": block, "target_gradient": result}
-        targets.append(last)
-        plan.append([Stage(**a, **b, **c) for a, b, c in zip(stages, own, targets, strict=True)])
+        targets.append((result, 0, stages[-1]["positions"] * WIDTH, result))
+        for geometry, arrays, target in zip(stages, own, targets, strict=True):
+            target_fields = dict(zip(Stage._fields[-4:], target, strict=True))
+            plan.append(Stage(**geometry, **arrays, **target_fields))
     memory = Memory(
         floats=aligned_zeros((floats.size,)),
         integers=integers.fill(np.zeros(integers.size, np.int64)),
         codes=np.zeros(codes.size, np.uint8),
     )
-    return np.array(plan, np.int64), memory
+    return np.array(plan, np.int64).reshape(-1, len(stages), _FIELDS), memory
 
 
 def _geometry(shape, convolution, window, channels):
     """Return the geometry of a stage for images (N, C_in, H, W).
 
-    `channels` are those of a pixel of the stage before, in whole vectors; 0 in front of a chain, and None
-    where the gradient of its images is not needed.
+    `channels` are the stage before's, in whole vectors. For the first stage they are 0, or None if the
+    gradient of its images is not needed.
     """
     _, in_channels, height, width = shape
     out_channels, _, kernel_h, kernel_w = convolution.weight.shape
@@ -171,13 +169,13 @@ def _geometry(shape, convolution, window, channels):
     columns = round_up(out_channels, COLUMNS * WIDTH if few else WIDTH)
     pixel = channels if few else WIDTH
     pitch = (width + 2 * window.padding_w) * pixel
-    # What is read for a kernel's last square may lie past the end of the image.
+    # The last square of a kernel may read past the end of the image.
     block = round_up((height + 2 * window.padding_h + SIDE) * pitch + SIDE * WIDTH, WIDTH)
     out_h, out_w = output_of(convolution, window)
     sparse = convolution.pool or convolution.relu or out_h * out_w < _MANY
     strides = window.stride_h, window.stride_w
     winograd = convolution.pool and not few and (kernel_h, kernel_w, *strides) == (3, 3, 1, 1)
-    # Where the products fill their tiles.
+    # Only if the products fill their tiles.
     winograd = winograd and out_h * out_w >= WINDOWS and 2 * round_up(columns, PANEL) <= 3 * columns
     return {
         "in_channels": in_channels,
@@ -203,7 +201,7 @@ def _geometry(shape, convolution, window, channels):
         "positions": out_h * out_w,
         "columns": columns,
         "product_columns": round_up(columns, PANEL),
-        # One vector apart: at a distance of 4 KB they would all lie in the same few lines of the cache.
+        # With a vector between them: at a distance of 4 KB all would use the same few lines of the cache.
         "patch_step": out_h * out_w * channels + WIDTH,
         "weight_step": channels * round_up(columns, PANEL) + WIDTH,
         "product_step": out_h * out_w * round_up(columns, PANEL) + WIDTH,
@@ -212,7 +210,7 @@ def _geometry(shape, convolution, window, channels):
 
 def _tables(stage, window, following, integers):
     """Add the tables of a stage; `following` is the window of the next convolution."""
-    # As many more as a tile may go past the last.
+    # A tile may go past the last position.
     positions = np.minimum(np.arange(stage["positions"] + PIXELS), stage["positions"] - 1)
     oh, ow = np.divmod(positions, stage["out_w"])
     step_h, step_w = window.stride_h * stage["pitch"], window.stride_w * stage["pixel"]
@@ -248,7 +246,7 @@ def _shared_arrays(stage, batch, floats, codes):
 
 
 def _own_arrays(stage, floats, integers):
-    """Add the arrays of a stage that one thread has."""
+    """Add the arrays of a stage for one thread."""
     positions, columns = stage["positions"], stage["columns"]
     spread_pitch = (stage["out_w"] + 2 * stage["kernel_w"] - 2) * columns
     spread = (stage["out_h"] + 2 * stage["kernel_h"] - 2) * spread_pitch
@@ -269,15 +267,12 @@ def _own_arrays(stage, floats, integers):
 
 
 def _partial_size(stage):
-    """Return how many numbers the gradient of a stage's weight has."""
+    """Return the number of floats in the gradient of a stage's weight."""
     if stage["few"]:
         taps = stage["in_channels"] * stage["kernel_h"] * stage["kernel_w"]
         return round_up(taps, TAPS) * stage["columns"]
     squares = -(-stage["kernel_h"] // SIDE) * -(-stage["kernel_w"] // SIDE)
     return stage["out_channels"] * squares * GROUP * stage["channels"]
-
-
-_FIELDS = len(Stage._fields)
 
 
 @inline_jit
@@ -288,20 +283,20 @@ def stage_at(plan, thread, index):
 
 @inline_jit
 def panel_of(stage, oc):
-    """Return where among the panels the bias of an output channel lies; its weights follow."""
+    """Return where the bias of an output channel lies in the panels; its weights follow."""
     size = (stage.kernel_h * stage.kernel_w * stage.channels + 1) * TILE_COLUMNS
     return stage.panels + oc // TILE_COLUMNS * size + oc % TILE_COLUMNS
 
 
 @inline_jit
 def row_of(stage, ic, kh, kw):
-    """Return which row of a panel belongs to an element of the kernel, counted from the one past the bias."""
+    """Return the row of a panel for an element of the kernel; row 0 follows the bias."""
     block = kh * stage.blocks + ic // stage.pixel
     return (block * stage.kernel_w + kw) * stage.pixel + ic % stage.pixel
 
 
 @inner_jit
 def clear(floats, start, size):
-    """Set an array, whose size is a multiple of WIDTH, to zeros."""
+    """Set an array to zeros; its size is a multiple of WIDTH."""
     for at in range(start, start + size, WIDTH):
         store(floats, at, filled(0))

@@ -1,7 +1,4 @@
-"""The tile of a convolution whose sums stay in vector registers, and what becomes of them; see `cpu`.
-
-They are pooled and rectified there; beside what is left goes its code.
-"""
+"""The tile of a convolution, whose sums are pooled and rectified in vector registers; see `cpu`."""
 
 from cnn_numba.ops.fused.cpu_stage import DEAD, PIXELS
 from cnn_numba.ops.shared.jit import inline_jit
@@ -24,9 +21,9 @@ SUMS = 2 * PIXELS
 def convolve(memory, starts, kernel_h, pitch, blocks, block, row, panel, sums):
     """Sum PIXELS pixels x 2 vectors of channels.
 
-    From `starts` on, the integers say where among the floats the window of each pixel begins. It has
-    `kernel_h` rows of `row` floats, `pitch` apart, in each of the blocks, which lie `block` apart. The panel
-    of bias and weight begins at `panel`.
+    The integers from `starts` on are the first float of each pixel's window. A window has `kernel_h` rows of
+    `row` floats, `pitch` apart, in each of the blocks, which lie `block` apart. The panel of bias and weight
+    begins at `panel`.
     """
     for i in range(SUMS):
         sums[i] = load(memory.floats, panel + i % 2 * WIDTH)
@@ -43,7 +40,7 @@ def convolve(memory, starts, kernel_h, pitch, blocks, block, row, panel, sums):
 
 @inline_jit
 def largest(sums, first, step):
-    """Return the largest of four pixels, `step` apart, and which it is: the first of equals, or a NaN."""
+    """Return the largest of four pixels, `step` apart, and its code: of the first of equals, or of a NaN."""
     best, code = sums[first], filled(0)
     for k in range(1, 4):
         value = sums[first + k * step]
@@ -61,7 +58,7 @@ def _rectify(value, code):
 
 
 @inline_jit
-def leave(memory, stage, n, value, code, position, channel):
+def store_output(memory, stage, n, value, code, position, channel):
     """Write a vector of the stage's output for image n, and its codes."""
     if channel < stage.columns:
         if stage.relu:

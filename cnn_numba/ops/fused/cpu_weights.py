@@ -1,4 +1,4 @@
-"""How a chain's weights are laid out for its passes, and their gradients are collected; see `cpu_stage`."""
+"""Copies of a chain's weights for its passes, and the sums of their gradients; see `cpu_stage`."""
 
 from cnn_numba.ops.fused.cpu_stage import GROUP, SIDE, panel_of, row_of, stage_at
 from cnn_numba.ops.fused.cpu_winograd import transform_weight
@@ -9,7 +9,7 @@ from cnn_numba.ops.shared.tile import TILE_COLUMNS
 
 @serial_jit
 def pack_forward(memory, plan, index, weight, bias):
-    """Lay a stage's bias and weight out for the forward pass: a panel for TILE_COLUMNS output channels."""
+    """Copy a stage's bias and weight to panels for the forward pass, one for TILE_COLUMNS output channels."""
     floats, stage = memory.floats, stage_at(plan, 0, index)
     out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
@@ -26,7 +26,7 @@ def pack_forward(memory, plan, index, weight, bias):
 
 @serial_jit
 def unpack_forward(memory, plan, index, weight, bias):
-    """Copy bias and weight back from where `pack_forward` has laid them out."""
+    """Copy bias and weight back from the panels."""
     floats, stage = memory.floats, stage_at(plan, 0, index)
     out_channels, in_channels, kernel_h, kernel_w = weight.shape
     for oc in range(out_channels):
@@ -40,10 +40,10 @@ def unpack_forward(memory, plan, index, weight, bias):
 
 
 @inner_jit
-def place(stage, oc, ic, kh, kw):
-    """Return where in `rows` an element of the weight lies, and in `partial` its gradient.
+def weight_index(stage, oc, ic, kh, kw):
+    """Return the index of a weight in `rows`, and of its gradient in `partial`.
 
-    The next channels follow within a vector, but for a small kernel, where they are `columns` apart.
+    The next channels follow within a vector; in a small kernel they are `columns` apart.
     """
     if stage.few:
         return ((kh * stage.kernel_w + kw) * stage.channels + ic) * stage.columns + oc
@@ -59,14 +59,14 @@ def _pack_rows(floats, stage, weight):
         for kh in range(kernel_h):
             for kw in range(kernel_w):
                 for first in range(0, channels, WIDTH):
-                    at = stage.rows + place(stage, oc, first, kh, kw)
+                    at = stage.rows + weight_index(stage, oc, first, kh, kw)
                     for i in range(min(WIDTH, channels - first)):
                         floats[at + i] = weight[oc, first + i, kh, kw]
 
 
 @inner_jit
 def _pack_flipped(floats, stage, weight):
-    """Lay the weight out in panels, for a convolution of gradients: without a bias, flipped."""
+    """Copy the flipped weight to panels without a bias, for a convolution of gradients."""
     kernels = weight.reshape(weight.shape[0], weight.shape[1], -1)
     out_channels, channels, taps = kernels.shape
     size = (taps * stage.columns + 1) * TILE_COLUMNS
@@ -80,7 +80,7 @@ def _pack_flipped(floats, stage, weight):
 
 @serial_jit
 def pack_backward(memory, plan, index, weight):
-    """Lay a stage's weight out as its backward pass reads it."""
+    """Copy a stage's weight for its backward pass."""
     stage = stage_at(plan, 0, index)
     if stage.dense:
         _pack_flipped(memory.floats, stage, weight)
@@ -106,6 +106,6 @@ def add_up(memory, plan, index, grad_weight, grad_bias):
         for kh in range(kernel_h):
             for kw in range(kernel_w):
                 for start in range(0, channels, WIDTH):
-                    at = first.partial + place(first, oc, start, kh, kw)
+                    at = first.partial + weight_index(first, oc, start, kh, kw)
                     for i in range(min(WIDTH, channels - start)):
                         grad_weight[oc, start + i, kh, kw] = floats[at + i * step]

@@ -1,13 +1,13 @@
 """A 3x3 convolution with a pooling by Winograd's F(2x2, 3x3): 16 products for 4 pixels, not 36; see `cpu`.
 
-The four pixels that 16 products give are those of one pooling window. An image's patches of 4x4 pixels and
-the weight are transformed, multiplied as 16 matrices, and the result is transformed back: Lavin and Gray,
-"Fast algorithms for convolutional neural networks" (2016), section 4.1. The sums have another order than
-those of the definition: results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN.
+The four pixels are those of one pooling window. An image's patches of 4x4 pixels and the weight are
+transformed, multiplied as 16 matrices, and the result is transformed back: Lavin and Gray, "Fast algorithms
+for convolutional neural networks" (2016), section 4.1. Sums have another order than in the definition, so
+results differ by some 1e-6 of the largest. Infinity and huge numbers become NaN.
 """
 
 from cnn_numba.ops.fused.cpu_stage import COLUMN_VECTORS, MATRICES, PANEL, WINDOWS, panel_of, row_of
-from cnn_numba.ops.fused.cpu_tile import largest, leave
+from cnn_numba.ops.fused.cpu_tile import largest, store_output
 from cnn_numba.ops.shared.jit import inline_jit, inner_jit
 from cnn_numba.ops.shared.simd import WIDTH, add, filled, load, multiply_add, number, store, subtract, vectors
 from cnn_numba.ops.shared.tile import TILE_COLUMNS
@@ -23,7 +23,7 @@ def _transform_four(a, b, c, d):
 
 @inline_jit
 def _store_row(floats, at, step, row):
-    """Store the vectors of a row of a transformed patch or kernel, each in a matrix of its own."""
+    """Store the four vectors of a row of a transformed patch or kernel, each in another matrix."""
     store(floats, at, row[0])
     store(floats, at + step, row[1])
     store(floats, at + 2 * step, row[2])
@@ -32,7 +32,7 @@ def _store_row(floats, at, step, row):
 
 @inner_jit
 def _transform_image(memory, stage, n):
-    """Transform the patch of each window; the 16 matrices have a row of channels for each."""
+    """Transform the patch of each window to a row of channels in each of the 16 matrices."""
     floats, image = memory.floats, stage.images + n * stage.plane
     patch, half = vectors(MATRICES), vectors(MATRICES)
     for position in range(stage.positions):
@@ -83,7 +83,7 @@ def _multiply(floats, stage, k):
     """Multiply the matrices number `k` of image and weight."""
     sums = vectors(SUMS)
     for position in range(0, stage.positions, WINDOWS):
-        # Past the last row, the last ones are computed again: no special case for the tail.
+        # At the end, the last rows are computed again: the tail needs no special case.
         first = max(min(position, stage.positions - WINDOWS), 0)
         x = stage.transformed + k * stage.patch_step + first * stage.channels
         for column in range(0, stage.product_columns, PANEL):
@@ -105,8 +105,8 @@ def _multiply(floats, stage, k):
 
 
 @inner_jit
-def _leave_windows(memory, stage, n):
-    """Transform the products back to the four pixels of each window, and pool them."""
+def _store_windows(memory, stage, n):
+    """Transform the products to the four pixels of each window, and pool them."""
     floats = memory.floats
     m, half, pixels = vectors(MATRICES), vectors(8), vectors(4)
     for position in range(stage.positions):
@@ -123,7 +123,7 @@ def _leave_windows(memory, stage, n):
                 pixels[2 * i] = add(add(add(a, b), c), bias)
                 pixels[2 * i + 1] = add(subtract(subtract(b, c), d), bias)
             value, code = largest(pixels, 0, 1)
-            leave(memory, stage, n, value, code, position, channel)
+            store_output(memory, stage, n, value, code, position, channel)
 
 
 @inner_jit
@@ -132,4 +132,4 @@ def winograd_image(memory, stage, n):
     _transform_image(memory, stage, n)
     for k in range(MATRICES):
         _multiply(memory.floats, stage, k)
-    _leave_windows(memory, stage, n)
+    _store_windows(memory, stage, n)

@@ -1,9 +1,9 @@
-"""Chains of convolutions on the GPU, and beside them what is in `gpu_head`; see `reference`.
+"""Chains of convolutions on the GPU, and the functions of `gpu_head`; see `reference`.
 
-A stage with a pooling is one kernel forward (`gpu_forward`), and backward two: the gradient of weight and
-bias in parts, and the gradient of the images, which unpool while they load (`gpu_backward`). In the end the
-parts are added up, those of two stages in a launch. A stage without one takes the kernels of its operations,
-except that one kernel computes the gradients of weight and bias.
+A stage with a pooling is one kernel forward (`gpu_forward`) and two backward (`gpu_backward`), which unpool
+while they load: one for the gradient of weight and bias in parts, one for that of the images. At the end
+kernels add up the parts, those of two stages per launch. A stage without a pooling runs the kernels of its
+operations, but one kernel computes both gradients of weight and bias.
 """
 
 from typing import Any, NamedTuple
@@ -36,30 +36,29 @@ __all__ = [
     "linear_cross_entropy_sums",
 ]
 
-#: The operations that a chain stands for.
+#: The operations that a chain stands for, and those of a head.
 PARTS = {"conv": conv, "pool": pool, "activation": activation}
-#: And those of a head.
 HEAD_PARTS = {"dense": dense, "loss": loss, "activation": activation}
 
 
 class Stage(NamedTuple):
-    """Working space of one convolution with what follows it, for batches of any size up to the largest."""
+    """Working space of one stage, for batches of any size up to the largest."""
 
-    out: Any  # (N, C_out, H', W') float32: its result; that of the last stage lies in the caller's `out`
+    out: Any  # (N, C_out, H', W') float32: the result; None for the last stage, whose result is the chain's
     codes: Any  # the same shape, uint8: see `gpu_forward`; None without a pooling
-    gradient: Any  # the same, of the result, without a pooling of the ReLU's input; None if not needed
-    parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: sums of parts of the gradients
+    gradient: Any  # the same shape: of the result; without a pooling, of the ReLU's input; None if not needed
+    parts: Any  # (P, C_out * (C_in * K_h * K_w + 1)) float32: partial sums of the gradients
 
 
 class ConvChainScratch(NamedTuple):
-    """Working space of a chain, in which its forward pass leaves what the backward pass needs."""
+    """Working space of a chain, which also keeps values of the forward pass for the backward pass."""
 
     chain: checks.Chain
     stages: list
     last: list  # the result of the last forward pass
 
     def parameters(self, convolutions):
-        """Return weight and bias of each convolution: those of now, as nothing keeps those of a pass."""
+        """Return the current weight and bias of each convolution: those of a pass are not kept."""
         return [(each.weight, each.bias) for each in convolutions]
 
 
@@ -85,7 +84,7 @@ def _stage(convolution, shape, is_last):
 
 
 def _scratch_for(x, convolutions, scratch):
-    """Return working space for a batch, a new one if none is given."""
+    """Return working space for a batch, new if it is None."""
     DEVICE.check("x", x, (None,) * 4)
     if scratch is None:
         return conv_chain_scratch(x.shape, convolutions)
@@ -117,7 +116,7 @@ def _forward(x, convolutions, out, scratch):
 def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=None, *, scratch=None):
     """Gradients of `conv_chain_forward`; see `reference.conv_chain_backward`.
 
-    `scratch` must be as the forward pass of `x` left it; None computes that pass again.
+    `scratch` must come from the forward pass of `x`; None computes that pass again.
     """
     fresh, scratch = scratch is None, _scratch_for(x, convolutions, scratch)
     arrays = grad_output, x, convolutions, grads, grad_input
@@ -142,10 +141,7 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
 
 
 def _backward(gradient, convolution, window, stage, last, image, grad_image):
-    """Write the gradients of one stage, but those of weight and bias in parts.
-
-    Returns that of its image, None if there is no place for it, and the parts.
-    """
+    """Compute the gradients of one stage; return that of its images, and the parts of the others."""
     codes = stage.codes if stage.codes is None else stage.codes[: len(image)]
     if codes is None and convolution.relu:
         out = last if stage.out is None else stage.out[: len(image)]

@@ -1,12 +1,11 @@
-"""The end of a classifier on the GPU: its last dense layer and the loss, in two launches.
+"""The head of a classifier on the GPU: its last dense layer and the loss, in two launches.
 
-The first has a block for each sample: its scores, their loss, and the gradient back to what the layer was
-given all come from one row, and so the block needs no other. The second has what is summed over the samples:
-the gradients of weight and bias, and the totals of an epoch. One after the other the operations are six
-launches, each of which takes longer to begin than to compute.
+In the first, a block computes the scores, the loss and the gradients of one sample, which all depend on one
+row. The second computes the sums over the samples: the gradients of weight and bias, and the totals of an
+epoch. The separate operations are six launches, each of which takes longer to start than to compute.
 
-The dense layer before them has few results and long sums, which many blocks share. A launch of its own would
-add up their parts; the block of a sample adds up those of its row.
+The dense layer before the head has few results and long sums, which many blocks share. No extra launch adds
+up their parts: the block of a sample does it for its row.
 """
 
 import numpy as np
@@ -23,17 +22,17 @@ from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.results import at_least, lower_bound
 from cnn_numba.ops.shared.warps import WARP, warp_and_lane, warp_sum
 
-GROUPS = 16  # of samples: a column of gradients is as many sums
-LOADS = 4  # numbers that a thread has on their way at a time
-PARTS = 32  # and parts of a sum, which in most products are fewer
+GROUPS = 16  # of samples, each with its own sum for a column of gradients
+LOADS = 4  # numbers that a thread loads at a time
+PARTS = 32  # parts of a sum that it loads at a time; most products have fewer
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_WEIGHTS = 256, 32, 1 << 15
 
 
 @cuda.jit(device=True)
 def _dot(a, b, ones, first, step):
-    """Return the sum of ``a[i] * b[i]`` over every `step`-th i from `first` on, in their order.
+    """Return the sum of ``a[i] * b[i]`` over every `step`-th i from `first` on, in order; b is 1 with `ones`.
 
-    All LOADS pairs are on their way before the first product waits for them.
+    LOADS pairs are requested before the first product waits for one.
     """
     total = float32(0)
     left, right = cuda.local.array(LOADS, float32), cuda.local.array(LOADS, float32)
@@ -51,7 +50,7 @@ def _dot(a, b, ones, first, step):
 
 @cuda.jit(device=True)
 def _finish_hidden(parts, bias, row, hidden):
-    """Add up the parts of a row's sums, add the bias, and rectify them; a sum per thread."""
+    """Add up the parts of a row's sums, add the bias, and rectify; one sum per thread."""
     i, units = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x), uint32(hidden.shape[1])
     values, step = cuda.local.array(PARTS, float32), uint32(hidden.shape[0] * units)
     while i < units:
@@ -79,7 +78,7 @@ def _find_scores(x, weight, bias, row, logits):
 
 @cuda.jit(device=True)
 def _send_back(grad_logits, x, weight, row, relu, grad_input):
-    """Multiply the gradient of the row's scores by the weight, an input per thread."""
+    """Multiply the gradient of the row's scores by the weight, one input per thread."""
     i = uint32(cuda.threadIdx.y * WARP + cuda.threadIdx.x)
     while i < uint32(x.shape[1]):
         gradient = _dot(grad_logits[row], weight[:, i], False, uint32(0), 1)
@@ -98,7 +97,7 @@ def linear_cross_entropy_rows_kernel(
 ):  # fmt: skip
     """Compute a row per block of (32, warps) threads; a grid of one dimension covers the rows.
 
-    The `parts`, if there are any, are those of the sums that x is to become.
+    If `parts` is not empty, x is first computed from these partial sums.
     """
     row = uint32(cuda.blockIdx.x)
     if parts.size > 0:
@@ -113,7 +112,7 @@ def linear_cross_entropy_rows_kernel(
 
 
 def _parts_of(hidden):
-    """Launch the product of a hidden layer; return the parts of its sums, None if its output is complete."""
+    """Launch the product of a hidden layer; return the partial sums, None if the output is complete."""
     x, weight, bias, out, scratch = hidden
     dense.linear_forward(DEVICE, x, weight, bias, out, relu=True)
     partial = checked_partial(scratch, *x.shape, len(weight))
@@ -124,9 +123,9 @@ def linear_cross_entropy_rows(
     x, weight, bias, labels, logits=None, losses=None, grad_logits=None, grad_input=None, relu=False,
     label_smoothing=0.0,
 ):  # fmt: skip
-    """All that a sample has to itself, in one launch; see `reference.linear_cross_entropy_rows`.
+    """Compute all results for a sample in one launch; see `reference.linear_cross_entropy_rows`.
 
-    With a hidden layer there is one launch more, of its product.
+    The product of a hidden layer is another launch.
     """
     hidden = x if isinstance(x, checks.Hidden) else None
     x = x if hidden is None else hidden.out
@@ -144,10 +143,10 @@ def linear_cross_entropy_rows(
 
 @cuda.jit(device=True, inline="always")
 def _sum_samples(grad_logits, x, k, i):
-    """Return the gradient of weight i of class k (after the last weight, of the bias) to its warp 0."""
+    """Return to warp 0 the gradient of weight i of class k; i after the last weight is the bias."""
     sums = cuda.shared.array((GROUPS, WARP), float32)
     group, lane = warp_and_lane()
-    # The factors of the bias are 1: its column is read as column 0, and not used.
+    # The factors of the bias are 1; column 0 is read and ignored.
     is_weight = i < uint32(x.shape[1])
     total = _dot(grad_logits[:, k], x[:, i if is_weight else 0], not is_weight, group, uint32(GROUPS))
     sums[group, lane] = total
@@ -187,19 +186,19 @@ def linear_cross_entropy_sums_kernel(grad_logits, x, logits, labels, losses, gra
 def linear_cross_entropy_sums(
     grad_logits, x, logits, labels, losses, totals=None, grad_weight=None, grad_bias=None
 ):
-    """All that is summed over the samples, in one launch; see `reference.linear_cross_entropy_sums`."""
+    """Compute all sums over the samples in one launch; see `reference.linear_cross_entropy_sums`."""
     arrays = grad_logits, x, logits, labels, losses
     *_, grad_weight, grad_bias = checks.linear_cross_entropy_sums(
         DEVICE, *arrays, totals, grad_weight, grad_bias
     )
     classes, inputs = grad_weight.shape
     grid = device.blocks(inputs + 1, WARP), classes + (totals is not None)
-    # A kernel must be given some array, and does not look.
+    # A kernel needs some array, and ignores it.
     results = grad_weight, grad_bias, device.empty(2, np.float64) if totals is None else totals
     device.launch(linear_cross_entropy_sums_kernel, grid, WARP * GROUPS, *arrays, *results)
     return grad_weight, grad_bias, totals
 
 
 def head_fits(samples, classes, inputs):
-    """Return whether two launches compute a head of these sizes: larger ones need the tiles of products."""
+    """Return whether a head of these sizes takes two launches; larger ones need tiled products."""
     return samples <= _MOST_SAMPLES and classes <= _MOST_CLASSES and classes * inputs <= _MOST_WEIGHTS

@@ -1,11 +1,11 @@
 """The gradient of the images of a pooled 3x3 convolution on the GPU, from the one gradient of each window.
 
-A product of matrices multiplies the three zeros of each window as well: seven times as many products as there
-are, at the edges more. Here a window is one gradient and its code. The lanes of a warp are input channels, so
-that all of them take the branch of the code. A warp has TOGETHER windows of a row, and adds a multiple of its
-kernel to their pixels, in registers, for one output channel after the other. Several warps share the output
-channels of the same windows: a warp waits for each branch, and meanwhile others multiply. The pixels of tiles
-overlap, so in the end the block adds them up in shared memory, in rounds of tiles that do not.
+A matrix product also multiplies the three zeros of each window, seven times as many products as necessary,
+more at the edges. Here a window is one gradient and its code. The lanes of a warp are input channels, so they
+all take the branch of the code. A warp has a *tile* of TOGETHER windows of a row. For one output channel
+after the other, it adds multiples of the kernel to their pixels in registers. Several warps share the output
+channels of the same windows: while one waits for a branch, others multiply. The pixels of tiles overlap, so
+at the end the block adds them up in shared memory, in rounds of tiles that do not overlap.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ PIXELS = PATCH * PATCH
 
 
 class Planes(NamedTuple):
-    """How the gradient's windows lie on the images; rows and columns count from where the padding begins."""
+    """How the kernel divides the images into blocks, and these into warps; rows count from the padding on."""
 
     channels: int
     height: int
@@ -31,40 +31,31 @@ class Planes(NamedTuple):
     out_channels: int
     pooled_h: int
     pooled_w: int
-    rows: int
-    """How many rows of an image a block has in shared memory, and how many numbers each."""
-    pitch: int
-    plane: int
-    """And how many of a channel: odd, so that those of a warp's channels are in different banks."""
-    bands: int
-    """How many blocks an image takes."""
-    band: int
-    """How many pairs of rows of pixels a block writes."""
-    across: int
-    """How many tiles a row of windows has."""
-    tiles: int
-    """How many a block has: as many warps for each slice of the output channels."""
-    slices: int
-    """How many slices there are."""
-    step: int
-    """How many output channels a warp has between barriers."""
-    copies: int
-    """How many copies of its rows a block adds up slices in."""
+    rows: int  # rows of an image in a block's shared memory
+    pitch: int  # numbers of such a row
+    plane: int  # numbers of a channel; odd, so that the channels of a warp use different banks
+    bands: int  # blocks of an image
+    band: int  # pairs of rows of pixels that a block writes
+    across: int  # tiles of a row of windows
+    tiles: int  # tiles of a block: its warps for each slice of the output channels
+    slices: int  # slices of the output channels
+    step: int  # output channels of a warp between barriers
+    copies: int  # copies of a block's rows, in which it adds up slices
 
 
-TOGETHER, WIDTH = 5, 12  # windows of a tile, which is a warp's, and pixels of each of its PATCH rows
+TOGETHER, WIDTH = 5, 12  # windows of a tile, and pixels of each of its PATCH rows
 SUMS = PATCH * WIDTH
 _KERNELS = WARP * TAPS  # weights of an output channel
-_PITCH = 16  # in shared memory, of the gradients of a tile and, from _CODES on, their codes
+_PITCH = 16  # numbers of a tile in shared memory: gradients and, from _CODES on, their codes
 _CODES = 8
-_MOST_STEP = WARP // TOGETHER  # a lane fetches one gradient of a step
+_MOST_STEP = WARP // TOGETHER  # a lane fetches one gradient per step
 _OF_WARP = _MOST_STEP * _PITCH
-_MOST_WARPS, _SLICED_WARPS = 16, 10  # of a block; with slices, so that two share 64K registers
+_MOST_WARPS, _SLICED_WARPS = 16, 10  # of a block; with slices fewer, so that two blocks share 64K registers
 
 
 @cuda.jit(device=True)
 def _fetch_weights(weight, oc, first_channel, lane, planes, values):
-    """Load the kernels of an output channel, a warp's share; what there is not is zeros."""
+    """Load a warp's kernels of an output channel, with zeros for missing channels."""
     channels = uint32(planes.channels)
     first = uint32((oc * channels + first_channel) * TAPS + lane)
     count = uint32((channels - first_channel) * TAPS) if oc < uint32(planes.out_channels) else uint32(0)
@@ -76,13 +67,13 @@ def _fetch_weights(weight, oc, first_channel, lane, planes, values):
 
 @cuda.jit(device=True)
 def _stash_weights(values, at, weights):
-    """Put them down as they were: 9 apart, the kernels of 32 channels begin in different banks."""
+    """Store the kernels; they are 9 numbers apart, so those of 32 channels begin in different banks."""
     for i in range(TAPS):
         weights[at + WARP * i] = values[i]
 
 
 def by_code(add):
-    """Make the device function that calls `add` for the position that a window's code names."""
+    """Make the device function that calls `add` for the position in a window's code."""
 
     @cuda.jit(device=True)
     def add_window(sums, at, code, gradient, values):
@@ -111,7 +102,7 @@ _add_window = by_code(_add_kernel)
 
 @cuda.jit(device=True)
 def _add_tile(shared, weights, mine, kernel, sums):
-    """Add what an output channel has to a tile: a kernel at `weights`, gradients and codes at `mine`."""
+    """Add an output channel to a tile: its kernel is at `weights`, gradients and codes at `mine`."""
     for tap in range(TAPS):
         kernel[tap] = shared[weights + uint64(tap)]
     first, second, third, fourth = load4(shared, mine)
@@ -125,9 +116,9 @@ def _add_tile(shared, weights, mine, kernel, sums):
 
 @cuda.jit(device=True)
 def _add_up(sums, part, row, tile, top, planes, image):
-    """Add the pixels of all tiles to copies of the block's rows, in rounds of tiles that have none in common.
+    """Add the pixels of all tiles to the copies of the block's rows, in rounds of tiles that do not overlap.
 
-    As many slices as there are copies do so at a time.
+    In a round, each copy takes one slice.
     """
     copies, rounds = uint32(planes.copies), uint32(2) * min(uint32(planes.across), uint32(2))
     turns = rounds * (uint32(planes.slices + planes.copies - 1) // copies)
@@ -150,8 +141,8 @@ def _add_up(sums, part, row, tile, top, planes, image):
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Planes)")
 def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_input, planes: Planes):
     """Compute a band of rows for WARP channels per block; grid (bands, channels)."""
-    # During a step: each warp's gradients and their codes, as float32 for `load4`, and after them the
-    # weights; at the end: the block's rows, a copy for each slice.
+    # In the loop: each warp's gradients and codes, as float32 for `load4`, then the weights. At the end: the
+    # copies of the block's rows.
     shared = cuda.shared.array(0, float32, alignment=16)
     sums = cuda.local.array(SUMS, float32)
     kernel = cuda.local.array(TAPS, float32)
@@ -162,7 +153,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
     weights = uint32(threads // LANE_COUNT * _OF_WARP)
     n, band = unsigned_divmod(cuda.blockIdx.x, planes.bands)
     first_channel = uint32(cuda.blockIdx.y * WARP)
-    # The block's rows, and the first row of windows that reach into them: the one above, if there is one.
+    # The block's rows, and the first row of windows that overlap them: the one above, if there is one.
     top = uint32(2 * band * uint32(planes.band))
     row = uint32(max(top // uint32(2), uint32(1)) - 1 + tile // uint32(planes.across))
     tile = tile % uint32(planes.across)
@@ -181,7 +172,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
         sums[i] = 0
     first_out = uint32(0)
     while first_out < uint32(out_channels + block_step):
-        # The next step's numbers are on their way while those of the current one are multiplied.
+        # The next step's numbers are loaded while those of the current one are multiplied.
         gradient, code = float32(0), uint32(DEAD)
         if is_there & (uint32(first_out + out) < out_channels):
             gradient, code = grad_output[at], uint32(codes[at])
@@ -197,7 +188,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
                 mine += _PITCH
                 of_lane += uint32(slices * _KERNELS)
                 current = uint32(current + slices)
-        # To the same place, not before everyone has used what is there.
+        # Overwrite shared memory only after all threads have used it.
         cuda.syncthreads()
         if warp < block_step:
             _stash_weights(fetched, uint32(weights + warp * _KERNELS + lane), shared)
@@ -218,7 +209,7 @@ def conv2d_pool_backward_input_sparse_kernel(grad_output, codes, weight, grad_in
 
 @cuda.jit(device=True)
 def _store(image, n, band, first_channel, planes, grad_input):
-    """Write the block's rows, the sums of all slices, but for the padding and the next block's rows."""
+    """Write the block's rows, the sums of all slices, without the padding and the next block's rows."""
     height, width = uint32(planes.height), uint32(planes.width)
     size, channels = uint32(planes.plane), uint32(planes.channels)
     (warp, lane), warps = warp_and_lane(), uint32(cuda.blockDim.x) // LANE_COUNT
@@ -230,11 +221,11 @@ def _store(image, n, band, first_channel, planes, grad_input):
         line, w = unsigned_divmod(i, width)
         h = uint32(top + line - planes.padding_h)
         if h < height:
-            place = uint32(line * planes.pitch + w + planes.padding_w)
+            offset = uint32(line * planes.pitch + w + planes.padding_w)
             to = uint64(uint32(((n * channels + first_channel) * height + h) * width + w))
             c = warp
             while c < count:
-                total, part, at = float32(0), uint32(0), uint32(c * size + place)
+                total, part, at = float32(0), uint32(0), uint32(c * size + offset)
                 while part < uint32(planes.copies):
                     total += image[at]
                     at, part = at + copy, uint32(part + 1)
@@ -244,24 +235,24 @@ def _store(image, n, band, first_channel, planes, grad_input):
 
 
 def planes_of(grad_output, window, grad_input):
-    """Return how the kernel divides these images; None if it cannot compute their gradient, or not fast."""
+    """Return how the kernel divides these images; None if it can't compute their gradient, or only slowly."""
     n, channels, height, width = grad_input.shape
     out_channels, pooled_h, pooled_w = grad_output.shape[1:]
     across = device.blocks(pooled_w, TOGETHER)
     pitch = max(2 * TOGETHER * across + 2, width + 2 * window.padding_w)
     suits = window[:4] == (SIDE, SIDE, 1, 1) and max(window[4:6]) < SIDE
-    # Each row of windows reaches into two pairs of rows of pixels, its own and the next.
+    # Each row of windows overlaps two pairs of rows of pixels, its own and the next.
     pairs, most_lines = pooled_h + 1, _MOST_WARPS // across
     most_pairs = ((_SHARED // (4 * WARP) - 1) // pitch - 1) // 2
     is_whole = pooled_h <= most_lines and pairs <= most_pairs
     most = pairs if is_whole else min(most_lines - 1, most_pairs)
     if not suits or most < 1 or channels < _FEWEST_CHANNELS:
         return None
-    # Too few blocks leave multiprocessors idle, but between two of them a row of windows is computed twice.
+    # Too few blocks leave multiprocessors idle, but two neighbours compute a row of windows twice.
     wanted = device.blocks(_ENOUGH_BLOCKS, n * device.blocks(channels, WARP))
     band = min(most, max(device.blocks(pairs, wanted), _FEWEST_PAIRS))
     bands = device.blocks(pairs, band)
-    rows = 2 * band + 1  # the last block's, if the pooling drops a row
+    rows = 2 * band + 1  # of the last block, if the pooling drops a row
     tiles = across * min(band + (bands > 2), pooled_h)
     plane = rows * pitch | 1
     slices = min(max(_SLICED_WARPS // tiles, 1), out_channels)
@@ -272,16 +263,16 @@ def planes_of(grad_output, window, grad_input):
     )  # fmt: skip
 
 
-#: What a block may take of shared memory for its rows, and how many channels make it worth a warp's lanes.
+#: The largest shared memory for a block's rows, and the fewest channels for which lanes may be channels.
 _SHARED, _FEWEST_CHANNELS = 48 << 10, 8
-#: With more than one copy of them; so that two blocks share the 64 KiB of a T4.
+#: The same with more than one copy of them: two blocks fit into the 64 KiB of a T4.
 _SHARED_BY_TWO = 30 << 10
-#: A block for each of the 108 multiprocessors of an A100, but none of fewer pairs of rows.
+#: A block for each of the 108 multiprocessors of an A100, if it has at least 3 pairs of rows.
 _ENOUGH_BLOCKS, _FEWEST_PAIRS = 108, 3
 
 
 def conv2d_pool_backward_input_sparse(grad_output, codes, weight, grad_input, planes):
-    """Write the gradient of the images of a pooled stage; all are checked, `planes` is from `planes_of`."""
+    """Write the gradient of the images of a pooled stage, unchecked; `planes` is from `planes_of`."""
     warps = planes.tiles * planes.slices
     grid = len(grad_input) * planes.bands, device.blocks(planes.channels, WARP)
     flat = [array.reshape(-1) for array in (grad_output, codes, weight, grad_input)]

@@ -1,12 +1,12 @@
 """The gradients of weight and bias of a pooled 3x3 convolution on the GPU, from the one gradient of a window.
 
-A product of matrices multiplies the three zeros of each window as well, and pads its tiles where there are
-few channels. Here the lanes of a warp are input channels, as in `gpu_sparse`, so that all of them take the
-branch of a window's code. A warp has OUTS output channels: of a window it loads 4x4 pixels to registers once,
-and adds a multiple of nine of them for each. A block has a band of rows in shared memory.
+A matrix product also multiplies the three zeros of each window, and pads its tiles if there are few channels.
+Here the lanes of a warp are input channels, as in `gpu_sparse`, so they all take the branch of a window's
+code. A warp has OUTS output channels: it loads a window's 4x4 pixels to registers once, and adds a multiple
+of nine of them for each. A block has a band of rows in shared memory.
 
-Where there are few channels, the lanes are windows instead. Each has its own code, and loads nine pixels for
-one output channel; a warp adds up what its lanes have only once, at the end.
+If there are few channels, the lanes are windows instead. Each has its own code, and loads nine pixels for one
+output channel; a warp adds up its lanes only once, at the end.
 
 As in `conv.gpu_weight`, each block sums up a part of the images, and a second kernel adds up the parts.
 """
@@ -20,7 +20,7 @@ from cnn_numba.ops.fused.gpu_forward import DEAD
 from cnn_numba.ops.fused.gpu_sparse import PATCH, PIXELS, SIDE, TAPS, by_code
 from cnn_numba.ops.shared.warps import LANE_COUNT, WARP, load4, unsigned_divmod, warp_and_lane, warp_sum
 
-OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes fetch at once
+OUTS, TOGETHER = 4, 8  # output channels of a warp, and windows whose gradients its lanes load at a time
 GROUPS, SPLITS = 4, 2  # of output channels of a block, and warps that share the windows of one
 WARPS = GROUPS * SPLITS
 THREADS = WARP * WARPS
@@ -28,13 +28,13 @@ BLOCK_OUTS = GROUPS * OUTS
 SUMS = OUTS * TAPS
 LANE_SUMS = TAPS + 1  # of a lane that is a window: for each tap, and for the bias
 _ROW = WARP * TAPS  # weights of an output channel
-_POSITIONS, _CHANNELS = 3, WARP // WARPS  # whose pixels a thread has on their way at a time
+_POSITIONS, _CHANNELS = 3, WARP // WARPS  # whose pixels a thread loads at a time
 _LOADS = _POSITIONS * _CHANNELS
-_WINDOWS = 6  # whose gradients a lane has on their way at a time, where lanes are windows
+_WINDOWS = 6  # whose gradients a lane loads at a time, if lanes are windows
 
 
 class Shares(NamedTuple):
-    """What a block sums up; rows and columns count from where the padding begins."""
+    """How the kernels divide the images among blocks; rows and columns count from the padding on."""
 
     channels: int
     height: int
@@ -44,26 +44,20 @@ class Shares(NamedTuple):
     out_channels: int
     pooled_h: int
     pooled_w: int
-    band: int
-    """How many rows of windows a block has at a time."""
-    bands: int
-    """How many of these an image has."""
-    items: int
-    """How many all images have."""
-    pitch: int
-    """How many pixels of a row it has in shared memory."""
-    plane: int
-    """And of a channel: odd, so that those of a warp's channels are in different banks."""
-    pitch_factor: int
+    band: int  # rows of windows that a block has at a time
+    bands: int  # bands of an image
+    items: int  # bands of all images
+    pitch: int  # pixels of a row in shared memory
+    plane: int  # pixels of a channel; odd, so that the channels of a warp use different banks
+    pitch_factor: int  # the `reciprocal` of the pitch
     pitch_shift: int
-    across_factor: int
+    across_factor: int  # that of the number of windows of a row
     across_shift: int
-    """The `reciprocal` of the pitch, and that of the windows of a row."""
 
 
 @cuda.jit(device=True)
 def _source_of(at, top, shares):
-    """Return whether a place of the band is a pixel of its image, and if so which, from the image's first."""
+    """Return whether an index in the band is a pixel of the image, and the pixel's index in the image."""
     row = divide(at, shares.pitch_factor, shares.pitch_shift)
     h = uint32(top + row - shares.padding_h)
     w = uint32(at - row * shares.pitch - shares.padding_w)
@@ -73,7 +67,7 @@ def _source_of(at, top, shares):
 
 @cuda.jit(device=True)
 def _stage_pixels(x, n, first_channel, top, shares, image):
-    """Bring a band of rows of the block's channels to shared memory, with zeros for the padding."""
+    """Load a band of rows of the block's channels to shared memory, with zeros for the padding."""
     values = cuda.local.array(_LOADS, float32)
     warp, lane = warp_and_lane()
     size, plane = uint32(shares.height * shares.width), uint32(shares.plane)
@@ -110,9 +104,9 @@ _add_window = by_code(_add_pixels)
 
 @cuda.jit(device=True)
 def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gradients, window_codes, sums):
-    """Add a warp's windows of a band to its sums; return the sum of the gradients that the lane fetched.
+    """Add a warp's windows of a band to its sums; return the sum of the gradients that the lane loaded.
 
-    `at` is where those of the lane's output channel begin for this band, if it `is_there`.
+    `at` is the first gradient of the lane's output channel in this band, if it `is_there`.
     """
     pixels = cuda.local.array(PIXELS, float32)
     (warp, lane), total = warp_and_lane(), float32(0)
@@ -125,7 +119,7 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
             gradient, code = grad_output[uint32(at + window)], codes[uint32(at + window)]
         total += gradient if code != DEAD else float32(0)
         to = warp + lane % TOGETHER * OUTS + lane // TOGETHER
-        # The warp shares them; not before all its lanes have used those that are there.
+        # Overwrite the warp's gradients only after all its lanes have used them.
         cuda.syncwarp()
         gradients[to], window_codes[to] = gradient, code
         cuda.syncwarp()
@@ -150,7 +144,7 @@ def _add_windows(first, end, at, is_there, shares, image, grad_output, codes, gr
 
 @cuda.jit(device=True)
 def _write(sums, group, split, lane, first_channel, first_out, shares, table, parts):
-    """Add up what the warps of a group have, and write it row by row of the weights."""
+    """Add up the sums of a group's warps, and write them, one row of weights after the other."""
     at = group * OUTS * _ROW + lane * TAPS
     for turn in range(uint32(SPLITS)):
         if split == turn:
@@ -173,7 +167,7 @@ def _write(sums, group, split, lane, first_channel, first_out, shares, table, pa
 
 @cuda.jit(device=True)
 def _write_bias(totals, first_out, shares, parts):
-    """Add up what lanes and warps have of each output channel, and write it after its weights."""
+    """Add up the lanes' and warps' sums of each output channel, and write the bias after its weights."""
     thread, out_channels = uint32(cuda.threadIdx.x), uint32(shares.out_channels)
     if (thread < BLOCK_OUTS) & (uint32(first_out + thread) < out_channels):
         total = float32(0)
@@ -189,7 +183,7 @@ def _write_bias(totals, first_out, shares, parts):
 @device.signature("void(float32[::1], uint8[::1], float32[::1], float32[::1], Shares)")
 def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shares: Shares):
     """Sum up a part of all bands of images; grid (WARP input channels, BLOCK_OUTS output channels, parts)."""
-    image = cuda.shared.array(0, float32)  # the block's pixels, and in the end its sums
+    image = cuda.shared.array(0, float32)  # the block's pixels, and at the end its sums
     gradients = cuda.shared.array(THREADS, float32, alignment=16)
     window_codes = cuda.shared.array(THREADS, float32, alignment=16)  # float32, for `load4`
     sums = cuda.local.array(SUMS, float32)
@@ -224,7 +218,7 @@ def conv2d_pool_backward_weight_sparse_kernel(grad_output, codes, x, parts, shar
 
 @cuda.jit(device=True)
 def _stage_plane(x, first, top, shares, image):
-    """Bring a band of rows of one channel to shared memory, with zeros for the padding."""
+    """Load a band of rows of one channel to shared memory, with zeros for the padding."""
     values = cuda.local.array(_WINDOWS, float32)
     i, plane = uint32(cuda.threadIdx.x), uint32(shares.plane)
     while i < plane:
@@ -240,7 +234,7 @@ def _stage_plane(x, first, top, shares, image):
 
 @cuda.jit(device=True)
 def _add_lanes(at, count, shares, image, grad_output, codes, sums):
-    """Add each lane's windows of a band to its sums; their gradients begin at `at`."""
+    """Add each lane's windows of a band to its sums; the band's gradients begin at `at`."""
     fetched, fetched_codes = cuda.local.array(_WINDOWS, float32), cuda.local.array(_WINDOWS, uint32)
     across, pitch, first = uint32(shares.pooled_w), uint32(shares.pitch), uint32(cuda.threadIdx.x)
     first = first % LANE_COUNT
@@ -254,8 +248,8 @@ def _add_lanes(at, count, shares, image, grad_output, codes, sums):
             window, gradient, code = uint32(first + k * WARP), fetched[k], fetched_codes[k]
             if code != DEAD:
                 row = divide(window, shares.across_factor, shares.across_shift)
-                place = (2 * row + code // 2) * pitch
-                corner = uint32(place + 2 * (window - row * across) + code % 2)
+                offset = (2 * row + code // 2) * pitch
+                corner = uint32(offset + 2 * (window - row * across) + code % 2)
                 for kh in range(SIDE):
                     for kw in range(SIDE):
                         sums[SIDE * kh + kw] += gradient * image[corner + kw]
@@ -294,26 +288,26 @@ def conv2d_pool_backward_weight_few_kernel(grad_output, codes, x, parts, shares:
         mine = total if lane == i else mine
     weights, is_bias = uint32(channels * TAPS), (lane == TAPS) & (channel == 0)
     # The bias comes after the weights, from the blocks of the first channel.
-    place = weights if is_bias else uint32(channel * TAPS + lane)
+    index = weights if is_bias else uint32(channel * TAPS + lane)
     if (out < out_channels) & ((lane < TAPS) | is_bias):
-        parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + place)] = mine
+        parts[uint32((cuda.blockIdx.z * out_channels + out) * (weights + 1) + index)] = mine
 
 
 def _tiles(out_channels, channels):
-    """Return how many blocks a part takes: across, down."""
+    """Return the number of blocks for a part: across, down."""
     if channels < _FEWEST_CHANNELS:
         return channels, device.blocks(out_channels, WARPS)
     return device.blocks(channels, WARP), device.blocks(out_channels, BLOCK_OUTS)
 
 
 def most_parts(weight_shape):
-    """Return how many parts there are at the most."""
+    """Return the largest number of parts."""
     across, down = _tiles(*weight_shape[:2])
     return device.blocks(_ENOUGH_BLOCKS, across * down)
 
 
 def shares_of(grad_output, x, window):
-    """Return how the kernels divide these images; None if they cannot sum them up, or not fast."""
+    """Return how the kernels divide these images; None if they can't sum them up, or only slowly."""
     out_channels, pooled_h, pooled_w = grad_output.shape[1:]
     n, channels, height, width = x.shape
     pitch = 2 * pooled_w + SIDE - 1
@@ -330,15 +324,15 @@ def shares_of(grad_output, x, window):
     )  # fmt: skip
 
 
-#: What a block may take of shared memory for pixels, and how many channels make it worth a warp's lanes.
+#: The largest shared memory for a block's pixels, and the fewest channels for which lanes may be channels.
 _SHARED, _FEWEST_CHANNELS = 32 << 10, 8
 # Two blocks of 8 warps for each of the 132 multiprocessors of an H200; 64 parts of 64 output channels.
 _ENOUGH_BLOCKS = 256
-_ITEMS = 2  # for a part at the least: a small batch's blocks leave room for the gradient of the images
+_ITEMS = 2  # bands of a part, at least: a small batch's blocks leave room for the gradient of the images
 
 
 def conv2d_pool_backward_weight_sparse(grad_output, codes, x, parts, shares):
-    """Write sums of parts and return those that there are; all are checked, `shares` is from `shares_of`."""
+    """Write and return the parts of the sums, unchecked; `shares` is from `shares_of`."""
     weight_shape = shares.out_channels, shares.channels
     flat = [array.reshape(-1) for array in (grad_output, codes, x)]
     if shares.channels < _FEWEST_CHANNELS:

@@ -1,4 +1,4 @@
-"""The definition of layers that are computed together: the operations one after another."""
+"""The definition of layers that are computed together: the separate operations, one after the other."""
 
 import numpy as np
 
@@ -22,25 +22,14 @@ from cnn_numba.ops.pool.reference import max_pool2d_backward, max_pool2d_forward
 
 
 def conv_chain_forward(x, convolutions, out=None):
-    """Convolve a batch several times, each time with or without a ReLU and a 2x2 max pooling after it.
+    """Apply several convolutions to a batch, each with or without a ReLU and a 2x2 max pooling.
 
     Parameters
     ----------
     x : ndarray, shape (N, C_in, H, W), float
     convolutions : list of Convolution
-        Weight, bias, stride, padding, `relu` and `pool` of each.
+        Weight, bias, stride, padding, `relu` and `pool` of each. A pooling drops a last odd row and column.
     out : ndarray, shape (N, C_out, H_out, W_out), float, optional
-        Where to write the result; None allocates it.
-
-    Returns
-    -------
-    ndarray
-        `out`. A pooling drops a last odd row and column.
-
-    Raises
-    ------
-    ValueError
-        If the convolutions do not fit one another, or images become too small.
 
     Examples
     --------
@@ -59,7 +48,7 @@ def _chain_of(x, convolutions):
 
 
 def _passes(x, convolutions):
-    """Return for each convolution its input, its output after the ReLU, where maxima were, its result."""
+    """Return each convolution's input, its output after the ReLU, the positions of maxima, and the result."""
     passes = []
     for each in convolutions:
         output = conv2d_forward(x, each.weight, each.bias, stride=each.stride, padding=each.padding)
@@ -78,11 +67,11 @@ def conv_chain_backward(grad_output, x, convolutions, grads=None, grad_input=Non
     ----------
     grad_output : ndarray, shape (N, C_out, H_out, W_out), float
     x, convolutions
-        As given to the forward pass.
+        As in the forward pass.
     grads : list of pairs of ndarray, optional
-        Where to write the gradients of each weight and bias; None allocates them.
+        The gradients of each weight and bias.
     grad_input : ndarray, shape of `x`, float, or False, optional
-        Where to write the gradient of `x`; None allocates it, False leaves it out.
+        False leaves out the gradient of `x`.
 
     Returns
     -------
@@ -111,29 +100,25 @@ def linear_cross_entropy_rows(
     x, weight, bias, labels, logits=None, losses=None, grad_logits=None, grad_input=None, relu=False,
     label_smoothing=0.0,
 ):  # fmt: skip
-    """Compute what each sample has to itself at the end of a classifier, a dense layer and its loss.
+    """Compute the results of a head for each sample: scores, loss, and their gradients.
 
-    They are the scores ``logits = x @ weight.T + bias``, their cross-entropy, and the gradient of the mean
-    cross-entropy with respect to the scores and to `x`.
+    The scores are ``logits = x @ weight.T + bias``, and the losses their cross-entropy. The gradients are
+    those of the mean loss with respect to the scores and to `x`.
 
     Parameters
     ----------
     x : ndarray, shape (N, in_features), float, or Hidden
-        Of a `Hidden` layer it is the output, which is computed first, and which is that of a ReLU.
+        A `Hidden` layer is computed first; its output then is `x`, with ``relu=True``.
     weight : ndarray, shape (K, in_features), float
     bias : ndarray, shape (K,), float
     labels : ndarray, shape (N,), int32
         The right class of each sample, 0 to K - 1.
     logits, losses, grad_logits, grad_input : ndarray, optional
-        Where to write the results, in the shapes (N, K), (N,), (N, K) and (N, in_features).
+        The results, in the shapes (N, K), (N,), (N, K) and (N, in_features).
     relu : bool
         Whether `x` is the output of a ReLU; then `grad_input` is the gradient of the ReLU's input.
     label_smoothing : float
-        As `cross_entropy_forward` has it.
-
-    Returns
-    -------
-    logits, losses, grad_logits, grad_input : ndarray
+        As for `cross_entropy_forward`.
 
     Examples
     --------
@@ -157,21 +142,21 @@ def linear_cross_entropy_rows(
 def linear_cross_entropy_sums(
     grad_logits, x, logits, labels, losses, totals=None, grad_weight=None, grad_bias=None
 ):
-    """Compute what is summed over the samples there: the gradients of weight and bias, and the metrics.
+    """Compute the sums over the samples of a head: the gradients of weight and bias, and the metrics.
 
     Parameters
     ----------
     grad_logits, x, logits, labels, losses : ndarray
-        As `linear_cross_entropy_rows` was given and has written them.
+        Arguments and results of `linear_cross_entropy_rows`.
     totals : ndarray, shape (2,), float64, optional
-        Updated in place as `accumulate_metrics` does.
+        Updated in place, as by `accumulate_metrics`.
     grad_weight, grad_bias : ndarray, optional
-        Where to write the gradients, in the shapes (K, in_features) and (K,).
+        The gradients, in the shapes (K, in_features) and (K,).
 
     Returns
     -------
     grad_weight, grad_bias, totals : ndarray
-        `totals` is None if it was not given.
+        `totals` is None if it was None.
 
     Examples
     --------

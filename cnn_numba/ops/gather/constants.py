@@ -1,4 +1,4 @@
-"""The constants that images are normalised with, for the cpu and the gpu backend."""
+"""The constants that normalise images, for the cpu and the gpu backend."""
 
 import functools
 

@@ -1,13 +1,10 @@
-"""Gathering on the CPU: one pass over the images picked.
-
-One core only: 64 images of MNIST take some microseconds, about as long as a second core takes to wake up.
-"""
+"""Gathering on the CPU, on one core: 64 images of MNIST take microseconds, as waking a second core does."""
 
 import numpy as np
 
 from cnn_numba.ops.gather import checks, constants
 from cnn_numba.ops.shapes import HOST
-from cnn_numba.ops.shared.jit import inner_jit, serial_jit
+from cnn_numba.ops.shared.jit import serial_jit
 
 
 def gather_batch(
@@ -23,19 +20,18 @@ def gather_batch(
     """
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
-    # Height and width are one long axis to the kernel; a view of a contiguous array copies nothing.
+    _check_indices(indices, len(images))
     count, channels, height, width = images.shape
     planes = images.reshape(count, channels, height * width)
-    out_planes = out.reshape(len(indices), channels, height * width)
-    _refuse(_gather_planes(planes, indices, scale, shift, out_planes), indices, count)
+    _gather_planes(planes, indices, scale, shift, out.reshape(len(indices), channels, height * width))
     return out
 
 
 def gather_labels(labels: np.ndarray, indices: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Pick labels; see `reference.gather_labels`."""
     *_, out = checks.gather_labels(HOST, labels, indices, out)
-    _refuse(_gather_labels(labels, indices, out), indices, len(labels))
-    return out
+    _check_indices(indices, len(labels))
+    return np.take(labels, indices, out=out)
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
@@ -46,21 +42,22 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     padding, flip, seed, epoch = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(HOST, images, indices, out)
     scale, shift = constants.scale_and_shift(*constants.normalisation(mean, std, images.shape[1]))
+    _check_indices(indices, len(images))
     words = np.uint32(seed), np.uint32(epoch)
-    position = _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
-    _refuse(position, indices, len(images))
+    _gather_augmented(images, indices, scale, shift, padding, flip, *words, out)
     return out
 
 
-def _refuse(position, indices, count):
-    """Raise if a kernel found an index outside the data, at this position; -1 is none."""
+def _check_indices(indices, count):
+    """Refuse indices outside 0 to ``count - 1``."""
+    position = _first_outside(indices, count)
     if position >= 0:
         raise IndexError(
             f"indices must lie in 0..{count - 1}, got {indices[position]} at position {position}"
         )
 
 
-@inner_jit
+@serial_jit
 def _first_outside(indices, count):
     for i in range(indices.shape[0]):
         if indices[i] < 0 or indices[i] >= count:
@@ -70,9 +67,6 @@ def _first_outside(indices, count):
 
 @serial_jit
 def _gather_planes(planes, indices, scale, shift, out):
-    position = _first_outside(indices, planes.shape[0])
-    if position >= 0:
-        return position
     for i in range(indices.shape[0]):
         for channel in range(planes.shape[1]):
             source, target = planes[indices[i], channel], out[i, channel]
@@ -80,24 +74,13 @@ def _gather_planes(planes, indices, scale, shift, out):
             channel_scale, channel_shift = scale[channel], shift[channel]
             for pixel in range(target.shape[0]):
                 target[pixel] = np.float32(source[pixel]) * channel_scale + channel_shift
-    return -1
-
-
-@serial_jit
-def _gather_labels(labels, indices, out):
-    position = _first_outside(indices, labels.shape[0])
-    if position >= 0:
-        return position
-    for i in range(indices.shape[0]):
-        out[i] = labels[indices[i]]
-    return -1
 
 
 @serial_jit
 def _philox(first, second, key):
     """Return two random words for a counter of two words and a key; see `reference.gather_augmented`."""
     for _ in range(10):
-        # Numba makes 64 bits of a sum or product of 32: each is cut off again.
+        # Numba's sums and products of 32 bits have 64: each is cut off again.
         product = np.uint64(0xD256D193) * np.uint64(first)
         first, second = np.uint32(np.uint32(product >> np.uint64(32)) ^ key ^ second), np.uint32(product)
         key = np.uint32(key + np.uint32(0x9E3779B9))
@@ -106,9 +89,6 @@ def _philox(first, second, key):
 
 @serial_jit
 def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch, out):
-    position = _first_outside(indices, images.shape[0])
-    if position >= 0:
-        return position
     channels, height = images.shape[1], images.shape[2]
     places = 2 * padding + 1
     for i in range(indices.shape[0]):
@@ -124,14 +104,13 @@ def _gather_augmented(images, indices, scale, shift, padding, flip, seed, epoch,
                     _copy_row(row, across, mirror, scale[channel], shift[channel], target)
                 else:
                     target[:] = shift[channel]
-    return -1
 
 
 @serial_jit
 def _copy_row(row, across, mirror, scale, shift, target):
-    """Normalise the pixels of `row` from number `across` on, 0 where there are none, mirrored or not."""
+    """Normalise the pixels of `row` from number `across` on, black outside the image, mirrored or not."""
     width = target.shape[0]
-    # Without a test for each pixel the loops vectorise.
+    # The loops vectorise, since they test no pixel.
     begin, end = min(max(0, -across), width), max(min(width, width - across), 0)
     target[:] = shift
     if mirror:

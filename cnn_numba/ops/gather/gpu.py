@@ -1,11 +1,10 @@
-"""Gathering on the GPU, where the data set stays as bytes: a thread for each pixel that is written.
+"""Gathering on the GPU, where the data set stays as bytes: a thread for each pixel of the batch.
 
-A batch is a quarter of the traffic that way, and no step copies anything from the host. In a CUDA graph every
-step is the same: what differs, the number of the batch, lies on the device as a *cursor*.
+Bytes are a quarter of the traffic, and no step copies anything from the host. All steps of a CUDA graph are
+the same: the number of the batch, which differs, lies on the device as a *cursor*.
 
-Where images are moved and mirrored at random, each thread draws the random numbers of its image itself, from
-the image's index: ten multiplications cost less than to write the numbers down and read them again, and there
-is no state that threads would share.
+If images are moved and mirrored at random, each thread computes the random numbers of its image from the
+image's index. Ten multiplications cost less than writing and reading the numbers, and threads share no state.
 """
 
 import functools
@@ -31,31 +30,30 @@ def _label(labels, index):
     return labels[index]
 
 
-def _constants_there(mean, std, channels):
-    """Return scale and shift of each channel, which normalise it, as arrays on the device."""
-    return _copied(*constants.normalisation(mean, std, channels))
+def _scale_and_shift(mean, std, channels):
+    """Return scale and shift of each channel as arrays on the device."""
+    return _copy_once(*constants.normalisation(mean, std, channels))
 
 
-# Without a limit: a graph goes on using the arrays, and from a full cache they would be freed under it.
+# Without a limit: a full cache would free arrays that a graph still uses.
 @functools.cache
-def _copied(mean, std):
-    """Return the two constants of each channel on the device, copied once."""
+def _copy_once(mean, std):
     return tuple(map(device.to_device, constants.scale_and_shift(mean, std)))
 
 
 def _rows(images):
-    """Return images (N, C, H, W) as (N, C * H * W): a view, one row for each image."""
+    """View images (N, C, H, W) as (N, C * H * W)."""
     return images.reshape(images.shape[0], math.prod(images.shape[1:]))
 
 
 def _plane(images):
-    """Return how many pixels a channel has, as kernels take it."""
+    """Return the number of pixels in a channel, as kernels take it."""
     return np.uint32(math.prod(images.shape[2:]))
 
 
 @cuda.jit(device=True)
 def _index_at(order, cursor, batch_size, sample):
-    """Return which image is a sample of the batch that the cursor names; -1 is none."""
+    """Return the index of a sample's image in the batch at the cursor; -1 if there is none."""
     # 64 bits: a cursor that was never set must not wrap around into the data.
     position = cursor[0] * batch_size + sample
     index = -1
@@ -95,9 +93,9 @@ def gather_batch_kernel(images, indices, scale, shift, plane, out):
 def gather_batch(images, indices, mean, std, out=None):
     """Pick images and normalise them; see `reference.gather_batch`.
 
-    Computed as ``images * scale + shift`` in float32 with the constants of the cpu backend, here as one fused
-    multiply-add with a single rounding. The first call with them copies them to the device, so it has to come
-    before a capture. The host cannot look at indices: one outside ``0 .. N - 1`` gives an image of NaN.
+    Computed as ``images * scale + shift`` in float32 with the constants of the cpu backend, as one fused
+    multiply-add. The first call with them copies them to the device, so it must come before a capture. The
+    host cannot check the indices: one outside ``0 .. N - 1`` gives an image of NaN.
 
     Examples
     --------
@@ -107,7 +105,7 @@ def gather_batch(images, indices, mean, std, out=None):
     [1.0, -1.0, nan]
     """
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    scale, shift = _constants_there(mean, std, images.shape[1])
+    scale, shift = _scale_and_shift(mean, std, images.shape[1])
     arguments = _rows(images), indices, scale, shift, _plane(images), _rows(out)
     device.launch_for_each(gather_batch_kernel, out.size, THREADS, *arguments)
     return out
@@ -137,7 +135,7 @@ def gather_labels(labels, indices, out=None):
 def gather_batch_at_kernel(
     images, labels, order, cursor, batch_size, other, advances, scale, shift, plane, x, y
 ):
-    """One thread normalises one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    """One thread normalises one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
     advance_other(other, advances)
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
@@ -150,31 +148,31 @@ def gather_batch_at_kernel(
 
 
 def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=None, advances=None):
-    """Gather the batch that the cursor names: images, normalised, and labels in one launch.
+    """Gather the batch at the cursor: normalised images and their labels, in one launch.
 
-    ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. Nothing is read on the host, so the
-    launch can be recorded in a CUDA graph and replayed with another cursor; see `advance`.
+    ``x[i], y[i]`` come from number ``order[cursor[0] * batch_size + i]``. The host reads nothing, so a CUDA
+    graph can record the launch and replay it with another cursor; see `advance`.
 
     Parameters
     ----------
     images : device array, shape (N, C, H, W), uint8
     labels : device array, shape (N,), int32
     order : device array, shape (M,), int64
-        The indices of an epoch, in the order in which they are used: a permutation of N.
+        The indices of an epoch in the order of their use: a permutation of N.
     cursor : device array, shape (1,), int32
-        The number of the batch, counted from 0.
+        The number of the batch, from 0.
     mean, std : float or C floats
         As for `gather_batch`.
     x : device array, shape (n, C, H, W), float32
-        Written to. Images that are not there, because the index is outside ``0 .. N - 1`` or the batch
-        reaches beyond `order`, become NaN.
+        Written to. An image is NaN if its index is outside ``0 .. N - 1`` or the batch reaches beyond
+        `order`.
     y : device array, shape (n,), int32
         Written to; -1 where there is no image.
     batch_size : int, optional
-        How many samples each batch before this one took; default n. An epoch's last batch may be smaller.
+        The size of the batches before this one; default n. An epoch's last batch may be smaller.
     advances : device array, shape (1,), int32, optional
-        Another cursor, which the launch moves to the next as `advance` does. A launch may move any cursor but
-        the one that its threads read.
+        Another cursor, which the launch advances like `advance`. A launch may move any cursor but the one
+        that its threads read.
 
     Raises
     ------
@@ -197,12 +195,11 @@ def gather_batch_at(images, labels, order, cursor, mean, std, x, y, batch_size=N
     """
     checks.gather_batch_at(DEVICE, images, labels, order, cursor, x, y, advances)
     batch_size = checks.batch_size_of(x, batch_size)
-    scale, shift = _constants_there(mean, std, images.shape[1])
-    # A kernel must be given some array, and does not look.
+    scale, shift = _scale_and_shift(mean, std, images.shape[1])
+    # A kernel needs some array, and ignores it.
     other = cursor if advances is None else advances
-    where = order, cursor, batch_size, other, advances is not None
-    how = scale, shift, _plane(images)
-    arguments = _rows(images), labels, *where, *how, _rows(x), y
+    position = order, cursor, batch_size, other, advances is not None
+    arguments = _rows(images), labels, *position, scale, shift, _plane(images), _rows(x), y
     device.launch_for_each(gather_batch_at_kernel, x.size, THREADS, *arguments)
     return x, y
 
@@ -215,11 +212,10 @@ def advance_kernel(cursor):
 
 
 def advance(cursor):
-    """Let a cursor point to the next batch.
+    """Let a cursor point to the next batch, in a launch of its own.
 
-    A separate launch. Where many blocks read the cursor, nothing says which of them run last: whichever
-    moved it would move it under the others' feet. A launch that does not read it can move it: see `advances`
-    of `gather_batch_at`.
+    The blocks of a launch that reads the cursor run in any order, so none of them may move it. Another launch
+    may: see `advances` of `gather_batch_at`.
 
     Parameters
     ----------
@@ -261,7 +257,7 @@ def philox(first, second, key):
 
 @cuda.jit(device=True)
 def _source(index, pixel, crop, seed, epoch):
-    """Return the channel of a pixel of an augmented image, and where it comes from in it: -1 is nowhere."""
+    """Return the channel of a pixel of an augmented image, and its index in the image; -1 is the margin."""
     height, width = uint32(crop.height), uint32(crop.width)
     row = pixel // width
     channel, h, w = row // height, int32(row % height), int32(pixel - row * width)
@@ -300,13 +296,13 @@ def gather_augmented_kernel(images, indices, scale, shift, crop: Crop, seed, epo
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
     """Pick images, each moved and mirrored at random, and normalise them; see `reference.gather_augmented`.
 
-    Computed as by `gather_batch`, also where an index is outside ``0 .. N - 1``.
+    Computed as in `gather_batch`, also if an index is outside ``0 .. N - 1``.
     """
     padding, flip, *words = checks.augmentation(padding, flip, seed, epoch)
     *_, out = checks.gather_batch(DEVICE, images, indices, out)
-    constants = _constants_there(mean, std, images.shape[1])
+    factors = _scale_and_shift(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), indices, *constants, crop, *map(np.uint32, words), _rows(out)
+    arguments = _rows(images), indices, *factors, crop, *map(np.uint32, words), _rows(out)
     device.launch_for_each(gather_augmented_kernel, out.size, THREADS, *arguments)
     return out
 
@@ -319,7 +315,7 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 def gather_augmented_at_kernel(
     images, labels, order, cursor, batch_size, scale, shift, crop: Crop, draw, x, y
 ):
-    """One thread writes one pixel of `x` (n, C * H * W); an image's first one picks the label as well."""
+    """One thread writes one pixel of `x` (n, C * H * W); the first of an image also picks the label."""
     i = uint32(cuda.grid(1))
     sample = uint32(i // uint32(x.shape[1]))
     if sample < x.shape[0]:
@@ -331,19 +327,10 @@ def gather_augmented_at_kernel(
 
 
 def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip, draw, x, y, batch_size=None):
-    """Gather the batch that the cursor names, as `gather_batch_at` does, each image moved and mirrored.
+    """Gather the batch at the cursor like `gather_batch_at`, with the images of `gather_augmented`.
 
-    The images are those of `gather_augmented`. Seed and epoch lie on the device, for an epoch's launches are
-    replayed in the next one.
-
-    Parameters
-    ----------
-    images, labels, order, cursor, mean, std, x, y, batch_size
-        As for `gather_batch_at`.
-    padding, flip
-        As for `gather_augmented`.
-    draw : device array, shape (2,), uint32
-        Seed and epoch.
+    Seed and epoch are `draw`, (2,) uint32 on the device, since the launches of an epoch are replayed in the
+    next one.
 
     Examples
     --------
@@ -361,8 +348,8 @@ def gather_augmented_at(images, labels, order, cursor, mean, std, padding, flip,
     padding, flip, *_ = checks.augmentation(padding, flip)
     checks.gather_augmented_at(DEVICE, images, labels, order, cursor, x, y, draw)
     batch_size = checks.batch_size_of(x, batch_size)
-    constants = _constants_there(mean, std, images.shape[1])
+    factors = _scale_and_shift(mean, std, images.shape[1])
     crop = Crop(*images.shape[2:], padding, flip)
-    arguments = _rows(images), labels, order, cursor, batch_size, *constants, crop, draw, _rows(x), y
+    arguments = _rows(images), labels, order, cursor, batch_size, *factors, crop, draw, _rows(x), y
     device.launch_for_each(gather_augmented_at_kernel, x.size, THREADS, *arguments)
     return x, y

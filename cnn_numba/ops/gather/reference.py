@@ -1,4 +1,4 @@
-"""Gathering as its definition says it, in float64: the oracle for the other backends."""
+"""The definition of gathering a batch, in float64."""
 
 import numpy as np
 
@@ -15,11 +15,11 @@ def gather_batch(images, indices, mean, std, out=None):
     Parameters
     ----------
     images : ndarray, shape (N, C, H, W), uint8
-        A whole data set, as it is stored.
+        A whole data set.
     indices : ndarray, shape (n,), int64
-        Which images to pick, and in what order; 0 to N - 1.
+        The images to pick, in order; 0 to N - 1.
     mean, std : float or C floats
-        One for all channels, or one each; what the images are normalised with.
+        One for all channels, or one each.
     out : ndarray, shape (n, C, H, W), float, optional
 
     Raises
@@ -27,7 +27,7 @@ def gather_batch(images, indices, mean, std, out=None):
     ValueError
         If `mean` or `std` is for another number of channels.
     IndexError
-        If an index is outside ``0 .. N - 1``; negative ones are refused as well.
+        If an index is outside ``0 .. N - 1``, or negative.
 
     Examples
     --------
@@ -45,18 +45,13 @@ def gather_batch(images, indices, mean, std, out=None):
 
 
 def gather_labels(labels, indices, out=None):
-    """Pick labels: ``out[i] = labels[indices[i]]``.
+    """Pick labels: ``out[i] = labels[indices[i]]``; errors as in `gather_batch`.
 
     Parameters
     ----------
     labels : ndarray, shape (N,), int32
     indices : ndarray, shape (n,), int64
     out : ndarray, shape (n,), int32, optional
-
-    Raises
-    ------
-    IndexError
-        As `gather_batch`.
 
     Examples
     --------
@@ -69,11 +64,11 @@ def gather_labels(labels, indices, out=None):
 
 
 def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out=None):
-    """Pick images, cut each out of a black margin at a random place, mirror it or not, and normalise it.
+    """Pick images, move and mirror each at random, and normalise them.
 
-    Image ``j = indices[i]`` lies in the middle of a plane that is larger by `padding` on every side, and
-    black there. A window of the image's size is taken out of it, its corner `row` and `column` pixels in, and
-    its columns are reversed if `mirror` is 1; then it is normalised as by `gather_batch`::
+    Image ``j = indices[i]`` gets a black margin of `padding` pixels. A window of the image's size begins at
+    pixel (`row`, `column`) of the result; its columns are reversed if `mirror` is 1. Normalisation and errors
+    are as in `gather_batch`::
 
         words = philox((j mod 2**32, epoch), seed)
         row, column = (words[0] mod 2**16) * places // 2**16, (words[0] // 2**16) * places // 2**16
@@ -84,22 +79,17 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
     images, indices, mean, std
         As for `gather_batch`.
     padding : int
-        How far an image moves at most, up to `checks.MOST_PADDING`; 0 leaves it where it is.
+        An image moves by at most this many pixels, 0 to `checks.MOST_PADDING`.
     flip : bool
-        Whether images are mirrored, about every second one.
+        Whether to mirror about every second image.
     seed, epoch : int
-        What the random numbers depend on, beside the image's index; 0 to 2**32 - 1.
+        They and the image's index determine its random numbers; 0 to 2**32 - 1.
     out : ndarray, shape (n, C, H, W), float, optional
-
-    Raises
-    ------
-    IndexError
-        As `gather_batch`.
 
     Notes
     -----
     Philox2x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-    (2011). It is a function of a counter and a key and keeps no state: the numbers are the same in any order
+    (2011). It is a function of a counter and a key, without a state: the numbers are the same in any order
     and in any backend.
 
     Examples
@@ -126,14 +116,14 @@ def gather_augmented(images, indices, mean, std, padding, flip, seed, epoch, out
 
 
 def _places(index, padding, seed, epoch):
-    """Return where the window of an image begins, row and column, and whether it is mirrored."""
+    """Return row and column of an image's window, and whether it is mirrored."""
     first, second = _philox(index % 2**32, epoch, seed)
     places = 2 * padding + 1
     return (first % 2**16) * places // 2**16, (first // 2**16) * places // 2**16, second // 2**31
 
 
 def _philox(first, second, key):
-    """Return two random words of 32 bits for the counter (`first`, `second`) and the key, all of 32 bits."""
+    """Return two random words for the counter (`first`, `second`) and the key, all of 32 bits."""
     for _ in range(10):
         product = 0xD256D193 * first
         first, second = (product // 2**32) ^ key ^ second, product % 2**32
@@ -142,7 +132,7 @@ def _philox(first, second, key):
 
 
 def _check_indices(indices, count):
-    """Insist on indices between 0 and ``count - 1``: NumPy would count negative ones from the end."""
+    """Refuse indices outside 0 to ``count - 1``: NumPy would count negative ones from the end."""
     for position, index in enumerate(indices):
         if not 0 <= index < count:
             raise IndexError(f"indices must lie in 0..{count - 1}, got {index} at position {position}")

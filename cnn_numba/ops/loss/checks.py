@@ -1,4 +1,4 @@
-"""What losses take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of losses, for all backends: see `cnn_numba.ops.specs`."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ accumulate_metrics = Spec("logits[N K], labels:int32[N], losses[N], totals!:floa
 
 
 def check_labels(labels, classes):
-    """Insist on labels between 0 and ``classes - 1``, where they can be looked at, which is on the host.
+    """Refuse labels outside 0 to ``classes - 1``; only those on the host can be checked.
 
     Examples
     --------
@@ -28,24 +28,21 @@ def check_labels(labels, classes):
         ...
     ValueError: labels must lie in 0..9, got 10 at index 1
     """
-    # Seen without its sign, a negative number is a large one: one look at the labels is enough.
+    # As unsigned numbers, negative labels are large: one pass over the labels is enough.
     if labels.size and labels.view(np.uint32).max() >= classes:
         index = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
         raise ValueError(f"labels must lie in 0..{classes - 1}, got {labels[index]} at index {index}")
 
 
 class Target(NamedTuple):
-    """What a batch is to be, as kernels take it."""
+    """The probabilities that training aims at, as kernels take them."""
 
-    right: np.float32
-    """The probability that the right class should get on top of `each`."""
-    each: np.float32
-    """And that every class should get."""
-    scale: np.float32
-    """A sample's share of the mean over the batch."""
+    right: np.float32  # of the right class, on top of `each`
+    each: np.float32  # of every class
+    scale: np.float32  # 1 / N
 
 
 def target_of(scores, label_smoothing):
-    """Return the target of a batch of scores, of which each sample has a row and each class a column."""
+    """Return the target for a batch of scores (N, K)."""
     samples, classes = scores.shape
     return Target(*map(np.float32, (1 - label_smoothing, label_smoothing / classes, 1 / samples)))

@@ -1,7 +1,4 @@
-"""Losses on the CPU, each in one pass over the rows.
-
-One core only: on a batch of logits the work is done before a second core would wake up.
-"""
+"""Losses on the CPU: one pass over the rows on one core, done before a second core would wake up."""
 
 import math
 
@@ -73,13 +70,13 @@ def _cross_entropy_forward(logits, labels, smoothing, losses, probabilities):
 
 @exact_jit
 def _loss(log_total, of_the_label, largest):
-    """Return a row's loss: the two scores may be so large that the logarithm is nothing beside either."""
+    """Return a row's loss; subtract the scores first: beside them the logarithm may vanish."""
     return log_total - (of_the_label - largest)
 
 
 @inner_jit
 def _smoothed_loss(logits, label, smoothing, log_total, largest):
-    """Return a row's loss with a smoothed target; no term of the sum is negative, so no digits cancel."""
+    """Return a row's loss with a smoothed target; no term of the sum is negative, so nothing cancels."""
     of_all, each = np.float32(0.0), smoothing / np.float32(logits.size)
     for k in range(logits.size):
         of_all += each * _below(largest, logits[k])
@@ -88,7 +85,7 @@ def _smoothed_loss(logits, label, smoothing, log_total, largest):
 
 @exact_jit
 def _below(largest, score):
-    """Return how far a score is below the largest: 0 for that itself, however large it is."""
+    """Return how far a score is below the largest: exactly 0 for the largest."""
     return largest - score
 
 
@@ -97,7 +94,7 @@ def _cross_entropy_backward(probabilities, labels, smoothing, grad_logits):
     batch_size, classes = probabilities.shape
     scale, each = np.float32(1.0 / batch_size), smoothing / np.float32(classes)
     for n in range(batch_size):
-        # Before the loop, for the two arrays may be one.
+        # Before the loop, since the two arrays may be the same.
         of_the_label = (probabilities[n, labels[n]] - (np.float32(1.0) - smoothing) - each) * scale
         for k in range(classes):
             grad_logits[n, k] = (probabilities[n, k] - each) * scale
@@ -106,8 +103,7 @@ def _cross_entropy_backward(probabilities, labels, smoothing, grad_logits):
 
 @serial_jit
 def _cross_entropy_forward_backward(logits, labels, smoothing, losses, grad_logits):
-    # The probabilities, until the next line.
-    _cross_entropy_forward(logits, labels, smoothing, losses, grad_logits)
+    _cross_entropy_forward(logits, labels, smoothing, losses, grad_logits)  # these are probabilities for now
     scale, each = np.float32(1.0 / labels.size), smoothing / np.float32(grad_logits.shape[1])
     for n in range(labels.size):
         grad_logits[n, labels[n]] -= np.float32(1.0) - smoothing
@@ -120,17 +116,5 @@ def _accumulate_metrics(losses, logits, labels, totals):
     right = 0
     for n in range(labels.size):
         totals[0] += losses[n]
-        if _argmax(logits[n]) == labels[n]:
-            right += 1
+        right += np.argmax(logits[n]) == labels[n]
     totals[1] += right
-
-
-@serial_jit
-def _argmax(scores):
-    largest = 0
-    for k in range(scores.size):
-        if scores[k] > scores[largest]:
-            largest = k
-        if math.isnan(scores[k]):
-            return k
-    return largest

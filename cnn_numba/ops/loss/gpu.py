@@ -1,11 +1,11 @@
 """Losses on the GPU: a warp for each row of logits, whose maximum and sum stay in registers.
 
-A warp reads 32 neighbouring logits at once. Ten classes leave 22 of its lanes idle, but with one thread for a
-row that thread would walk along it three times, while most of the GPU has nothing to do (so it was reasoned;
-it has not been measured on a GPU yet). A thousand classes are 32 for each lane.
+A warp reads 32 neighbouring logits at once. Ten classes leave 22 of its lanes idle, but a single thread would
+go along the row three times while most of the GPU is idle (not measured on a GPU yet). A thousand classes are
+32 for each lane.
 
-The host cannot look at labels on the device, so a label outside ``0 .. K - 1`` is not refused here. It shows:
-the loss of its row is NaN, its gradient too, and its answer counts as wrong.
+The host cannot check labels on the device, so a label outside ``0 .. K - 1`` is not refused: the loss and the
+gradient of its row are NaN, and its answer counts as wrong.
 """
 
 import math
@@ -27,7 +27,7 @@ def _largest_and_total(logits, row):
     lane, classes = uint32(cuda.threadIdx.x), uint32(logits.shape[1])
     largest = float32(-math.inf)
     for k in range(lane, classes, LANE_COUNT):
-        # A NaN never is the larger one; it comes back in the sum.
+        # No NaN is larger than a number; the sum brings it back.
         if logits[row, k] > largest:
             largest = logits[row, k]
     largest = warp_max(largest)
@@ -41,7 +41,7 @@ def _largest_and_total(logits, row):
 def _share_of_all(logits, row, target, largest):
     """Return the sum of target.each * (logit - largest) over a row, to all lanes of its warp."""
     total = float32(0)
-    if target.each > 0:  # for all lanes alike
+    if target.each > 0:  # the same for all lanes
         for k in range(uint32(cuda.threadIdx.x), uint32(logits.shape[1]), LANE_COUNT):
             total += target.each * (logits[row, k] - largest)
         total = warp_sum(total)
@@ -50,8 +50,8 @@ def _share_of_all(logits, row, target, largest):
 
 @cuda.jit(device=True)
 def _loss(logits, row, label, target, largest, total):
-    """Return the loss of a row but for the share of all classes, NaN if there is no such class."""
-    # Without a sign, a label below 0 is far above all classes.
+    """Return the loss of a row without the part of all classes; NaN if the label is no class."""
+    # As an unsigned number, a negative label is larger than all classes.
     if label >= uint32(logits.shape[1]):
         return float32(math.nan)
     return math.log(total) - target.right * (logits[row, label] - largest)
@@ -73,7 +73,7 @@ def cross_entropy_forward_kernel(logits, labels, target: Target, losses, probabi
     """One warp computes a row; blocks of (32, ROWS), a grid of one dimension covers the rows."""
     lane, row = uint32(cuda.threadIdx.x), uint32(cuda.blockIdx.x * ROWS + cuda.threadIdx.y)
     if row >= uint32(logits.shape[0]):
-        return  # the whole warp, so no thread waits for its lanes
+        return  # the whole warp, so no shuffle misses a lane
     largest, total = _largest_and_total(logits, row)
     of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
@@ -88,7 +88,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
 
     Examples
     --------
-    >>> import numpy as np  # there is no class 2
+    >>> import numpy as np  # label 2 is no class
     >>> logits, labels = device.zeros((2, 2)), device.to_device(np.array([0, 2], np.int32))
     >>> losses, probabilities = cross_entropy_forward(logits, labels)
     >>> device.to_host(losses), device.to_host(probabilities).tolist()
@@ -127,7 +127,7 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
 def forward_backward_row(logits, labels, row, target, losses, grad_logits):
     """Compute the loss and the gradients of a row with the warp along x."""
     lane, classes = uint32(cuda.threadIdx.x), uint32(logits.shape[1])
-    label = uint32(labels[row])  # on its way while the sums are found
+    label = uint32(labels[row])  # loaded early, while the sums are computed
     largest, total = _largest_and_total(logits, row)
     of_all = _share_of_all(logits, row, target, largest)
     if lane == 0:
@@ -173,12 +173,12 @@ def _argmax(logits, row):
 
 @cuda.jit(device=True, inline="always")
 def add_metrics(losses, logits, labels, totals):
-    """Judge every `blockDim.x`-th row in each thread, and add up what the block has found."""
+    """Let each thread judge every `blockDim.x`-th row, and add up the block's results."""
     thread, threads = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
     rows = uint32(labels.size)
     loss, right = float32(0), 0
     first = uint32(0)
-    while first < rows:  # for all threads alike, those without a row too: they count together
+    while first < rows:  # also in threads without a row: all must call syncthreads_count
         row = first + thread
         is_right = int32(0)
         if row < rows:
@@ -192,7 +192,7 @@ def add_metrics(losses, logits, labels, totals):
         totals[1] += right
 
 
-#: Why those who add to the totals of an epoch may do it in float64.
+#: Why the totals of an epoch may be in float64.
 TOTALS = {
     "float64": "one thread adds the batch to the totals of an epoch, two additions a step: in float32 "
     "the totals would lose digits as they grow"
@@ -209,7 +209,7 @@ def accumulate_metrics_kernel(losses, logits, labels, totals):
 def accumulate_metrics(losses, logits, labels, totals):
     """Add a batch's losses and right answers to running totals; see `reference.accumulate_metrics`.
 
-    One block adds up, in a fixed order: the losses of the batch in float32, answers as integers.
+    One block adds in a fixed order: the losses of the batch in float32, the answers as integers.
     """
     checks.accumulate_metrics(DEVICE, logits, labels, losses, totals)
     block = whole_warps(labels.size, THREADS)

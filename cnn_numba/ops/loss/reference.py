@@ -1,7 +1,7 @@
-"""Losses as their definitions say it, in float64: the oracle for the other backends.
+"""The definitions of the losses, in float64.
 
-A forward gives one loss for each sample, a backward the gradient of their *mean* over the batch:
-that mean is the number which training makes small.
+A forward pass gives one loss for each sample, a backward pass the gradient of their *mean* over the batch,
+which is what training minimises.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from cnn_numba.ops.loss import checks
 
 
 def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label_smoothing=0.0):
-    """Turn logits into probabilities, and measure how little probability the right class gets.
+    """Return the cross-entropy of each sample, and the probabilities of the classes (softmax).
 
     With N samples and K classes::
 
@@ -30,19 +30,19 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     losses : ndarray, shape (N,), float, optional
     probabilities : ndarray, shape (N, K), float, optional
     label_smoothing : float
-        The share of the target that is spread over all classes, at least 0 and below 1.
+        The part of the target that is spread over all classes, at least 0 and below 1.
 
     Notes
     -----
     The largest logit of a row is subtracted first, which changes neither result: no exponential
-    overflows, and their sum is at least 1, so that its logarithm exists (Goodfellow, Bengio and
+    overflows, and their sum is at least 1, so its logarithm exists (Goodfellow, Bengio and
     Courville, "Deep Learning" (2016), section 4.1; `torch.nn.functional.cross_entropy` does the same).
-    A NaN or an infinite logit makes the loss of its row NaN, but -inf is a class ruled out: its
-    probability is 0, and the loss infinite if its target is not.
+    A NaN or +inf makes the loss of its row NaN. A logit of -inf rules its class out: the probability is 0,
+    and the loss is infinite if the target is not 0.
 
     Label smoothing is from Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception
-    Architecture for Computer Vision" (2016), section 7. The plain loss falls as long as the scores grow;
-    the smoothed one is least where the probabilities are the target.
+    Architecture for Computer Vision" (2016), section 7. The plain loss keeps falling while the scores grow;
+    the smoothed one is smallest where the probabilities equal the target.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
     >>> losses.round(4), probabilities.round(4)
     (array([1.0986]), array([[0.3333, 0.3333, 0.3333]]))
 
-    A right answer, more certain than the target, which is 0.8 here:
+    A right answer that is more certain than its target of 0.8:
 
     >>> logits, labels = np.array([[9.0, 0.0, 0.0]]), np.array([0], np.int32)
     >>> cross_entropy_forward(logits, labels, label_smoothing=0.3)[0].round(4)
@@ -73,22 +73,17 @@ def cross_entropy_forward(logits, labels, losses=None, probabilities=None, label
 
 
 def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smoothing=0.0):
-    """Compute the gradient of the mean cross-entropy with respect to the logits.
+    """Return the gradient of the mean cross-entropy with respect to the logits.
 
     ``grad_logits[n, k] = (probabilities[n, k] - target[n, k]) / N``, with the target of
-    `cross_entropy_forward`: without smoothing the right class is pushed up by what it lacks to probability
-    1, every other down by what it has.
+    `cross_entropy_forward`.
 
     Parameters
     ----------
-    probabilities : ndarray, shape (N, K), float
-        What the forward pass returned.
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
+    probabilities, labels, label_smoothing
+        Of the forward pass.
     grad_logits : ndarray, shape (N, K), float, optional
         May be `probabilities` itself.
-    label_smoothing : float
-        As the forward pass had it.
 
     Notes
     -----
@@ -110,20 +105,15 @@ def cross_entropy_backward(probabilities, labels, grad_logits=None, label_smooth
 
 
 def cross_entropy_forward_backward(logits, labels, losses=None, grad_logits=None, label_smoothing=0.0):
-    """Compute the losses and the gradient of their mean at once, which is all that training needs.
+    """Return the losses and the gradient of their mean, which is all that training needs.
 
-    What `cross_entropy_forward` and `cross_entropy_backward` give one after the other, except the
-    probabilities between them.
+    They are what `cross_entropy_forward` and `cross_entropy_backward` return, without the probabilities.
 
     Parameters
     ----------
-    logits : ndarray, shape (N, K), float
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
-    losses : ndarray, shape (N,), float, optional
+    logits, labels, losses, label_smoothing
+        As for `cross_entropy_forward`.
     grad_logits : ndarray, shape (N, K), float, optional
-    label_smoothing : float
-        As `cross_entropy_forward` has it.
 
     Examples
     --------
@@ -145,12 +135,8 @@ def accumulate_metrics(losses, logits, labels, totals):
 
     Parameters
     ----------
-    losses : ndarray, shape (N,), float
-        The loss of each sample.
-    logits : ndarray, shape (N, K), float
-        The scores that they come from.
-    labels : ndarray, shape (N,), int32
-        The right class of each sample, 0 to K - 1.
+    losses, logits, labels : ndarray
+        As for `cross_entropy_forward`.
     totals : ndarray, shape (2,), float64
         Sum of losses and number of right answers so far; updated in place.
 

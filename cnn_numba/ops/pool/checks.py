@@ -1,4 +1,4 @@
-"""What the functions of a pooling take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of a pooling's functions, for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.ops.specs import Spec
 

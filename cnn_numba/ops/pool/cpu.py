@@ -1,4 +1,4 @@
-"""Pooling on the CPU: one image plane after the other, planes shared out among the threads."""
+"""Pooling on the CPU: one image plane after the other, divided among the threads."""
 
 import numpy as np
 from numba import prange
@@ -10,20 +10,20 @@ from cnn_numba.ops.shared.jit import parallel_jit, serial_jit
 
 @serial_jit
 def _beats(value, best):
-    """Whether `value` is the new maximum; a NaN always is, so that it shows in the result."""
+    """Return whether `value` is the new maximum; a NaN always is, so that it shows in the result."""
     return (value > best) or (value != value)
 
 
 @serial_jit
 def _larger(best, where, value, here):
-    """Return the maximum so far and its place, once another value has been looked at."""
+    """Return the larger of the maximum so far and another value, with its position."""
     better = _beats(value, best)
     return value if better else best, here if better else where
 
 
 @parallel_jit
 def _max_pool2d_by_two(x, out, argmax):
-    """2x2 windows that do not overlap, the usual case: no bounds to compute and no branch to mispredict."""
+    """Pool 2x2 windows that do not overlap, the usual case: no bounds and no branch to mispredict."""
     _, channels, _, width = x.shape
     for plane in prange(x.shape[0] * channels):
         n, c = plane // channels, plane % channels
@@ -46,7 +46,7 @@ def _max_pool2d(x, window, out, argmax):
             top = oh * window.stride_h - window.padding_h
             for ow in range(window.out_w):
                 left = ow * window.stride_w - window.padding_w
-                # An all -inf window still needs a valid position: its first.
+                # A window of only -inf still needs a valid position: its first.
                 best, where = np.float32(-np.inf), max(top, 0) * width + max(left, 0)
                 for h in range(max(top, 0), min(top + window.kernel_h, height)):
                     for w in range(max(left, 0), min(left + window.kernel_w, width)):
@@ -76,8 +76,7 @@ def _max_pool2d_backward(grad_output, argmax, grad_input):
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`."""
-    arrays = input_shape, grad_output, argmax, grad_input
-    *_, grad_input = checks.max_pool2d_backward(HOST, *arrays)
+    *_, grad_input = checks.max_pool2d_backward(HOST, input_shape, grad_output, argmax, grad_input)
     batch, channels, height, width = grad_input.shape
     if argmax.size and not (argmax.min() >= 0 and argmax.max() < height * width):
         raise ValueError(
@@ -132,7 +131,7 @@ def _avg_pool2d_backward(grad_output, window, grad_input):
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
-    """Share each gradient out over its window; see `reference.avg_pool2d_backward`."""
+    """Spread each gradient over its window; see `reference.avg_pool2d_backward`."""
     arrays = input_shape, grad_output, grad_input
     *_, grad_input, window = checks.avg_pool2d_backward(HOST, *arrays, window=(stride, padding, kernel_size))
     _avg_pool2d_backward(grad_output, window, grad_input)

@@ -1,14 +1,14 @@
 """Pooling on the GPU: a thread for each output, or for each pixel whose gradient is computed.
 
-Images and channels are alike for a pooling, so all arrays are seen as planes (N * C, H, W). The threads of a
-grid are counted through all elements of all planes, row by row, and each works out its plane, row and column
-with two divisions. A grid with an axis each for width, height and planes would save the divisions, and lose
-more: in a 5 x 5 plane a block of 32 x 8 threads has work for 25 of 256, and the axis for the planes ends at
-65535, which 1024 images of 64 channels exceed. Counted through, every warp but the last is full, whatever the
-planes, and its threads write neighbouring elements.
+Pooling treats images and channels alike, so all arrays become planes (N * C, H, W). One-dimensional grids
+number all elements of all planes, row by row, and each thread finds its plane, row and column with two
+divisions. A grid with an axis each for width, height and planes would save the divisions and lose more: in a
+5 x 5 plane a block of 32 x 8 threads has work for 25 of 256, and the axis for the planes ends at 65535, fewer
+than 1024 images of 64 channels need. With one axis every warp but the last is full, and its threads write
+neighbouring elements.
 
-No two threads add into the same pixel at the same time, so nothing is atomic and every sum has one order. The
-gradients of a max pooling go the other way round, from outputs to pixels: there a warp has a plane to itself.
+No two threads add to the same pixel, so nothing is atomic and every sum has one order. Only the gradients of
+a max pooling go from outputs to pixels: there one warp handles a plane.
 """
 
 import math
@@ -26,9 +26,6 @@ __all__ = ["avg_pool2d_backward", "avg_pool2d_forward", "max_pool2d_backward", "
 THREADS = 256
 
 
-# --- Where things are --------------------------------------------------------------------------------------
-
-
 @cuda.jit(device=True)
 def _coordinates(i, height, width):
     """Return plane, row and column of element number `i` of all planes."""
@@ -42,7 +39,7 @@ def _coordinates(i, height, width):
 def _covered(o, kernel, stride, padding, size):
     """Return the first row (or column) of an image that window `o` covers, and the one after the last."""
     padding = uint32(padding)
-    begin = uint32(o * stride)  # counted from where the padding begins, so that none is negative
+    begin = uint32(o * stride)  # counted from the start of the padding, so never negative
     return uint32(max(begin, padding) - padding), min(uint32(begin + kernel - padding), uint32(size))
 
 
@@ -59,9 +56,6 @@ def planes(array):
     """View an array (N, C, H, W) as (N * C, H, W)."""
     batch, channels, height, width = array.shape
     return array.reshape(batch * channels, height, width)
-
-
-# --- Max pooling, forward ----------------------------------------------------------------------------------
 
 
 @cuda.jit(device=True)
@@ -82,7 +76,7 @@ def max_pool2d_forward_naive_kernel(x, window: Window2d, out, argmax):
     top, bottom = _covered(oh, window.kernel_h, window.stride_h, window.padding_h, x.shape[1])
     left, right = _covered(ow, window.kernel_w, window.stride_w, window.padding_w, x.shape[2])
     width = uint32(x.shape[2])
-    # A window of nothing but -inf still needs a valid position: its first.
+    # A window of only -inf still needs a valid position: its first.
     best, where = float32(-math.inf), top * width + left
     for h in range(top, bottom):
         for w in range(left, right):
@@ -103,7 +97,7 @@ def max_pool2d_forward_2x2_kernel(x, out, argmax):
     below, right = h + 1, w + 1
     width = x.shape[2]
     row = h * width
-    # No loop and no bounds: all four loads are under way before the first comparison needs one.
+    # No loop and no bounds: all four loads start before the first comparison needs one.
     best, where = larger(x[plane, h, w], row + w, x[plane, h, right], row + right)
     row += width
     best, where = larger(best, where, x[plane, below, w], row + w)
@@ -127,17 +121,14 @@ def _tiles_2x2(window):
     return window[:6] == (2, 2, 2, 2, 0, 0)
 
 
-# --- Max pooling, backward ---------------------------------------------------------------------------------
-
-
 @cuda.jit
 @device.signature("void(float32[:, ::1], int32[:, ::1], float32[:, ::1])")
 def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
-    """Send the gradients of one plane to its maxima, one plane a warp; launched over 32 threads a plane."""
+    """Send the gradients of one plane per warp to its maxima; launched over 32 threads per plane."""
     thread = uint32(cuda.grid(1))
     plane, lane = thread // WARP, thread % LANE_COUNT
     if plane >= grad_input.shape[0]:
-        return  # the whole warp at once: the ones that stay are complete
+        return  # the whole warp at once, so the other warps are complete
     pixels, outputs = uint32(grad_input.shape[1]), grad_output.shape[1]
     for i in range(lane, pixels, WARP):
         grad_input[plane, i] = 0
@@ -146,9 +137,9 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
         pixel = pixels  # none
         if o < outputs:
             pixel = uint32(argmax[plane, o])
-        # Windows that overlap may share their maximum: the first of the lanes that do adds for all of them.
+        # Overlapping windows may share their maximum: then the first of their lanes adds for all of them.
         sharing = uint32(cuda.match_any_sync(ALL_LANES, pixel))
-        # What other lanes have written, the zeros too, is seen only after a barrier.
+        # A barrier makes the writes of the other lanes visible, the zeros too.
         cuda.syncwarp()
         if pixel < pixels and cuda.ffs(sharing) == lane + 1:
             total = grad_input[plane, pixel]
@@ -161,13 +152,12 @@ def max_pool2d_backward_warp_kernel(grad_output, argmax, grad_input):
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     """Send each gradient to the element that was the maximum; see `reference.max_pool2d_backward`.
 
-    The arguments do not say which windows hold a pixel, so it cannot gather them. A warp goes through the
-    outputs of a plane 32 at a time, and their gradients are added in the order of the outputs. The gradient
-    of a position outside the plane goes nowhere: to refuse it, as the other backends do, the host would have
-    to wait for the GPU.
+    A thread per pixel could not find its windows, which are not among the arguments. So a warp goes through
+    the outputs of a plane, 32 at a time, and adds their gradients in this order. The gradient of a position
+    outside the plane is dropped: to refuse it, as the other backends do, the host would have to wait for the
+    GPU.
     """
-    arrays = input_shape, grad_output, argmax, grad_input
-    *_, grad_input = checks.max_pool2d_backward(DEVICE, *arrays)
+    *_, grad_input = checks.max_pool2d_backward(DEVICE, input_shape, grad_output, argmax, grad_input)
     arguments = [*map(_flat_planes, (grad_output, argmax, grad_input))]
     device.launch_for_each(max_pool2d_backward_warp_kernel, WARP * len(arguments[0]), THREADS, *arguments)
     return grad_input
@@ -177,9 +167,6 @@ def _flat_planes(array):
     """View an array (N, C, H, W) as (N * C, H * W)."""
     batch, channels, height, width = array.shape
     return array.reshape(batch * channels, height * width)
-
-
-# --- Average pooling ---------------------------------------------------------------------------------------
 
 
 @cuda.jit
@@ -227,7 +214,7 @@ def avg_pool2d_backward_gather_kernel(grad_output, window: Window2d, share, grad
 @cuda.jit
 @device.signature("void(float32[:, :, ::1], Window2d, float32, float32[:, :, ::1])")
 def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, grad_input):
-    """Take the gradient of the one window that may hold a pixel, one pixel per thread; over all pixels."""
+    """Take the gradient of the only window that may hold a pixel, one pixel per thread; over all pixels."""
     i = uint32(cuda.grid(1))
     if i >= grad_input.size:
         return
@@ -245,16 +232,15 @@ def avg_pool2d_backward_disjoint_kernel(grad_output, window: Window2d, share, gr
 
 
 def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padding=0, grad_input=None):
-    """Share each gradient out over its window; see `reference.avg_pool2d_backward`.
+    """Spread each gradient over its window; see `reference.avg_pool2d_backward`.
 
-    A thread per pixel looks for the windows that hold it. The other way round, each window would add to its
-    pixels, and windows that overlap would add to the same pixel at the same time.
+    A thread per pixel adds up the windows that hold it. With a thread per window, windows that overlap would
+    add to the same pixel at the same time.
     """
     arrays, options = (input_shape, grad_output, grad_input), (stride, padding, kernel_size)
     *_, grad_input, window = checks.avg_pool2d_backward(DEVICE, *arrays, window=options)
-    kernel = (
-        avg_pool2d_backward_disjoint_kernel if _are_disjoint(window) else avg_pool2d_backward_gather_kernel
-    )
+    disjoint, gather = avg_pool2d_backward_disjoint_kernel, avg_pool2d_backward_gather_kernel
+    kernel = disjoint if _are_disjoint(window) else gather
     arguments = planes(grad_output), window, _share(window), planes(grad_input)
     device.launch_for_each(kernel, grad_input.size, THREADS, *arguments)
     return grad_input

@@ -1,7 +1,6 @@
-"""Pooling as its definition says it: one window at a time, in float64.
+"""The definition of pooling, one window at a time, in float64.
 
-Each function walks over the windows with two loops; images and channels are independent of each
-other, so NumPy handles all of them at once.
+Images and channels are independent of each other, so NumPy computes a window of all of them at once.
 """
 
 import math
@@ -23,9 +22,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
 
         H_out = (H + 2 * padding_h - K_h) // stride_h + 1,    W_out likewise
 
-    Padding counts as minus infinity: it never wins. Among equal pixels the first one of the window,
-    row by row, wins. A window that holds a NaN gives NaN; the position may
-    be that of any NaN in it.
+    Padding counts as minus infinity and never wins. Of equal pixels the first of the window wins, row by
+    row. A window with a NaN gives NaN, and the position of any NaN in it.
 
     Parameters
     ----------
@@ -52,9 +50,8 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
     >>> max_pool2d_forward(x, 2)
     (array([[[[5., 2.]]]]), array([[[[1, 2]]]], dtype=int32))
     """
-    x, out, argmax, windows = checks.max_pool2d_forward(
-        ANYTHING, x, out, argmax, window=(stride, padding, kernel_size)
-    )
+    options = stride, padding, kernel_size
+    x, out, argmax, windows = checks.max_pool2d_forward(ANYTHING, x, out, argmax, window=options)
     maxima = np.empty((*x.shape[:2], *windows.out))
     positions = np.empty(maxima.shape, np.int32)
     for oh, ow, top, bottom, left, right in _on_image(windows):
@@ -68,7 +65,7 @@ def max_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None, argmax=
 
 
 def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
-    """Send each gradient to the pixel that won its window; all the others get nothing.
+    """Send each gradient to the pixel that won its window; the others get 0.
 
     ``grad_input[n, c, h, w] = sum over oh, ow with argmax[n, c, oh, ow] = h * W + w of
     grad_output[n, c, oh, ow]``: a pixel that won several overlapping windows gets the sum.
@@ -95,7 +92,9 @@ def max_pool2d_backward(grad_output, argmax, input_shape, grad_input=None):
     arrays = input_shape, grad_output, _int32(argmax), grad_input
     input_shape, grad_output, argmax, grad_input = checks.max_pool2d_backward(ANYTHING, *arrays)
     batch, channels, height, width = input_shape
-    _check_positions(argmax, height * width)
+    outside = argmax[(argmax < 0) | (argmax >= height * width)]
+    if outside.size:
+        raise ValueError(f"argmax must lie in 0..{height * width - 1}, got {outside[0]}")
     result = np.zeros((batch, channels, height * width))
     for n, c, oh, ow in np.ndindex(grad_output.shape):
         result[n, c, argmax[n, c, oh, ow]] += grad_output[n, c, oh, ow]
@@ -117,7 +116,7 @@ def avg_pool2d_forward(x, kernel_size, stride=None, padding=0, out=None):
     Parameters
     ----------
     x, kernel_size, stride, padding
-        As for `max_pool2d_forward`, but that zeros are added.
+        As for `max_pool2d_forward`, but zeros are added.
     out : ndarray, shape (N, C, H_out, W_out), float, optional
 
     Notes
@@ -146,7 +145,7 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     ----------
     grad_output : ndarray, shape (N, C, H_out, W_out), float
     input_shape : tuple (N, C, H, W)
-    kernel_size, stride, padding : int or pair of ints
+    kernel_size, stride, padding
         As in the forward pass.
     grad_input : ndarray, shape (N, C, H, W), float, optional
 
@@ -158,16 +157,14 @@ def avg_pool2d_backward(grad_output, input_shape, kernel_size, stride=None, padd
     input_shape, grad_output, grad_input, windows = checks.avg_pool2d_backward(
         ANYTHING, input_shape, grad_output, grad_input, window=(stride, padding, kernel_size)
     )
-    result = np.zeros(input_shape)
+    result, shares = np.zeros(input_shape), grad_output / math.prod(windows.kernel)
     for oh, ow, top, bottom, left, right in _on_image(windows):
-        result[:, :, top:bottom, left:right] += grad_output[:, :, oh, ow, None, None] / math.prod(
-            windows.kernel
-        )
+        result[:, :, top:bottom, left:right] += shares[:, :, oh, ow, None, None]
     return put(grad_input, result)
 
 
 def _on_image(windows):
-    """Yield the output position and the bounds of each window's part on the image."""
+    """Yield the output position of each window, and the bounds of its part on the image."""
     (kernel_h, kernel_w), (height, width) = windows.kernel, windows.image
     for oh, ow in np.ndindex(windows.out):
         top = oh * windows.stride[0] - windows.padding[0]
@@ -177,15 +174,8 @@ def _on_image(windows):
 
 
 def _int32(argmax):
-    """Return integers of any type as the int32 that the other backends take, and anything else unchanged."""
+    """Return integers of any type as int32, like the other backends' positions; anything else unchanged."""
     argmax = np.asanyarray(argmax)
     if argmax.dtype.kind not in "iu" or argmax.dtype == np.int32:
         return argmax
     return np.clip(argmax, -1, MOST_ELEMENTS).astype(np.int32)
-
-
-def _check_positions(argmax, pixels):
-    """Insist that each lies in its plane."""
-    wrong = argmax[(argmax < 0) | (argmax >= pixels)]
-    if wrong.size:
-        raise ValueError(f"argmax must lie in 0..{pixels - 1}, got {wrong[0]}")

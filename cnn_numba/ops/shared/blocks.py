@@ -1,7 +1,4 @@
-"""Vectors at the edge of an array, and square blocks of vectors: what a matrix product needs beside `simd`.
-
-Like there, indices are trusted.
-"""
+"""Vectors at the edge of an array, and square blocks of vectors; as in `simd`, indices are not checked."""
 
 import numpy as np
 from llvmlite import ir
@@ -17,7 +14,7 @@ _LANES = ir.VectorType(_LANE, WIDTH)
 
 
 def _first(context, builder, count, count_type):
-    """Return a mask of the first `count` lanes: none if it is negative, all if it is larger than WIDTH."""
+    """Return a mask of the first `count` lanes: of none if it is negative, of all if it exceeds WIDTH."""
     count = context.cast(builder, count, count_type, types.int32)
     undefined = ir.Constant(_LANES, ir.Undefined)
     count = builder.insert_element(undefined, count, ir.Constant(_LANE, 0))
@@ -26,7 +23,7 @@ def _first(context, builder, count, count_type):
 
 
 def _masked(builder, name, result, *args):
-    """Call LLVM's masked load or store of vectors."""
+    """Call LLVM's masked load or store."""
     suffix = f"v{WIDTH}f32.p0"
     kind = ir.FunctionType(result, [arg.type for arg in args])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.{name}.{suffix}")
@@ -43,30 +40,30 @@ def _address(typing_context, block):
 
 @inline_jit
 def numbers(block, count):
-    """Return the first `count` numbers in an array of vectors, as an array that shares their memory."""
+    """Return the first `count` numbers of an array of vectors as an array, a view."""
     return carray(_address(block), (count,), np.float32)
 
 
 @intrinsic
 def load_part(typing_context, array, index, count):
-    """Return the first `count` numbers from ``array[index]`` on, and zeros, as a vector."""
+    """Return the first `count` numbers from ``array[index]`` on as a vector, the rest zeros."""
 
     def generate(context, builder, signature, args):
         mask = _first(context, builder, args[2], signature.args[2])
-        place = _pointer(context, builder, signature, args)
-        return _masked(builder, "load", _LLVM_VECTOR, place, ir.Constant(_LANE, 4), mask, ZEROS)
+        address = _pointer(context, builder, signature, args)
+        return _masked(builder, "load", _LLVM_VECTOR, address, ir.Constant(_LANE, 4), mask, ZEROS)
 
     return _vector(array, index, count), generate
 
 
 @intrinsic
 def store_part(typing_context, array, index, count, value):
-    """Write the first `count` numbers of the vector `value` to where ``array[index]`` begins."""
+    """Write the first `count` numbers of the vector `value` from ``array[index]`` on."""
 
     def generate(context, builder, signature, args):
         mask = _first(context, builder, args[2], signature.args[2])
-        place = _pointer(context, builder, signature, args)
-        _masked(builder, "store", ir.VoidType(), args[3], place, ir.Constant(_LANE, 4), mask)
+        address = _pointer(context, builder, signature, args)
+        _masked(builder, "store", ir.VoidType(), args[3], address, ir.Constant(_LANE, 4), mask)
         return context.get_dummy_value()
 
     return types.void(array, index, count, value), generate
@@ -74,7 +71,7 @@ def store_part(typing_context, array, index, count, value):
 
 @intrinsic
 def positive(typing_context, vector):
-    """Return a vector with zeros for what is not larger than 0; NaN stays."""
+    """Return a vector with zeros in place of negative numbers; NaN stays."""
 
     def generate(builder, vector):
         return builder.select(builder.fcmp_ordered("<=", vector, ZEROS), ZEROS, vector)
@@ -84,11 +81,11 @@ def positive(typing_context, vector):
 
 @intrinsic
 def transpose(typing_context, block):
-    """Transpose the square of the first WIDTH vectors in an array of them, in place."""
+    """Transpose the square of the first WIDTH vectors of an array, in place."""
 
     def generate(context, builder, signature, args):
-        places = [builder.gep(args[0], [ir.Constant(ir.IntType(64), i)]) for i in range(WIDTH)]
-        rows = [builder.load(place) for place in places]
+        addresses = [builder.gep(args[0], [ir.Constant(ir.IntType(64), i)]) for i in range(WIDTH)]
+        rows = [builder.load(address) for address in addresses]
         distance = 1
         while distance < WIDTH:
             # Squares of 2, 4, 8 ...: each swaps two of its quarters.
@@ -96,18 +93,18 @@ def transpose(typing_context, block):
                 if not i & distance:
                     rows[i], rows[i + distance] = _swapped(builder, rows[i], rows[i + distance], distance)
             distance *= 2
-        for place, row in zip(places, rows, strict=True):
-            builder.store(row, place)
+        for address, row in zip(addresses, rows, strict=True):
+            builder.store(row, address)
         return context.get_dummy_value()
 
     return types.void(block), generate
 
 
 def _swapped(builder, upper, lower, distance):
-    """Swap the right quarters of the upper rows' squares with the left ones of the lower rows'."""
+    """Swap the right half of each square in the upper row with the left half of the one in the lower row."""
     lanes = np.arange(WIDTH)
     right = lanes & distance != 0
-    # Numbers from WIDTH on are lanes of the lower row.
+    # Numbers from WIDTH on mean lanes of the lower row.
     above = np.where(right, lanes - distance + WIDTH, lanes)
     below = np.where(right, lanes + WIDTH, lanes + distance)
     for pick in (above, below):

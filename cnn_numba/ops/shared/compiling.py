@@ -1,4 +1,4 @@
-"""How the `cpu` backends compile and run: the decorators they share."""
+"""How the `cpu` backends compile: the decorators, and the cache on disk."""
 
 import contextlib
 import functools
@@ -21,11 +21,11 @@ from gpuless.trust import doubt_folder
 # process (two cores, mnist_cnn). OpenMP reads this at Numba's first parallel call.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# Fused multiply-adds and reordered sums make loops vectorise. NaN and infinity keep their meaning
-# ("nnan" and "ninf" are left out), so a diverging training run is seen and not optimised away.
+# Fused multiply-adds and reordered sums let loops vectorise. NaN and infinity keep their meaning ("nnan" and
+# "ninf" are left out), so that a diverging training run shows.
 FASTMATH = {"contract", "reassoc", "arcp", "nsz"}
-# For the expressions whose order matters, where a large term must go before a small one comes. It stays as
-# written in the loop that calls it, too: LLVM notes for each operation what may be done with it.
+# For expressions whose order matters: two large terms must cancel before a small one is added. The order also
+# holds inside the loop that calls such a function, since LLVM has these flags for each operation.
 EXACT = {"contract"}
 
 
@@ -33,7 +33,7 @@ def _folder(name):
     """Return the folder of compiled functions, in NUMBA_CACHE_DIR if only this user may write to both."""
     given, reason = numba.config.CACHE_DIR, ""
     if given:
-        # The one inside may be somebody else's, from before others lost the right to write to the outer one.
+        # Others may have made the inner folder while they could still write to the outer one.
         with contextlib.suppress(OSError):  # then Numba finds another
             for folder in (Path(given), Path(given, name)):
                 folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -49,8 +49,8 @@ def _folder(name):
     return Path(given if given and not reason else Path(__file__).with_name("__pycache__"), name)
 
 
-# Where compiled kernels are kept. Numba compiles a cached function anew when its own file has changed, but
-# kernels are made of functions out of these files too: with another content they get another folder.
+# The folder of compiled kernels. Numba compiles a cached function again when its own file changes. Kernels
+# also contain functions from the files below, so the folder's name depends on their content.
 _SHARED = ("blocks.py", "elementary.py", "compiling.py", "libraries.py", "rounding.py", "simd.py", "tile.py")
 _PARTS = [Path(__file__).with_name(name) for name in _SHARED]
 _PARTS += sorted(Path(__file__).parents[1].glob("fused/cpu_*.py"))
@@ -58,12 +58,12 @@ _CACHE = _folder("kernels-" + hashlib.sha256(b"".join(path.read_bytes() for path
 
 
 class _Cache(FunctionCache):
-    """What Numba keeps of a compiled function. Without a place for it training goes on, and says so."""
+    """Numba's cache of a compiled function; if it cannot be written, a warning says so."""
 
     def load_overload(self, signature, target_context):
-        """Return what is kept for a signature, None if nothing is.
+        """Return the compiled function for a signature, None if there is none.
 
-        Numba would first get ready to compile: it imports all functions that it knows, for 0.2 s.
+        Numba's own method first prepares to compile: it imports all functions that it knows, in 0.2 s.
         """
         rtsys.initialize(target_context)
         whole = libraries_are(JITCodeLibrary, target_context.codegen())
@@ -71,14 +71,14 @@ class _Cache(FunctionCache):
             return self._load_overload(signature, target_context)
 
     def save_overload(self, signature, data):
-        """Keep what was compiled for a signature."""
+        """Store the compiled function for a signature."""
         try:
             super().save_overload(signature, data)
         except OSError as error:
             _warn(str(error.strerror or error))
 
 
-@functools.cache  # once: Numba lets Python forget what it has shown
+@functools.cache  # once: Numba resets the warnings that Python has shown
 def _warn(reason):
     warnings.warn(
         f"compiled kernels are not kept in {_CACHE} ({reason}), so each start compiles them anew: free space "
@@ -88,8 +88,8 @@ def _warn(reason):
     )
 
 
-# error_model="numpy": a division by zero gives infinity, where Python's exception would be a branch in every
-# loop that divides. Nothing here needs a wrapper for C programs.
+# error_model="numpy": a division by zero gives infinity; Python's exception would be a branch in every loop
+# that divides. No C program calls these functions, so they need no wrapper for one.
 _HOW = {"error_model": "numpy", "pipeline_class": LeanCompiler, "no_cfunc_wrapper": True}
 
 
@@ -97,11 +97,10 @@ def _cached(name, **options):
     """Return a decorator like `numba.njit`, whose functions are compiled once and then loaded."""
 
     def decorate(function):
-        # Read when a function is decorated. If the folder cannot be written to, Numba finds another. One for
-        # each set of options: Numba keeps what it compiled by the function's code alone.
-        folder = _CACHE / name
         compiled = njit(fastmath=FASTMATH, **_HOW, **options)(function)
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+        # If Numba cannot write to the folder, it finds another. Each set of options has its own: Numba
+        # identifies a function by its code alone.
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_CACHE / name)
         try:
             compiled._cache = _Cache(function)
         except RuntimeError as error:  # it can write nowhere
@@ -115,11 +114,10 @@ def _cached(name, **options):
 
 serial_jit = _cached("serial")
 parallel_jit = _cached("parallel", parallel=True)
-# What only compiled functions call needs no wrapper for Python, and is kept on disk as a part of its callers.
-# Nor does it count references to arrays, which in a short loop takes longer than its work; so it can make no
-# array.
+# For functions that only compiled functions call: no wrapper for Python, no cache of their own, and no
+# counting of references to arrays, which takes longer than the work of a short loop. So they cannot make one.
 inner_jit = njit(fastmath=FASTMATH, no_cpython_wrapper=True, _nrt=False, **_HOW)
 exact_jit = njit(fastmath=EXACT, no_cpython_wrapper=True, **_HOW)
-# For what is given vectors in registers, which a call would put into memory. It is written into its callers
-# before they are compiled, and not compiled alone; a call of it cannot unpack arguments.
+# For functions that take vectors in registers, which a call would put into memory: Numba writes them into
+# their callers before it compiles these. Such a call cannot unpack arguments.
 inline_jit = njit(fastmath=FASTMATH, error_model="numpy", inline="always")

@@ -1,7 +1,7 @@
-"""exp, and the normal distribution, in float32 and without a call or a branch: loops with them vectorise.
+"""exp, and the normal distribution, in float32 without a call or a branch, so that loops vectorise.
 
-`math.exp` and `math.erf` are calls into the C library, one number at a time, five times as long as a loop
-that LLVM makes vectors of. The polynomials below are least-maximum fits, found with Lawson's iteration.
+`math.exp` and `math.erf` call the C library for each number and take five times as long as a vectorised loop.
+The polynomials below minimise the largest error; they were found with Lawson's iteration.
 """
 
 import math
@@ -11,14 +11,14 @@ import numpy as np
 from cnn_numba.ops.shared.jit import serial_jit
 
 _LOG2_E = np.float32(math.log2(math.e))
-# exp of less is below what a float32 holds with all its digits, and counts as 0; of more it is infinite.
+# exp of less would not have all digits in float32 and counts as 0; exp of more is infinite.
 _SMALLEST, _LARGEST = np.float32(-87.3), np.float32(88.72)
 # 2**r for r from -1/2 to 1/2, highest power first; relative error 2e-9
 _E0, _E1, _E2, _E3, _E4, _E5, _E6 = map(
     np.float32, (1.53458116e-4, 1.33999312e-3, 9.61848896e-3, 0.0555032878, 0.240226469, 0.693147206, 1)
 )
-# What exp(-x**2 / 2) is multiplied by to give the probability of more than x, in t = 1 / (1 + 0.3 * x) for x
-# from 0 to 10, highest power first; relative error 5e-8
+# exp(-x**2 / 2) times this polynomial in t = 1 / (1 + 0.3 * x) is the probability of more than x, for x from
+# 0 to 10; highest power first, relative error 5e-8
 _SLOPE = np.float32(0.3)
 _T0, _T1, _T2, _T3, _T4, _T5, _T6, _T7, _T8 = map(
     np.float32,
@@ -32,13 +32,13 @@ _PEAK = np.float32(1 / math.sqrt(2 * math.pi))
 
 @serial_jit
 def exp(x):
-    """Return exp(x) of a float32: off by some units of the last digit times the size of x, at most 1e-5."""
+    """Return exp(x) of a float32; the relative error grows with the size of x, to at most 1e-5."""
     inside = min(max(x, _SMALLEST), _LARGEST)
     power = inside * _LOG2_E
     whole = math.floor(power + np.float32(0.5))
     r = power - whole
     value = (((((_E0 * r + _E1) * r + _E2) * r + _E3) * r + _E4) * r + _E5) * r + _E6
-    # 2**whole, its exponent written where a float32 has it; in two halves, for 2**128 is none
+    # 2**whole, from the bits of its exponent; in two factors, since 2**128 is no float32
     half = np.int32(whole) >> np.int32(1)
     rest = np.int32(whole) - half
     value *= np.int32((half + np.int32(127)) << np.int32(23)).view(np.float32)
@@ -50,7 +50,7 @@ def exp(x):
 
 @serial_jit
 def normal(x):
-    """Return the standard normal distribution's share below x, and its density there."""
+    """Return the standard normal distribution's probability below x, and its density at x."""
     density = exp(np.float32(-0.5) * x * x)
     t = np.float32(1) / (np.float32(1) + _SLOPE * abs(x))
     tail = (((((((_T0 * t + _T1) * t + _T2) * t + _T3) * t + _T4) * t + _T5) * t + _T6) * t + _T7) * t + _T8

@@ -13,7 +13,7 @@ _FLOAT4, _ALIGNMENT = "vector<4xf32>", 16
 
 
 def assembly(line, constraints, outputs, inputs, always):
-    """Return what generates a line of PTX where it is called; see `intrinsics.ptx`."""
+    """Return the generator of a line of PTX; see `intrinsics.ptx`."""
 
     def code(builder, target, arguments, keywords):
         values = _values(builder, arguments)
@@ -44,7 +44,7 @@ def _cast(value, kind):
 
 
 def _values(builder, arguments):
-    """Yield numbers, those of a tuple one by one, and of an array with an index where that element is."""
+    """Yield the numbers, also those in tuples, and for an array with an index the element's address."""
     arguments = iter(arguments)
     for argument in arguments:
         kind, value = builder.get_numba_type(argument.name), builder.load_var(argument)
@@ -57,15 +57,15 @@ def _values(builder, arguments):
 
 
 def _pointer(array, index):
-    """Return a pointer that says of no kind of memory that it is there: functions get arrays of any."""
-    number, place = ir.MemRefType(array.type).element_type, [convert(index, _type("i64"))]
+    """Return a generic pointer: functions get arrays in any kind of memory."""
+    number, offset = ir.MemRefType(array.type).element_type, [convert(index, _type("i64"))]
     return llvm.getelementptr(
-        _type("!llvm.ptr"), memref_data_pointer(array), place, [GEP_DYNAMIC_INDEX], number, None
+        _type("!llvm.ptr"), memref_data_pointer(array), offset, [GEP_DYNAMIC_INDEX], number, None
     )
 
 
 def _in_register(value, letter):
-    """Return a value as a register of a kind holds it; 32 bits of a pointer are one to shared memory."""
+    """Return a value as that kind of register holds it; a pointer in 32 bits is one to shared memory."""
     register = _type(_REGISTERS[letter])
     if isinstance(value.type, llvm.PointerType):
         if letter == "r":
@@ -75,18 +75,14 @@ def _in_register(value, letter):
         return llvm.zext(register, value)
     if value.type == _type("f32") and letter == "r":
         return llvm.bitcast(register, value)
-    return convert(value, register)  # arguments come as they are, not as the signature has them
+    return convert(value, register)  # arguments may have other types than in the signature
 
 
 def load4(builder, target, arguments, keywords):
     """Generate a load of four numbers at once."""
     (pointer,) = _values(builder, arguments)
     four = llvm.load(_type(_FLOAT4), pointer, alignment=_ALIGNMENT)
-    builder.store_var(target, tuple(_element(four, i) for i in range(4)))
-
-
-def _element(four, i):
-    return vector.extract(four, [], [i])
+    builder.store_var(target, tuple(vector.extract(four, [], [i]) for i in range(4)))
 
 
 def store4(builder, target, arguments, keywords):

@@ -10,7 +10,7 @@ _FLOAT4, _ALIGNMENT = ir.VectorType(_NUMBER, 4), 16
 
 
 def assembly(line, constraints, outputs, inputs, always):
-    """Return what generates a line of PTX where it is called; see `intrinsics.ptx`."""
+    """Return the generator of a line of PTX; see `intrinsics.ptx`."""
 
     def code(context, builder, signature, arguments):
         values = _values(context, builder, signature.args, arguments)
@@ -32,7 +32,7 @@ def assembly(line, constraints, outputs, inputs, always):
 
 
 def _values(context, builder, kinds, arguments):
-    """Yield numbers, those of a tuple one by one, and of an array with an index where that element is."""
+    """Yield the numbers, also those in tuples, and for an array with an index the element's address."""
     pairs = iter(zip(kinds, arguments, strict=True))
     for kind, value in pairs:
         if isinstance(kind, types.Array):
@@ -49,7 +49,7 @@ def _pointer(context, builder, array_type, array, index_type, index):
 
 
 def _in_register(builder, value, letter):
-    """Return a value as a register of a kind holds it; 32 bits of a pointer are one to shared memory."""
+    """Return a value as that kind of register holds it; a pointer in 32 bits is one to shared memory."""
     if isinstance(value.type, ir.PointerType):
         if letter == "r":
             value = builder.addrspacecast(value, value.type.pointee.as_pointer(3))

@@ -1,7 +1,7 @@
-"""Instructions that compilers have no function for, each with a Python function that says what it does.
+"""Instructions without a function in Numba, each with a Python function that does the same.
 
-An instruction is a line of PTX, declared once. A compiler's own way to write it where it is called is in
-`emitted_by_numba_cuda` and `emitted_by_mlir`.
+An instruction is a line of PTX, declared once. `emitted_by_numba_cuda` and `emitted_by_mlir` write it for
+their compilers.
 """
 
 import inspect
@@ -12,24 +12,25 @@ from cnn_numba.ops.shared import emitted_by_mlir, emitted_by_numba_cuda
 
 emitted = emitted_by_mlir if device.COMPILER == "mlir" else emitted_by_numba_cuda
 
-#: Two arguments of any types: an array with one axis, and the index of an element, whose address is passed.
+#: Two arguments of any types: a one-dimensional array and an index. The line gets the element's address.
 ELEMENT = None, None
 
 
 def ptx(python, line, constraints, returned, *takes, always=False):
-    """Return what kernels call for a line of PTX.
+    """Return a function for kernels that executes a line of PTX.
 
     Parameters
     ----------
     python : callable
-        What it does, in Python: see `instruction`.
+        Does the same in Python: see `instruction`.
     line, constraints : str
-        As LLVM takes them: the kinds of registers of what it returns and is given, "~{memory}" if it changes
-        memory. An address is 64 bits ("l") of global memory, or 32 ("r") of shared memory.
+        As LLVM takes them. The constraints are the kinds of registers of results and arguments, and
+        "~{memory}" if the line changes memory. An address takes 64 bits ("l") in global memory, 32 ("r") in
+        shared memory.
     returned : type
-        What it returns: ``types.void``, a number, or a tuple of numbers of one type.
+        ``types.void``, a number, or a tuple of numbers of one type.
     *takes : type or None
-        Its arguments. A tuple is as many numbers for the line; `ELEMENT` is an array and an index.
+        The types of the arguments. A tuple counts as several numbers; `ELEMENT` is an array and an index.
     always : bool
         Whether it is executed even if its result is unused.
     """
@@ -47,19 +48,18 @@ def ptx(python, line, constraints, returned, *takes, always=False):
 
 
 def instruction(python, typed, generated):
-    """Return what kernels call for an instruction: an intrinsic, which the compiler in use generates.
+    """Return an instruction for kernels: an intrinsic of the compiler in use.
 
-    In the simulator it is the Python function, which the sanitizer runs as well, on machines with a GPU too.
-    That one is for no compiler.
+    The simulator and the sanitizer call the Python function instead; it is never compiled.
 
     Parameters
     ----------
     python : callable
-        What the instruction does, in Python.
+        Does the same in Python.
     typed : callable
         ``(*types)``: return the signature for arguments of these types, None if there is none.
     generated : callable
-        Given one of the modules `emitted_by_*`, return what generates the instruction there.
+        Takes one of the modules `emitted_by_*`, and returns the generator of the instruction.
     """
     python.stands_in = True
     if device.simulated():
@@ -67,7 +67,7 @@ def instruction(python, typed, generated):
     code = generated(emitted)
 
     def define(context, *given):
-        # Numba asks with other types too, while it looks for a match.
+        # Numba also tries other types while it looks for a match.
         signature = typed(*given)
         return signature and (signature, code)
 

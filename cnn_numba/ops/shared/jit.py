@@ -1,4 +1,4 @@
-"""The decorators that the `cpu` backends share; without Numba what they make says so when it is called."""
+"""The decorators that the `cpu` backends share; without Numba, a decorated function raises `NoNumba`."""
 
 import functools
 
@@ -6,11 +6,11 @@ from gpuless import nvidia
 
 
 class NoNumba(RuntimeError):
-    """The CPU backend was used, which Numba compiles, and Numba is not installed."""
+    """A function that Numba compiles was called, and Numba is not installed."""
 
 
 def _refused(function):
-    """Return a function that says why it cannot be called, and what to do."""
+    """Return a function that raises `NoNumba` instead."""
 
     @functools.wraps(function)
     def refuse(*arguments, **named):
@@ -39,10 +39,10 @@ else:
 
 
 def cores_by_size(parallel_from):
-    """Return a decorator that compiles a loop for one core and for all, each when it is first needed.
+    """Return a decorator that compiles a loop for one core and for all cores, each when first needed.
 
-    The size of the first array says which of them runs: all cores from `parallel_from` elements on. For less,
-    waking the others takes longer than the work itself.
+    It runs on all cores if the first array has at least `parallel_from` elements. With fewer, waking the
+    other cores takes longer than the work itself.
     """
 
     def decorate(loop):

@@ -1,8 +1,8 @@
-"""Numba's compiler for the `cpu` backends: machine code only of what Python calls.
+"""Numba's compiler for the `cpu` backends, which makes machine code only of functions that Python calls.
 
 Numba makes machine code of every function, and three times of the body of a loop on all cores, though most of
-it runs only as copies within other functions. Here those are `Part`: the first step of a training run comes a
-quarter sooner, and in less memory.
+these run only inlined into other functions. Here such a function is a `Part`: the first step of a training
+run comes a quarter sooner, and needs less memory.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.environment import lookup_environment
 
-# How Numba links functions of which a process takes one of several copies.
+# The linkage of functions with several copies, of which a process takes one.
 _SHARED_BY_NAME = {Linkage.linkonce_odr, Linkage.weak_odr}
 
 
 class Library(JITCodeLibrary):
-    """Compiled code that calls its own copies of other functions, and so gives the bits it gives when loaded.
+    """Compiled code that calls its own copies of other functions: it gives the same bits compiled or loaded.
 
-    Numba links the copies by name: the first in a process serves all callers. In a process that compiles,
-    that is the callee compiled alone. One that loads has only the caller's copy, which LLVM optimised once
-    more, with sums in another order.
+    Numba links copies by name, and the first in a process serves all callers. In a process that compiles,
+    this is the callee compiled alone; a process that loads has only the caller's copy, which LLVM optimised
+    again, with sums in another order.
     """
 
     def _finalize_final_module(self):
@@ -31,16 +31,16 @@ class Library(JITCodeLibrary):
         for name in self._copies:
             self._final_module.get_function(name).linkage = Linkage.internal
         super()._finalize_final_module()
-        # Where code finds its environment is noted in its machine code: for a `Part`, here.
+        # Machine code holds the address of its environment; that of a `Part` is set here.
         for variable in self._final_module.global_variables:
             if environment := lookup_environment(variable.name):
                 self.codegen.set_env(variable.name, environment)
-        self._linking_libraries.clear()  # they are copied into this one
+        self._linking_libraries.clear()  # this one has copies of them
 
     def _get_module_for_linking(self):
-        """Return what is linked into callers, where copies with one name become one again.
+        """Return the module that callers link, with the linkage of the copies as it was.
 
-        Among them are those that count references, whose calls Numba knows by their names and takes out.
+        Among them are the functions that count references: Numba finds their calls by name and removes them.
         """
         module = super()._get_module_for_linking()
         for name, linkage in self._copies.items():
@@ -48,16 +48,16 @@ class Library(JITCodeLibrary):
         return module
 
     def serialize_using_object_code(self):
-        """Return what is kept on disk, and release the copy of the code that is made for it."""
+        """Return the data for the disk, and release the copy of the code made for it."""
         data = super().serialize_using_object_code()
         self._shared_module = None
         return data
 
 
 class Part(JITCodeLibrary):
-    """Code that runs only as a copy within other code: there it is optimised, and becomes machine code.
+    """Code that runs only inside other code, where it is optimised and becomes machine code.
 
-    The body of a loop on all cores is optimised before, too: the order of its sums depends on it.
+    The body of a loop on all cores is also optimised alone: the order of its sums depends on it.
     """
 
     @property
@@ -78,7 +78,7 @@ class Part(JITCodeLibrary):
         self._finalized = True
 
     def _get_module_for_linking(self):
-        """Return the code itself with Numba's changes, where Numba would change a copy."""
+        """Return the code itself, changed as Numba would change a copy."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.external:
                 function.linkage = Linkage.linkonce_odr
@@ -90,16 +90,16 @@ class Part(JITCodeLibrary):
 
     @property
     def codegen(self):
-        """What Numba asks to note, in machine code, where the environment is: this library, see `set_env`."""
+        """The object whose `set_env` Numba calls: this library."""
         return self
 
     def set_env(self, name, environment):
-        """Do nothing: each `Library` with a copy notes it."""
+        """Do nothing: each `Library` with a copy sets the environment."""
 
 
 @contextlib.contextmanager
 def libraries_are(library_class, codegen):
-    """Let Numba make libraries of this class; the caller holds the lock of Numba's compiler."""
+    """Let Numba make libraries of this class; the caller holds Numba's compiler lock."""
     before, codegen._library_class = codegen._library_class, library_class
     try:
         yield
@@ -107,15 +107,15 @@ def libraries_are(library_class, codegen):
         codegen._library_class = before
 
 
-_set_aside = False  # by a function that calls the present one, or by the program, which then keeps them so
+_set_aside = False  # True once a caller or the program itself has frozen objects
 
 
 @contextlib.contextmanager
 def _others_set_aside():
-    """Let Python look for garbage among new objects only: to look at half a million others takes a second.
+    """Let Python search only new objects for garbage: half a million others take a second.
 
-    The caller holds the lock of Numba's compiler. Counting what is set aside takes as long as looking at it:
-    a program that sets objects aside is asked once.
+    The caller holds Numba's compiler lock. Counting frozen objects takes as long as searching them, so a
+    program that froze some is asked only once.
     """
     global _set_aside
     if _set_aside or gc.get_freeze_count():
@@ -133,10 +133,10 @@ def _others_set_aside():
 
 
 class LeanCompiler(Compiler):
-    """Numba's compiler, which makes a `Library` of what Python calls, and a `Part` of everything else."""
+    """Numba's compiler; functions that Python calls become a `Library`, all others a `Part`."""
 
     def compile_extra(self, function):
-        """Compile a function of Python."""
+        """Compile a Python function."""
         codegen, alone = self.state.targetctx.codegen(), not self.state.flags.no_cpython_wrapper
         self.state.library = (Library if alone else Part)(codegen, function.__qualname__)
         self.state.library.enable_object_caching()

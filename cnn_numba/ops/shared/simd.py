@@ -1,14 +1,14 @@
 """Vectors of float32 inside `@njit` functions: load, store, and multiply-add.
 
-Numba vectorises simple loops by itself, but it has no way to keep a tile of sums in vector
-registers, which is what a fast matrix product needs. Numba has no vector type either, so this
-module adds one: `load` and `store` move `WIDTH` consecutive floats, and `multiply_add` multiplies
-a vector by a number and adds another vector. LLVM turns each into one instruction.
+Numba vectorises simple loops, but it cannot keep a tile of sums in vector registers, as a fast matrix product
+must. Numba has no vector type either, so this module adds one: `load` and `store` move `WIDTH` consecutive
+floats, and `multiply_add` multiplies a vector by a number and adds another vector. LLVM turns each into one
+instruction.
 
-`vectors` makes an array of vectors. Where every index into it is a constant once loops of constant length
-are unrolled, LLVM keeps it in registers; a function that is given one must be an `inline_jit`.
+`vectors` makes an array of vectors. LLVM keeps it in registers if every index into it is a constant once
+loops of constant length are unrolled; a function that takes one must be an `inline_jit`.
 
-Indices are trusted: nothing is bounds-checked, and a negative index does not wrap around.
+Indices are not checked, and a negative one does not wrap around.
 """
 
 import operator
@@ -26,7 +26,7 @@ ZEROS = ir.Constant(_LLVM_VECTOR, [0.0] * WIDTH)
 
 
 class _Vector(types.Type):
-    """A vector, or an array of them, as LLVM has it."""
+    """The type of a vector, or of an array of vectors."""
 
     def __init__(self, name, llvm):
         super().__init__(name=name)
@@ -44,7 +44,7 @@ _vectors = _Vector(f"float32x{WIDTH}[]", _LLVM_VECTOR.as_pointer())
 
 
 def _made_of(code):
-    """Return what generates a function out of the values that it is given: ``code(builder, *values)``."""
+    """Return the generator of a function, from ``code(builder, *values)``."""
     return lambda context, builder, signature, args: code(builder, *args)
 
 
@@ -55,7 +55,7 @@ def _address(context, builder, signature, args):
 
 
 def _pointer(context, builder, signature, args, vector=_LLVM_VECTOR):
-    """Return that address as a vector's."""
+    """Return that address as the address of a vector."""
     return builder.bitcast(_address(context, builder, signature, args), vector.as_pointer())
 
 
@@ -64,7 +64,7 @@ def load(typing_context, array, index):
     """Return ``array[index : index + WIDTH]`` of a contiguous float32 array as a vector."""
 
     def generate(context, builder, signature, args):
-        # align=4: the address need only be a float's.
+        # align=4: the address need not be a multiple of a vector.
         return builder.load(_pointer(context, builder, signature, args), align=4)
 
     return _vector(array, index), generate
@@ -103,7 +103,7 @@ def multiply_add(typing_context, number, vector, addend):
 
 
 def _broadcast(context, builder, signature, args):
-    """Return a vector whose elements are the first argument, a number."""
+    """Return a vector with the first argument, a number, in every element."""
     number = context.cast(builder, args[0], signature.args[0], types.float32)
     undefined = ir.Constant(_LLVM_VECTOR, ir.Undefined)
     lane = ir.IntType(32)
@@ -114,7 +114,7 @@ def _broadcast(context, builder, signature, args):
 
 @intrinsic
 def filled(typing_context, number):
-    """Return a vector of `WIDTH` times this number."""
+    """Return a vector with this number in every element."""
     return _vector(number), _broadcast
 
 
@@ -132,7 +132,7 @@ def subtract(typing_context, a, b):
 
 @intrinsic
 def where_larger(typing_context, a, b, then, otherwise):
-    """Return the elements of `then` where `a` is larger than `b`, or NaN; elsewhere those of `otherwise`."""
+    """Return `then` where `a` is larger than `b` or NaN, elsewhere `otherwise`."""
 
     def generate(builder, a, b, then, otherwise):
         larger = builder.or_(builder.fcmp_ordered(">", a, b), builder.fcmp_unordered("uno", a, a))
@@ -143,7 +143,7 @@ def where_larger(typing_context, a, b, then, otherwise):
 
 @intrinsic
 def where_equal(typing_context, a, b, then):
-    """Return the elements of `then` where `a` equals `b`; elsewhere zeros."""
+    """Return `then` where `a` equals `b`, elsewhere zeros."""
 
     def generate(builder, a, b, then):
         return builder.select(builder.fcmp_ordered("==", a, b), then, ZEROS)

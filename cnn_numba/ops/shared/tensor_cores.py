@@ -1,16 +1,16 @@
-"""The instructions of the Tensor Cores, for kernels: what a warp multiplies, and how its operands get there.
+"""The instructions of the Tensor Cores, for kernels, and the rounding of their operands.
 
-A Tensor Core multiplies for a whole warp: its 32 lanes hold an operand together, a few numbers each, in an
+A Tensor Core multiplies for a whole warp: its 32 lanes together hold an operand, a few numbers each, in an
 order that the instruction fixes. With ``row, k = lane // 4, lane % 4``, a product of 16 x 8 results takes:
 
 - left, 16 x 8 numbers of tf32: (row, k), (row + 8, k), (row, k + 4), (row + 8, k + 4);
 - right, 8 x 8: (k, row), (k + 4, row), its columns where the left one has rows;
 - sums, 16 x 8 of float32: (row, 2 k), (row, 2 k + 1), (row + 8, 2 k), (row + 8, 2 k + 1).
 
-Of float16 and bfloat16 two neighbours along k share 32 bits, and there are twice as many k.
+In float16 and bfloat16 two neighbours along k share 32 bits, and there are twice as many k.
 
-Each is one line of PTX where it is called, and all of them need compute capability 8.0; the roundings
-`round_to_*` do not. The Python functions say what the instructions do: see `intrinsics`.
+Each instruction is one line of PTX and needs compute capability 8.0; `round_to_*` run on every GPU. The
+Python functions do the same as the instructions: see `intrinsics`.
 """
 
 import math
@@ -22,12 +22,12 @@ from cnn_numba.device.compiler import cuda, float32, types, uint32
 from cnn_numba.ops.shared.intrinsics import ptx
 from cnn_numba.ops.shared.warps import ALL_LANES
 
-#: From here on GPUs have the instructions.
+#: GPUs have the instructions from here on.
 CAPABILITY = (8, 0)
 
 
 def product_unit(precision):
-    """Return what multiplies numbers of a precision on the current GPU: "FFMA" or "Tensor Cores".
+    """Return what multiplies in a precision on the current GPU: "FFMA" or "Tensor Cores".
 
     Examples
     --------
@@ -40,7 +40,7 @@ def product_unit(precision):
 
 
 class _Host:
-    """A function that the simulator calls as it is: NumPy does what no kernel could."""
+    """A function that the simulator calls unchanged: it uses NumPy, as no kernel could."""
 
     def __init__(self, function):
         self.function = function
@@ -92,7 +92,7 @@ def _bfloat16_of(word, upper):
 
 
 def _tf32_of(number, _):
-    """Return a number without the bits that the instruction of tf32 does not look at."""
+    """Return a number without the bits that the instruction for tf32 ignores."""
     return _as_number(_bits_of(number) & 0xFFFFE000)
 
 
@@ -122,7 +122,7 @@ def _pack_bfloat16(low, high):
 
 
 def _multiplication(element, depth):
-    """Make the Python function of an instruction: each lane sees what the others hold."""
+    """Make the Python function of an instruction; lanes exchange their numbers by shuffles."""
     per_word = depth // 8
 
     @_Host
@@ -155,7 +155,7 @@ _multiply_bfloat16 = _multiplication(_bfloat16_of, 16)
 
 
 def _product_of(python, shape, kind, operand):
-    """Make an instruction that multiplies, whose operands are 4 and 2 of a type and 4 sums."""
+    """Make an instruction that multiplies; a lane holds 4 registers of `left`, 2 of `right`, and 4 sums."""
     names = [f"${i}" for i in range(14)]
     groups = (", ".join(names[slice(*ends)]) for ends in ((0, 4), (4, 8), (8, 10), (10, 14)))
     operands = ", ".join(f"{{{group}}}" for group in groups)
@@ -178,7 +178,7 @@ _nearest_float16 = ptx(
 
 @cuda.jit(device=True)
 def round_to_tf32(value):
-    """Return the number of tf32 that is nearest to `value`; of two that are as near, the larger."""
+    """Return the number of tf32 nearest to `value`; a tie goes away from zero."""
     if math.isnan(value):
         return value
     return number_of((bits_of(value) + uint32(0x1000)) & uint32(0xFFFFE000))
@@ -186,13 +186,13 @@ def round_to_tf32(value):
 
 @cuda.jit(device=True)
 def round_to_float16(value):
-    """Return the number of float16 that is nearest to `value`; of two that are as near, the even one."""
+    """Return the number of float16 nearest to `value`; a tie goes to the even one."""
     return value if math.isnan(value) else _nearest_float16(value)
 
 
 @cuda.jit(device=True)
 def round_to_bfloat16(value):
-    """Return the number of bfloat16 that is nearest to `value`; as for `round_to_float16`."""
+    """Return the number of bfloat16 nearest to `value`; a tie goes to the even one."""
     if math.isnan(value):
         return value
     bits = bits_of(value)
@@ -200,7 +200,7 @@ def round_to_bfloat16(value):
     return number_of((bits + uint32(0x7FFF) + odd) & uint32(0xFFFF0000))
 
 
-#: Round to tf32 with the instruction for it; of a NaN an H200 cuts the lower bits off, and may find infinity.
+#: Round to tf32 with the instruction. An H200 cuts off the lower bits of a NaN, which may become infinity.
 to_tf32 = ptx(_to_tf32, "cvt.rna.tf32.f32 $0, $1;", "=r,f", float32, float32)
 pack_float16 = ptx(_pack_float16, "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)
 pack_bfloat16 = ptx(_pack_bfloat16, "cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", uint32, float32, float32)

@@ -1,8 +1,8 @@
-"""The inner product tile that convolution and dense layers share, kept in vector registers.
+"""The tile of a matrix product whose sums stay in vector registers.
 
-A tile is `TILE_ROWS` rows x `TILE_COLUMNS` columns of a matrix product. Its rows may start anywhere
-(output pixels read overlapping windows of one image), its columns come from a *panel*: one row of
-`TILE_COLUMNS` starting values, the bias, then one row for each value that is multiplied.
+A tile has `TILE_ROWS` rows x `TILE_COLUMNS` columns. Its rows may start anywhere, since output pixels read
+overlapping windows of one image. Its columns come from a *panel*: a row of `TILE_COLUMNS` starting values,
+the bias, then a row for each value that is multiplied.
 """
 
 import math
@@ -32,7 +32,7 @@ def aligned_zeros(shape):
 
 @inner_jit
 def find_rows(starts, start, pitch, last):
-    """Let row i of a tile begin at ``start + i * pitch``; those past the last row are that one again."""
+    """Let row i of a tile begin at ``start + i * pitch``; rows past the last repeat it."""
     for i in range(TILE_ROWS):
         starts[i] = start + min(i, last) * pitch
 

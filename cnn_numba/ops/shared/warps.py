@@ -1,7 +1,6 @@
 """What the gpu backends share: sums over warps and blocks, and loads and stores of 128 bits.
 
-The sums are device functions, called from kernels. They add in an order that depends on nothing but the
-number of threads, so that the same input gives the same bits.
+The order of a sum depends only on the number of threads, so the same input gives the same bits.
 """
 
 import math
@@ -10,32 +9,29 @@ from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, types, uint32
 from cnn_numba.ops.shared.intrinsics import instruction
 
-#: Threads of a warp, and the mask of `cuda.shfl_xor_sync` that names them all.
+#: Threads of a warp, and the mask with all of them.
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
-#: Numbers that a thread has on their way at a time.
+#: Numbers that a thread loads at a time.
 LOADS = 8
-#: `WARP` as a number without a sign: what is divided by it, or counted in its steps, stays without one.
+#: `WARP` as an unsigned number, so that quotients and loops with it stay unsigned.
 LANE_COUNT = uint32(WARP)
 
 
 def whole_warps(elements, most):
-    """Return how many threads a block needs to share that many elements: whole warps, `most` at the most."""
+    """Return the number of threads for a block with that many elements: whole warps, at most `most`."""
     return min(most, WARP * device.blocks(elements, WARP))
 
 
 @cuda.jit(device=True, inline="always")
 def unsigned_divmod(index, size):
-    """Return quotient and remainder of two numbers that are not negative, as uint32.
-
-    Signed numbers, or those of 64 bits, take a GPU longer.
-    """
+    """Return quotient and remainder of two non-negative numbers as uint32, the fastest division on a GPU."""
     return uint32(uint32(index) // uint32(size)), uint32(uint32(index) % uint32(size))
 
 
 @cuda.jit(device=True)
 def warp_and_lane():
-    """Return the thread's warp in a block of one dimension, and its lane there."""
+    """Return the thread's warp in a one-dimensional block, and its lane."""
     return uint32(cuda.threadIdx.x) // LANE_COUNT, uint32(cuda.threadIdx.x) % LANE_COUNT
 
 
@@ -66,7 +62,7 @@ _SUM_THREADS, _SHARERS, _ENOUGH_THREADS = 256, 8, 1 << 18
 
 
 def sum_grid(size):
-    """Return grid and block of `sum_of_parts`; threads along y share a column, unless columns fill a GPU."""
+    """Return grid and block for `sum_of_parts`; threads along y share a column if there are few columns."""
     sharers = 1 << min(_SHARERS, max(1, _ENOUGH_THREADS // size)).bit_length() - 1
     columns = _SUM_THREADS // sharers
     return device.blocks(size, columns), (columns, sharers)
@@ -74,10 +70,10 @@ def sum_grid(size):
 
 @cuda.jit(device=True, inline="always")
 def sum_of_parts(parts, block):
-    """Add up a column of `parts` (P, size), with block number `block` of those of `sum_grid`.
+    """Add up a column of `parts` (P, size) in block number `block` of `sum_grid`.
 
-    Returns which column it is, its sum, and whether this thread is the one that is to write it. LOADS numbers
-    at a time are on their way; one by one, each would wait for the memory.
+    Return the column, its sum, and whether this thread writes it. A thread loads LOADS numbers at a time: one
+    by one, each would wait for the memory.
     """
     sums = cuda.shared.array(_SUM_THREADS, float32)
     lane, sharer = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
@@ -117,7 +113,7 @@ def block_sum(value):
     if lane < uint32(cuda.blockDim.x) // LANE_COUNT:
         total = partial_sums[lane]
     total = warp_sum(total)
-    # The next call writes here again, and must not before all have read.
+    # The next call writes to the same array, but only after all threads have read it.
     cuda.syncthreads()
     return total
 
@@ -140,7 +136,7 @@ def block_max(value):
 
 
 def load4(array, index):
-    """Return four neighbours of a float32 array (n,), which begin at a multiple of 16 bytes, read at once."""
+    """Return four neighbours of a float32 array (n,), read at once from a multiple of 16 bytes."""
     return array[index], array[index + 1], array[index + 2], array[index + 3]
 
 

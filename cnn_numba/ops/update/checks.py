@@ -1,4 +1,4 @@
-"""What updates of parameters take, declared for all backends: see `cnn_numba.ops.specs`."""
+"""The arguments of parameter updates, for all backends: see `cnn_numba.ops.specs`."""
 
 from cnn_numba.arguments import settings, shown
 from cnn_numba.ops.specs import Spec
@@ -6,7 +6,7 @@ from cnn_numba.ops.specs import Spec
 _SGD = "parameters![P], gradients[P]"
 _SCHEDULE = "rates[steps 2], cursor:int32[1], advances?!:int32[1]"
 _MOMENTUM, _ADAM = f"{_SGD}, velocity![P]", f"{_SGD}, exp_avg![P], exp_avg_sq![P]"
-# By the text, and whether a schedule looks the learning rate up.
+# By the text, and whether a schedule gives the learning rate.
 _UPDATES = {
     (text, scheduled): Spec(f"{text}, {_SCHEDULE}" if scheduled else text)
     for text in (_SGD, _MOMENTUM, _ADAM)
@@ -23,7 +23,7 @@ scheduled_rates = Spec(
 
 
 def sgd(memory, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule):
-    """Check what SGD updates, the velocity only where there is momentum."""
+    """Check the arguments of SGD, the velocity only if there is momentum."""
     settings(momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
     if nesterov and momentum == 0.0:
         raise ValueError(f"nesterov needs momentum, got momentum {shown(momentum)}")
@@ -34,6 +34,6 @@ def sgd(memory, parameters, gradients, velocity, momentum, weight_decay, nestero
 
 
 def adam(memory, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay, *schedule):
-    """Check what Adam updates."""
+    """Check the arguments of Adam."""
     settings(beta1=beta1, beta2=beta2, eps=eps, weight_decay=weight_decay)
     _UPDATES[_ADAM, bool(schedule)](memory, parameters, gradients, exp_avg, exp_avg_sq, *schedule)

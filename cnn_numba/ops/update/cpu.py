@@ -1,7 +1,7 @@
-"""Parameter updates on the CPU: one pass over the arenas, on all cores where that pays.
+"""Parameter updates on the CPU: one pass over the arenas, on all cores if that is faster.
 
-An update is bound by memory, so each number is read once and written once. Scalars become float32
-before the loop: a float64 one would widen all the arithmetic and halve its speed.
+An update is limited by memory, so each number is read once and written once. Scalars are float32: with one
+in float64, all the arithmetic would be, at half the speed.
 """
 
 import math
@@ -14,7 +14,7 @@ from cnn_numba.ops.shapes import HOST
 from cnn_numba.ops.shared.jit import cores_by_size, exact_jit, serial_jit
 from cnn_numba.ops.update import checks
 
-# From this many parameters on, two cores beat one (measured with Adam, half a nanosecond for each of them).
+# From this many parameters on, two cores are faster than one (measured with Adam, half a nanosecond each).
 PARALLEL_FROM = 1 << 18
 
 
@@ -22,11 +22,11 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
     """Take one step of stochastic gradient descent; see `reference.sgd_update`."""
     settings(lr=lr)
     checks.sgd(HOST, parameters, gradients, velocity, momentum, weight_decay, nesterov)
-    lr, momentum, weight_decay = float(lr), float(momentum), float(weight_decay)
+    lr, weight_decay = np.float32(lr), np.float32(weight_decay)
     if momentum == 0.0:
         _sgd(parameters, gradients, lr, weight_decay)
     else:
-        _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov)
+        _sgd_momentum(parameters, gradients, velocity, lr, np.float32(momentum), weight_decay, nesterov)
     return parameters
 
 
@@ -36,22 +36,22 @@ def adam_update(
     """Take one step of Adam; see `reference.adam_update`."""
     step, lr, beta1, beta2 = settings(step=step, lr=lr, beta1=beta1, beta2=beta2)
     checks.adam(HOST, parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay)
-    # In float64, once a step: 1 - 0.999**1 has only four good digits in float32.
+    # In float64 until here: 1 - 0.999**1 has only four good digits in float32.
     rates = lr / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step)
-    numbers = map(float, (*rates, beta1, beta2, eps, weight_decay))
-    _adam(parameters, gradients, exp_avg, exp_avg_sq, *numbers)
+    numbers = *rates, 1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay
+    _adam(parameters, gradients, exp_avg, exp_avg_sq, tuple(map(np.float32, numbers)))
     return parameters
 
 
 def scale_gradient(gradient, scale, out=None):
     """Multiply the gradient of the loss by the loss scale; see `reference.scale_gradient`."""
     *_, out = checks.scale_gradient(HOST, gradient, scale, out)
-    # A batch's logits: a few hundred numbers, for which no thread need be woken.
+    # A few hundred numbers, the gradients of a batch's logits: one core is enough.
     return np.multiply(gradient, scale[0], out=out)
 
 
 def unscale_gradients(gradients, scale, found_inf):
-    """Divide by the loss scale, and look for what is not finite; see `reference.unscale_gradients`."""
+    """Divide by the loss scale, and look for NaN and infinity; see `reference.unscale_gradients`."""
     checks.unscale_gradients(HOST, gradients, scale, found_inf)
     if _unscale(gradients, scale):
         found_inf[0] = 1
@@ -68,14 +68,12 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
 
 @cores_by_size(PARALLEL_FROM)
 def _sgd(parameters, gradients, lr, weight_decay):
-    lr, weight_decay = np.float32(lr), np.float32(weight_decay)
     for i in prange(parameters.size):
         parameters[i] -= lr * (gradients[i] + weight_decay * parameters[i])
 
 
 @cores_by_size(PARALLEL_FROM)
 def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, nesterov):
-    lr, momentum, weight_decay = np.float32(lr), np.float32(momentum), np.float32(weight_decay)
     for i in prange(parameters.size):
         gradient = gradients[i] + weight_decay * parameters[i]
         velocity[i] = momentum * velocity[i] + gradient
@@ -85,24 +83,20 @@ def _sgd_momentum(parameters, gradients, velocity, lr, momentum, weight_decay, n
 
 @exact_jit
 def _square(share, gradient):
-    """Return a share of a square that by itself may be too large for a float32."""
+    """Return part of a square, which itself may be too large for a float32."""
     return share * gradient * gradient
 
 
 @cores_by_size(PARALLEL_FROM)
-def _adam(
-    parameters, gradients, exp_avg, exp_avg_sq, step_size, inv_correction, beta1, beta2, eps, weight_decay
-):
-    step_size, inv_correction = np.float32(step_size), np.float32(inv_correction)
-    new1, beta2, new2 = np.float32(1.0 - beta1), np.float32(beta2), np.float32(1.0 - beta2)
-    eps, weight_decay = np.float32(eps), np.float32(weight_decay)
+def _adam(parameters, gradients, exp_avg, exp_avg_sq, numbers):
+    step_size, scale, new1, beta2, new2, eps, weight_decay = numbers
     for i in prange(parameters.size):
         gradient = gradients[i] + weight_decay * parameters[i]
         m = exp_avg[i] + new1 * (gradient - exp_avg[i])
         v = beta2 * exp_avg_sq[i] + _square(new2, gradient)
         exp_avg[i] = m
         exp_avg_sq[i] = v
-        parameters[i] -= step_size * m / (math.sqrt(v) * inv_correction + eps)
+        parameters[i] -= step_size * m / (math.sqrt(v) * scale + eps)
 
 
 @cores_by_size(PARALLEL_FROM)

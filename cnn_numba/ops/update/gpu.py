@@ -1,14 +1,14 @@
 """Parameter updates on the GPU: one launch over the arenas, a thread for each parameter.
 
-Adam moves seven numbers for some fifteen operations, so memory is all that counts: neighbouring threads take
+Adam moves seven numbers for some fifteen operations, so only memory counts: neighbouring threads take
 neighbouring parameters, and each number is read once and written once.
 
-What changes from step to step, the learning rate and Adam's corrections, is an argument of the plain updates.
-A CUDA graph repeats its arguments, so the *scheduled* updates look it up on the device: the host works out
-`adam_rates` or `sgd_rates` for many steps at once, and a cursor says which row counts.
+The learning rate and Adam's corrections change from step to step. The plain updates take them as arguments.
+A CUDA graph repeats its arguments, so the *scheduled* updates read them on the device: the host computes
+`adam_rates` or `sgd_rates` for many steps at once, and a cursor points to the row of the current step.
 
-Where a step may be skipped, only the device knows which step of Adam's comes next: `scheduled_rates` puts the
-two together. Loss scaling itself is in `gpu_scale`.
+If steps may be skipped, only the device knows Adam's number of the next one: `scheduled_rates` looks up the
+learning rate and the corrections separately. Loss scaling itself is in `gpu_scale`.
 """
 
 import math
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 THREADS = 256
-#: The cursor with which a scheduled update leaves everything as it is.
+#: With this cursor a scheduled update changes nothing.
 SKIPPED = -2
 _ARENA = "float32[::1]"
 _SCHEDULE = "float32[:, ::1], int32[::1], int32[::1], bool"
 
 
 def _launch(kernel, parameters, *arguments):
-    """Launch a kernel with one thread for each parameter, and return the parameters."""
+    """Launch a kernel with a thread for each parameter, and return the parameters."""
     device.launch_for_each(kernel, parameters.size, THREADS, parameters, *arguments)
     return parameters
 
 
 def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
-    """Do as `_launch` does with a row of `rates`; one thread moves the other cursor of no parameters."""
-    # A kernel must be given some array, and does not look.
+    """Launch a scheduled kernel; without parameters one thread still moves the other cursor."""
+    # A kernel needs some array, and ignores it.
     other = cursor if advances is None else advances
     arguments = *arenas, rates, cursor, other, advances is not None, *numbers
     device.launch_for_each(kernel, max(1, arenas[0].size), THREADS, *arguments)
@@ -59,11 +59,11 @@ def _launch_scheduled(kernel, arenas, rates, cursor, advances, *numbers):
 
 
 def _adam_settings(beta1, beta2, eps, weight_decay):
-    """Return what does not change from step to step, as the kernels take it."""
+    """Return the constants of all steps, as the kernels take them."""
     return tuple(map(np.float32, (1.0 - beta1, beta2, 1.0 - beta2, eps, weight_decay)))
 
 
-# The two forms of an update share these, so that they give the same bits.
+# Both forms of an update call these, so that they give the same bits.
 @cuda.jit(device=True)
 def _sgd(parameters, gradients, lr, weight_decay):
     """Update the parameter of this thread."""
@@ -94,7 +94,7 @@ def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, be
         p = parameters[i]
         g = gradients[i] + weight_decay * p
         m = exp_avg[i] + new1 * (g - exp_avg[i])
-        v = beta2 * exp_avg_sq[i] + new2 * g * g  # a share of the square: by itself it may be too large
+        v = beta2 * exp_avg_sq[i] + new2 * g * g  # in this order: g * g may be too large
         exp_avg[i] = m
         exp_avg_sq[i] = v
         parameters[i] = p - step_size * m / (math.sqrt(v) * scale + eps)
@@ -102,7 +102,7 @@ def _adam(parameters, gradients, exp_avg, exp_avg_sq, step_size, scale, new1, be
 
 @cuda.jit(device=True)
 def _rate(rates, cursor, column):
-    """Return a number of the row that the cursor names, NaN if there is no such row."""
+    """Return a number of the row at the cursor, NaN if there is no such row."""
     row = cursor[0]
     if row < 0 or row >= rates.shape[0]:
         return float32(math.nan)
@@ -161,21 +161,21 @@ def sgd_update_scheduled(
     parameters, gradients, velocity, rates, cursor, momentum=0.0, weight_decay=0.0, nesterov=False,
     advances=None,
 ):  # fmt: skip
-    """Take one step of `sgd_update` with the learning rate that the cursor names.
+    """Take one step of `sgd_update` with the learning rate at the cursor.
 
-    Nothing comes from the host, so the launch can be recorded in a CUDA graph. The bits are `sgd_update`'s.
+    Nothing comes from the host, so a CUDA graph can record the launch. The bits are those of `sgd_update`.
 
     Parameters
     ----------
     parameters, gradients, velocity, momentum, weight_decay, nesterov
         As for `sgd_update`.
     rates : device array, shape (S, 2), float32
-        As `sgd_rates` makes them.
+        From `sgd_rates`.
     cursor : device array, shape (1,), int32
-        The row of `rates` that counts, from 0. The host cannot look at it: `SKIPPED` leaves everything as it
-        is, and any other that is outside of `rates` makes the parameters NaN.
+        The current row of `rates`, from 0. The host cannot check it: `SKIPPED` changes nothing, and any other
+        number outside of `rates` makes the parameters NaN.
     advances : device array, shape (1,), int32, optional
-        Another cursor, which the launch moves to the next, if it is skipped too; see `gather.gpu.advance`.
+        Another cursor, which the launch advances even in a skipped step; see `gather.gpu.advance`.
 
     Examples
     --------
@@ -188,9 +188,8 @@ def sgd_update_scheduled(
     [-1.25]
     [nan]
     """
-    how = momentum, weight_decay, nesterov
     schedule = rates, cursor, advances
-    checks.sgd(DEVICE, parameters, gradients, velocity, *how, *schedule)
+    checks.sgd(DEVICE, parameters, gradients, velocity, momentum, weight_decay, nesterov, *schedule)
     weight_decay = np.float32(weight_decay)
     if momentum == 0.0:
         return _launch_scheduled(sgd_scheduled_kernel, (parameters, gradients), *schedule, weight_decay)
@@ -199,7 +198,7 @@ def sgd_update_scheduled(
 
 
 def sgd_rates(lrs):
-    """Work out what `sgd_update_scheduled` needs of the host.
+    """Return the `rates` of `sgd_update_scheduled`.
 
     Parameters
     ----------
@@ -209,7 +208,7 @@ def sgd_rates(lrs):
     Returns
     -------
     ndarray, shape (S, 2), float32
-        A row for each step: the learning rate, and 0, so that the rates of both optimisers are alike.
+        A row for each step: the learning rate, and 0, so that both optimisers have rates of one shape.
 
     Examples
     --------
@@ -239,9 +238,7 @@ def adam_update(
 
 
 @cuda.jit
-@device.signature(
-    f"void({_ARENA}, {_ARENA}, {_ARENA}, {_ARENA}, {_SCHEDULE}, float32, float32, float32, float32, float32)"
-)
+@device.signature(f"void({', '.join([_ARENA] * 4 + [_SCHEDULE] + ['float32'] * 5)})")
 def adam_scheduled_kernel(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, other, advances, new1, beta2, new2, eps,
     weight_decay,
@@ -258,16 +255,9 @@ def adam_update_scheduled(
     parameters, gradients, exp_avg, exp_avg_sq, rates, cursor, beta1=0.9, beta2=0.999, eps=1e-8,
     weight_decay=0.0, advances=None,
 ):  # fmt: skip
-    """Take one step of `adam_update`, the one that the cursor names; as for `sgd_update_scheduled`.
+    """Take the step of `adam_update` at the cursor, like `sgd_update_scheduled`.
 
-    Parameters
-    ----------
-    parameters, gradients, exp_avg, exp_avg_sq, beta1, beta2, eps, weight_decay
-        As for `adam_update`.
-    rates : device array, shape (S, 2), float32
-        As `adam_rates` makes them, with the same `beta1` and `beta2`.
-    cursor, advances : device array, shape (1,), int32
-        As for `sgd_update_scheduled`.
+    The `rates` are from `adam_rates` with the same `beta1` and `beta2`.
 
     Examples
     --------
@@ -285,21 +275,21 @@ def adam_update_scheduled(
 
 
 def adam_rates(lrs, first_step=1, beta1=0.9, beta2=0.999):
-    """Work out what `adam_update_scheduled` needs of the host.
+    """Return the `rates` of `adam_update_scheduled`.
 
     Parameters
     ----------
     lrs : sequence of S floats
         The learning rate of each step.
     first_step : int
-        The number of the first of them, counted from 1.
+        The number of the first of them, from 1.
     beta1, beta2 : float
 
     Returns
     -------
     ndarray, shape (S, 2), float32
-        For each step t its size ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the
-        root of the second mean.
+        For each step t ``lr / (1 - beta1**t)`` and ``1 / sqrt(1 - beta2**t)``, which corrects the root of the
+        second mean.
 
     Examples
     --------
@@ -331,24 +321,24 @@ def scheduled_rates_kernel(rates, corrections, cursor, taken, found_inf, row, ro
 
 
 def scheduled_rates(rates, corrections, cursor, taken, found_inf, row, row_cursor):
-    """Work out the rates of a step that may be skipped, for the scheduled updates.
+    """Compute the rates of a step that may be skipped, for the scheduled updates.
 
-    The learning rate is that of the step in the schedule, skipped ones included. Adam's corrections count the
-    steps that were taken. So the two come from two tables, each with a cursor of its own.
+    The learning rate counts all steps of the schedule, skipped ones too; Adam's corrections count only steps
+    that were taken. So the two come from two tables with their own cursors.
 
     Parameters
     ----------
     rates, corrections : device array, shape (S, 2), float32
-        The learning rate of each step of the schedule in the first column; and what `adam_rates` or
-        `sgd_rates` makes of learning rates of 1, from the next step on.
+        The learning rates of the schedule, in the first column; and `adam_rates` or `sgd_rates` of learning
+        rates of 1, from the next step on.
     cursor, taken : device array, shape (1,), int32
-        The rows of the two that count. If the step is taken, `taken` is moved to the next.
+        The current rows of the two. If the step is taken, `taken` advances.
     found_inf : device array, shape (1,), int32
-        As `unscale_gradients` leaves it: the step is skipped if it is not 0.
+        From `unscale_gradients`: the step is skipped if it is not 0.
     row : device array, shape (1, 2), float32
         Written to: the rates of the step, unless it is skipped.
     row_cursor : device array, shape (1,), int32
-        Written to: 0, or `SKIPPED`. With `row` it is what a scheduled update takes.
+        Written to: 0, or `SKIPPED`. A scheduled update takes it as the cursor of `row`.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Loss scaling on the GPU: the scale, its counters and what was found all lie on the device.
+"""Loss scaling on the GPU: the scale, its counters and `found_inf` all lie on the device.
 
-No step asks the host whether it is to be skipped: `scheduled_rates` in `gpu` passes that on to the update.
+The host never learns whether a step is skipped: `scheduled_rates` in `gpu` passes that on to the update.
 """
 
 import math
@@ -42,13 +42,13 @@ def unscale_gradients_kernel(gradients, scale, found_inf):
     if i < gradients.size:
         gradient = gradients[i] * (float32(1) / scale[0])
         gradients[i] = gradient
-        # NaN compares as false, infinity as false, all else as true. Few threads get here, mostly none.
+        # False for NaN and infinity, true for any other number. Mostly no thread gets here.
         if not abs(gradient) < float32(math.inf):
             cuda.atomic.max(found_inf, 0, 1)
 
 
 def unscale_gradients(gradients, scale, found_inf):
-    """Divide by the loss scale, and look for what is not finite; see `reference.unscale_gradients`."""
+    """Divide by the loss scale, and look for NaN and infinity; see `reference.unscale_gradients`."""
     checks.unscale_gradients(DEVICE, gradients, scale, found_inf)
     device.launch_for_each(unscale_gradients_kernel, gradients.size, THREADS, gradients, scale, found_inf)
     return gradients

@@ -1,11 +1,11 @@
-"""Parameter updates as their definitions say it, in float64: the oracle for the other backends.
+"""The definitions of the parameter updates, in float64.
 
 All parameters of a model lie in one flat array and all their gradients in another, so that one call
 is one step of the optimiser. An update works in place and returns its first argument.
 
-In float16 small gradients become 0, and so the gradient of the loss is made larger by a scale before it goes
-back through the layers, and the gradients of the parameters smaller by it before an update. How large the
-scale may be shows in training: `update_loss_scale`.
+In float16 small gradients become 0. So the gradient of the loss is multiplied by a scale before it goes
+back through the layers, and the gradients of the parameters are divided by it before an update. Training
+shows how large the scale may be: `update_loss_scale`.
 """
 
 import numpy as np
@@ -30,20 +30,20 @@ def sgd_update(parameters, gradients, velocity, lr, momentum=0.0, weight_decay=0
         Updated in place.
     gradients : ndarray, shape (P,), float
     velocity : ndarray, shape (P,), float, or None
-        The gradients so far, fading; zeros before the first step, updated in place. Without momentum
-        it is neither read nor written, and may be None.
+        The fading sum of the gradients; zeros before the first step, updated in place. Unused without
+        momentum, and may be None.
     lr : float
     momentum : float
-        Share of the velocity that survives a step; 0 is plain gradient descent.
+        The fraction of the velocity that survives a step; 0 is plain gradient descent.
     weight_decay : float
         Strength of the pull towards 0.
     nesterov : bool
-        True takes the gradient as if one momentum step ahead.
+        Whether to take the gradient as if one momentum step ahead.
 
     Raises
     ------
     ValueError
-        If momentum is asked for without a `velocity`, or nesterov without momentum.
+        If there is momentum without a `velocity`, or nesterov without momentum.
 
     Notes
     -----
@@ -88,25 +88,21 @@ def adam_update(
 
     Parameters
     ----------
-    parameters : ndarray, shape (P,), float
-        Updated in place.
-    gradients : ndarray, shape (P,), float
+    parameters, gradients, lr, weight_decay
+        As for `sgd_update`.
     exp_avg, exp_avg_sq : ndarray, shape (P,), float
         The running means m and v; zeros before the first step, updated in place.
     step : int
-        The number of this step, counted from 1.
-    lr : float
+        The number of this step, from 1.
     beta1, beta2 : float
-        Share of the running means that survives a step.
+        The fraction of the running means that survives a step.
     eps : float
-        Keeps the quotient finite where all gradients were 0.
-    weight_decay : float
-        Strength of the pull towards 0, added to the gradient.
+        Keeps the quotient finite if all gradients were 0.
 
     Notes
     -----
     Kingma and Ba, "Adam: a method for stochastic optimization" (2015), algorithm 1, and
-    `torch.optim.Adam`. Both means start at 0 and are too small at first; m_hat and v_hat make up for it.
+    `torch.optim.Adam`. Both means start at 0 and are too small at first; m_hat and v_hat correct this.
 
     Examples
     --------
@@ -131,7 +127,7 @@ def adam_update(
 def scale_gradient(gradient, scale, out=None):
     """Multiply the gradient of the loss by the loss scale.
 
-    ``out = scale[0] * gradient``. All gradients that follow from it are larger by the same factor, and fewer
+    ``out = scale[0] * gradient``. All gradients computed from it are larger by the same factor, so fewer
     of them are too small for float16.
 
     Parameters
@@ -155,11 +151,11 @@ def scale_gradient(gradient, scale, out=None):
 
 
 def unscale_gradients(gradients, scale, found_inf):
-    """Divide the gradients of the parameters by the loss scale, and note whether one is NaN or infinite.
+    """Divide the gradients of the parameters by the loss scale, and record whether one is NaN or infinite.
 
     ``gradients = gradients * (1 / scale[0])``, and ``found_inf[0] = 1`` if any of them is not finite. If all
-    are, `found_inf` stays as it is, so that several arenas may share it; `update_loss_scale` sets it back to
-    0.
+    are finite, `found_inf` keeps its value, so that several arenas may share it; `update_loss_scale` resets
+    it to 0.
 
     Parameters
     ----------
@@ -171,8 +167,8 @@ def unscale_gradients(gradients, scale, found_inf):
 
     Notes
     -----
-    What `torch.amp.GradScaler.unscale_` does. With a scale that is a power of two, multiplying and dividing
-    change the exponent only: no digit is lost.
+    As `torch.amp.GradScaler.unscale_`. A scale that is a power of two changes only the exponent, so no digit
+    is lost.
 
     Examples
     --------
@@ -189,30 +185,29 @@ def unscale_gradients(gradients, scale, found_inf):
 
 
 def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff=0.5, interval=2000):
-    """Take one step of dynamic loss scaling: smaller after a skipped step, larger after many good ones.
+    """Make the loss scale smaller after a skipped step, larger after many good ones.
 
-    Where `found_inf` is not 0, the step was skipped::
+    If `found_inf` is not 0, the step was skipped::
 
         scale = scale * backoff,    good_steps = 0,    skipped = skipped + 1
 
-    Otherwise it was a good one: ``good_steps = good_steps + 1``, and once that is `interval`, it begins from
-    0 again with ``scale = scale * growth``, unless that were infinite. At the end ``found_inf = 0``, for the
-    next step.
+    Otherwise ``good_steps = good_steps + 1``. Once that is `interval`, ``good_steps = 0`` and ``scale = scale
+    * growth``, unless the product is infinite. At the end ``found_inf = 0``, for the next step.
 
     Parameters
     ----------
     scale : ndarray, shape (1,), float
         The loss scale; updated in place.
     good_steps : ndarray, shape (1,), int32
-        Steps since the scale has changed or a step was skipped; updated in place.
+        Steps since the last change of the scale; updated in place.
     skipped : ndarray, shape (1,), int32
-        Skipped steps in all; updated in place.
+        Number of skipped steps; updated in place.
     found_inf : ndarray, shape (1,), int32
-        As `unscale_gradients` leaves it; set to 0.
+        From `unscale_gradients`; set to 0.
     growth, backoff : float
         The factors, one above 1 and one between 0 and 1.
     interval : int
-        After this many good steps in a row the scale grows.
+        The scale grows after this many good steps in a row.
 
     Notes
     -----
@@ -247,7 +242,7 @@ def update_loss_scale(scale, good_steps, skipped, found_inf, growth=2.0, backoff
 
 
 def _float(name, array):
-    """Return an array of floats in float64; other numbers are no gradients."""
+    """Return an array of floats as float64; refuse anything else."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise TypeError(f"{name} must be a float array, got {shown(array)}")
     return array.astype(np.float64)
