@@ -61,10 +61,10 @@ def footprint_picture(access, source, result) -> plots.Picture:
             colour = "white" if shared[row, column] else plots.INK
             axes[0].text(column, row, count, ha="center", va="center", fontsize=7, color=colour)
     bx, by, _ = access.trace.block_shape
-    blocks = int(np.prod(access.trace.grid))
+    blocks, elements = int(np.prod(access.trace.grid)), np.count_nonzero(read)
     caption = (
-        f"{plots.counted(blocks, 'block')} of {bx} x {by} threads read {read.size} elements of "
-        f"{source} {read.sum()} times: {read.mean():.1f} times each, at most {_times(read.max())}; "
+        f"{plots.counted(blocks, 'block')} of {bx} x {by} threads read {elements} elements of {source} "
+        f"{read.sum()} times: {read.sum() / max(elements, 1):.1f} times each, at most {_times(read.max())}; "
         f"{shared.sum() or 'none'} by two blocks or more."
     )
     alt = (

@@ -52,12 +52,17 @@ class CliError(Exception):
 
 
 def complain(message):
-    """Print a line to stderr if possible; for an error about a file, its name and the reason."""
-    cause = message.args[0] if isinstance(message, CliError) else message
-    if isinstance(cause, OSError) and cause.filename and cause.strerror:
-        message = f"{cause.filename}: {cause.strerror}"
+    """Print a line to stderr if possible."""
+    text = described(message.args[0] if isinstance(message, CliError) else message)
     with contextlib.suppress(OSError):
-        print(f"cnn-numba: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"cnn-numba: {' '.join(text.split())}", file=sys.stderr)
+
+
+def described(error):
+    """Return an error as text; for an error about a file, its name and the reason."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _number(what, fits):

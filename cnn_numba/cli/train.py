@@ -23,6 +23,7 @@ from cnn_numba.cli.shared import (
     backend_for,
     count,
     countable,
+    described,
     flag,
     not_negative,
     option,
@@ -210,7 +211,7 @@ def _train(options, files, workers):
     special = {"sgd": {"momentum": 0.9}, "adam": {"betas": (options["beta1"], options["beta2"])}}
     how = {"lr": options["lr"], "weight_decay": options["weight_decay"], **special[options["optimizer"]]}
     optimizer = OPTIMIZERS[options["optimizer"]](network, **how)
-    log(_what_is_trained(network, data, backend, workers))
+    log(_what_is_trained(network, data, backend, workers, files.data_dir))
     log(f"recipe: {as_options(_main_options(options))}")
     with _errors_in_a_line(out, files, workers):
         history = fit(
@@ -242,12 +243,13 @@ def _share_of(workers, batch_size):
     return workers.count(batch_size)
 
 
-def _what_is_trained(network, data, backend, workers):
+def _what_is_trained(network, data, backend, workers, data_dir):
     """Return the first line of a training run."""
-    samples = "windows" if isinstance(data.train_images, Windows) else "images"
+    is_text = isinstance(data.train_images, Windows)
+    samples, name = ("windows", data_dir or data.name) if is_text else ("images", data.name)
     return (
         f"{network.name}: {network.parameters.size:,} parameters, {len(data.train_images):,} {samples} of "
-        f"{data.name}, {place_of(backend)}, {network.precision}"
+        f"{name}, {place_of(backend)}, {network.precision}"
         + (f", {workers.size} workers" if workers.many else "")
     )
 
@@ -265,6 +267,8 @@ def _errors_in_a_line(out, files, workers):
     from cnn_numba.beyond.workers.process_group import WorkersError
     from cnn_numba.train.loop import Interrupted, TrainingDiverged
 
+    checkpoint = out / "checkpoint.npz"
+    before = checkpoint.exists() and checkpoint.stat().st_mtime_ns
     try:
         yield
     except WorkersError as error:
@@ -275,7 +279,11 @@ def _errors_in_a_line(out, files, workers):
         # At once, because torch may abort a worker that ends while one of its threads still waits.
         raise CliError(f"{error}: {how}" if workers.first else "", 130, at_once=workers.many) from None
     except (TrainingDiverged, OSError) as error:
-        raise CliError(error if workers.first else "") from None
+        text = described(error)
+        if isinstance(error, OSError) and checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
+            how = command_to_resume(out, files.data_dir, workers)  # the disk was full later
+            text += f"; earlier epochs are saved, go on with: {how}"
+        raise CliError(text if workers.first else "") from None
     except ValueError as error:
         # Without --resume a ValueError is a bug: show its traceback.
         if not files.resume:

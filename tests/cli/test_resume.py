@@ -246,13 +246,35 @@ def test_a_new_training_keeps_the_finished_one(run, little, tmp_path):
     assert recipe_of(folder)["seed"] == 2
 
 
+def test_a_disk_that_fills_up_is_reported_with_how_to_resume(run, little, tmp_path, monkeypatch):
+    before = os.fsync
+
+    def fill_up(file):
+        if (tmp_path / "runs/mnist_cnn/checkpoint.npz").exists():
+            raise OSError(28, "No space left on device", "checkpoint.npz")
+        before(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fill_up)
+        code, _, err = run("train", "--epochs", 3, *STEPS)
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith(
+        "cnn-numba: checkpoint.npz: No space left on device; earlier epochs are saved, go on"
+    )
+    assert err.endswith("train --resume\n")
+    code, out, _ = run("train", "--resume")
+    assert code == 0
+    assert "epoch 2/3" in out
+    assert "epoch 1/3" not in out
+
+
 def test_a_text_is_trained_on_and_resumed(tmp_path, run):
     text = tmp_path / "mine.txt"
     text.write_text("".join(f"this is paragraph {number}, of a few more words\n" * 2 for number in range(20)))
     common = "--model", "text_transformer", "--data-dir", text, "--batch-size", 64, "--device", "cpu"
     code, out, _ = run("train", *common, "--epochs", 2, "--schedule", "constant")
     assert code == 0
-    assert "windows of course-text" in out
+    assert f"windows of {text}, " in out
     assert "test accuracy" in out
     code, out, _ = run(
         *("train", "--resume", "--out", tmp_path / "runs" / "text_transformer"),

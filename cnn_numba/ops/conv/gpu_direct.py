@@ -6,7 +6,6 @@ neighbouring positions in 8 output channels: for each row of a kernel it loads 1
 at a time, and multiplies 192 times.
 
 A block has 32 lines, one below the other. Where they reach the end of an image, they continue in the next.
-
 The gradient of the images takes the same kernel: it is a convolution with each kernel turned by 180 degrees.
 """
 

@@ -17,13 +17,7 @@ from typing import NamedTuple
 from cnn_numba import device
 from cnn_numba.device.compiler import cuda, float32, int32, uint32
 from cnn_numba.ops.conv import checks, gpu_direct
-from cnn_numba.ops.conv.gathers import (
-    CONVOLUTION,
-    Gather,
-    backward_gathers,
-    forward_gather,
-    target_store,
-)
+from cnn_numba.ops.conv.gathers import CONVOLUTION, Gather, backward_gathers, forward_gather, target_store
 from cnn_numba.ops.shapes import DEVICE
 from cnn_numba.ops.shared.products import (
     Operand,
