@@ -1,6 +1,6 @@
-"""The command ``python -m gpuless``: runs a program, where there is no GPU on the emulated one.
+"""The command ``python -m gpuless``: run a program, on the emulated GPU if there is no real one.
 
-``python -m gpuless profile`` says how long that would take on a GPU: `gpuless.profile.command`.
+``python -m gpuless profile`` models its time on a GPU: `gpuless.profile.command`.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def _main(arguments):
         return program()
     print(selection)
     versions = nvidia.versions()
-    if selection.simulated:  # which works with newer ones than compilers do
+    if selection.simulated:  # the simulator works with newer versions than compilers do
         print(*(f"{each.name} {each.here}" for each in versions), sep=", ")
         return None
     print(*versions, sep=", ")

@@ -1,4 +1,4 @@
-"""Run programs that know nothing of gpuless, with the GPU that `select` chooses."""
+"""Run programs that don't import gpuless on the GPU that `select` chooses."""
 
 import builtins
 import importlib.util
@@ -17,9 +17,9 @@ _STARTUP = str(Path(__file__).parent / "startup")
 
 
 def inherit(gpu: str | None = None) -> Selection:
-    """Select a GPU for this process, and for those that it starts.
+    """Select a GPU for this process and for those that it starts.
 
-    `gpu`: "hardware", "emulator" or "simulator": what ``GPULESS`` is to be.
+    `gpu`: a value for ``GPULESS``: "hardware", "emulator" or "simulator".
     """
     if gpu:
         os.environ["GPULESS"] = gpu
@@ -30,9 +30,9 @@ def inherit(gpu: str | None = None) -> Selection:
 
 
 def program_of(options):
-    """Return a function that runs the program which a command line names, None if it names none.
+    """Return a function that runs the program of a command line, None if there is no program.
 
-    `options`: with what follows -m, what follows -c and what else there is, as `module`, `code` and `script`.
+    `options`: has the words after -m as `module`, those after -c as `code`, and others as `script`.
     """
     for run, given in ((run_module, options.module), (run_code, options.code), (run_script, options.script)):
         if given:
@@ -43,7 +43,7 @@ def program_of(options):
 def run_script(path: str, arguments: list[str]):
     """Run a file as ``python path arguments`` does.
 
-    `path`: a file, or a folder or archive with a ``__main__.py``; "-" for what comes from standard input.
+    `path`: a file, or a folder or archive with a ``__main__.py``; "-" for standard input.
     """
     if path == "-":
         _run_input(arguments)
@@ -83,7 +83,7 @@ def run_code(code: str, arguments: list[str]):
 
 
 def _run_input(arguments):
-    """Run what comes from standard input as ``python - arguments`` does."""
+    """Run standard input as ``python - arguments`` does."""
     sys.argv = ["-", *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = ""
@@ -95,7 +95,7 @@ def _run_as(source, file):
 
 
 def _execute(source, file, **names):
-    """Run source code as `__main__`, which stays after its end: for threads, and for what is done at exit."""
+    """Run source code as the module `__main__`, which is kept for threads and functions called at exit."""
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     main.__dict__.update(names, __builtins__=builtins)
     sys.excepthook = _without_us
@@ -115,7 +115,7 @@ _US += (runpy.run_path.__code__.co_filename,)
 
 
 def _without_us(kind, error, traceback):
-    """Print an exception as if nothing stood between Python and the program."""
+    """Print an exception without the frames of this package that come before the program's."""
     while traceback and traceback.tb_frame.f_code.co_filename in _US:
         traceback = traceback.tb_next
     error.__traceback__ = traceback

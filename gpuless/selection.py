@@ -1,11 +1,11 @@
-"""Hardware, emulator or simulator? The choice is made once, best before `numba.cuda` is imported.
+"""Choose between hardware, emulator and simulator, once, and best before `numba.cuda` is imported.
 
-A GPU is taken where there is one. Else the emulated GPU of `gpuless.emulator` runs Numba's compiled kernels
-on the CPU, at a pace at which networks train. Where that cannot be (on macOS, say), the simulator runs the
-kernels' Python code, slowly: `numba.cuda` is that of `gpuless.simulator` then, which needs no compiler and no
-Numba. Nothing is printed.
+A real GPU is used if there is one. If not, the emulated GPU of `gpuless.emulator` runs Numba's compiled
+kernels on the CPU, fast enough to train networks. If no GPU can be emulated, as on macOS, the simulator runs
+the kernels' Python code, slowly: `gpuless.simulator` then replaces `numba.cuda`, and needs neither a compiler
+nor Numba.
 
-The environment variable ``GPULESS`` overrides: ``hardware``, ``emulator`` or ``simulator``.
+The environment variable ``GPULESS`` overrides the choice: ``hardware``, ``emulator`` or ``simulator``.
 """
 
 import os
@@ -32,25 +32,25 @@ class Selection(NamedTuple):
 
     @property
     def simulated(self) -> bool:
-        """Whether kernels are Python functions, stepped by the simulator."""
+        """Whether the simulator runs the kernels' Python code."""
         return self.gpu == "simulator"
 
     @property
     def emulated(self) -> bool:
-        """Whether kernels are compiled, and the CPU runs them."""
+        """Whether the CPU runs compiled kernels."""
         return self.gpu == "emulator"
 
 
 def select(package: str = "gpuless") -> Selection:
-    """Select what runs kernels: a GPU, the emulated one, or the simulator.
+    """Select what runs kernels: a GPU, the emulated GPU, or the simulator.
 
-    Call it before `numba.cuda` is imported, as the simulator can be selected only then. Calling it again
-    changes nothing.
+    Call it before `numba.cuda` is imported: later, the simulator can't be selected. Calling it again changes
+    nothing.
 
     Parameters
     ----------
     package : str
-        Whose import calls it, for the messages.
+        The package whose import makes the call, for messages.
 
     Raises
     ------
@@ -69,11 +69,11 @@ def select(package: str = "gpuless") -> Selection:
         selection = _possible(wanted, package)
     else:
         selection = wanted
-        _tell_children(wanted.simulated)
+        _set_numba_variable(wanted.simulated)
     if selection.simulated:
-        from gpuless import simulator  # which takes time, and elsewhere is not needed
+        from gpuless import simulator  # takes time, and is needed only here
 
-        simulator.order_of_launches()  # a wrong one ends the program here, not at its first launch
+        simulator.order_of_launches()  # raises for a wrong GPULESS_ORDER now, not at the first launch
         simulator.install()
     elif selection.emulated:
         frontends.install()
@@ -99,7 +99,7 @@ def _wanted():
     lack = problem and emulator.problem()
     if numbas == "0" and (lack or not problem):
         return Selection("hardware", numbas_reason)
-    # Where the simulator is all there is, the variable is no wish: a process of ours inherits what we set.
+    # If only the simulator works, the variable may be inherited from a process of ours, which sets it.
     if numbas not in ("", "0") and not lack:
         return Selection("simulator", numbas_reason)
     if problem is None:
@@ -109,8 +109,8 @@ def _wanted():
     return Selection("emulator", problem)
 
 
-def _tell_children(simulated):
-    """Set what Numba's own variable says, for the processes of this one and for who asks Numba's settings."""
+def _set_numba_variable(simulated):
+    """Set Numba's own variable, for child processes and for code that reads Numba's settings."""
     if simulated or os.environ.get(_SIMULATOR):
         os.environ[_SIMULATOR] = str(int(simulated))
         if "numba" in sys.modules:
@@ -118,7 +118,7 @@ def _tell_children(simulated):
 
 
 def _possible(wanted, package):
-    """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
+    """Return the selection closest to `wanted`: `numba.cuda` has been imported, as the simulator or not."""
     early = f"numba.cuda was imported before {package}"
     if frontends.simulated():
         from gpuless import simulator
@@ -130,6 +130,6 @@ def _possible(wanted, package):
     if not wanted.simulated:
         return wanted
     reason = f"{early}, and {wanted.reason}: import {package} first, or set {_SIMULATOR}=1"
-    # The first kernel would fail with an error about a driver, far from the line that is to be changed.
+    # Else the first kernel fails with an error about a driver, far from the line to change.
     warnings.warn(reason, RuntimeWarning, stacklevel=4)
     return Selection("hardware", reason)
