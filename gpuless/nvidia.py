@@ -140,7 +140,7 @@ def _driver_version():
 
 
 def toolkit() -> tuple[int, int] | None:
-    """Return the version of the CUDA toolkit: of its wheels, of conda's or of ``CUDA_HOME``'s; None if none."""
+    """Return the CUDA toolkit's version, from its wheels, from conda or from ``CUDA_HOME``; None if none."""
     for wheel in ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
         if version := installed(wheel):
             return _major_minor(version)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def doubt(state: os.stat_result) -> str:
-    """Return why another user may have written to a file or folder of this state; "" if only this user can."""
+    """Return why other users may have written to a file or folder of this state; "" if only this user can."""
     if not hasattr(os, "geteuid"):  # Windows, where the mode doesn't say who can write
         return ""
     if state.st_uid != os.geteuid():
