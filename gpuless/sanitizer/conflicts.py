@@ -173,7 +173,7 @@ class History:
         return (self.trace.kind == FENCE).any() and (self.trace.kind == ATOMIC).any()
 
     def racing_pair(self, rows, actors, same_value=False):
-        """Return two conflicting rows of a group that nothing orders, in order of time; None if there are none.
+        """Return two conflicting rows that nothing orders, in order of time; None if there are none.
 
         With `same_value`, all writes are of one value, and two of them are no race.
         """

@@ -1,10 +1,10 @@
-"""The elements of an array in a row: ``array.flat`` and `np.ndenumerate`, as a kernel has them."""
+"""``array.flat`` and `np.ndenumerate` in a kernel."""
 
 import numpy as np
 
 
 class Flat:
-    """What ``array.flat`` is: each access is one of the array itself, which may be traced.
+    """``array.flat``, whose accesses go to the array itself, so that they can be traced.
 
     >>> row = Flat(np.arange(6).reshape(2, 3).T)
     >>> row[1], list(row)
@@ -29,7 +29,7 @@ class Flat:
         return (self[index] for index in range(len(self)))
 
     def _place(self, index):
-        """Return the indices of an element. Past the end it is the first that is too large."""
+        """Return the indices of an element; past the end, the first of them is too large."""
         place = []
         for size in self._array.shape[:0:-1]:
             index, rest = divmod(index, size)
@@ -38,5 +38,5 @@ class Flat:
 
 
 def ndenumerate(array):
-    """Return what `np.ndenumerate` loops over, of an array that may be traced."""
+    """Return pairs of index and element, as `np.ndenumerate` does, of an array that may be traced."""
     return zip(np.ndindex(array.shape), array.flat, strict=True)
