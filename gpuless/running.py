@@ -54,7 +54,7 @@ def run_script(path: str, arguments: list[str]):
         sys.exit(2)
     sys.argv = [path, *arguments]
     if pkgutil.get_importer(path) is not None:  # a folder or an archive
-        sys.excepthook = _without_us
+        sys.excepthook = _hide_our_frames
         runpy.run_path(path, run_name="__main__")
         return
     if not sys.flags.safe_path:
@@ -70,7 +70,7 @@ def run_module(name: str, arguments: list[str]):
     sys.argv = [name, *arguments]
     if not _exists(name):
         sys.exit(f"{sys.executable}: No module named {name}")
-    sys.excepthook = _without_us
+    sys.excepthook = _hide_our_frames
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
@@ -98,7 +98,7 @@ def _execute(source, file, **names):
     """Run source code as the module `__main__`, which is kept for threads and functions called at exit."""
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     main.__dict__.update(names, __builtins__=builtins)
-    sys.excepthook = _without_us
+    sys.excepthook = _hide_our_frames
     exec(compile(source, file, "exec", dont_inherit=True), main.__dict__)
 
 
@@ -110,13 +110,13 @@ def _exists(name):
 
 
 _HERE = Path(__file__).parent
-_US = (__file__, str(_HERE / "__main__.py"), str(_HERE / "profile" / "command.py"))
-_US += (runpy.run_path.__code__.co_filename,)
+_OUR_FILES = (__file__, str(_HERE / "__main__.py"), str(_HERE / "profile" / "command.py"))
+_OUR_FILES += (runpy.run_path.__code__.co_filename,)
 
 
-def _without_us(kind, error, traceback):
+def _hide_our_frames(kind, error, traceback):
     """Print an exception without the frames of this package that come before the program's."""
-    while traceback and traceback.tb_frame.f_code.co_filename in _US:
+    while traceback and traceback.tb_frame.f_code.co_filename in _OUR_FILES:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
     sys.__excepthook__(kind, error, traceback)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gpuless import emulator, frontends, nvidia
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
-_WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
+_VARIABLE, _GPUS = "GPULESS", ("hardware", "emulator", "simulator")
 
 
 class Selection(NamedTuple):
@@ -83,29 +83,29 @@ def select(package: str = "gpuless") -> Selection:
 
 
 def _wanted():
-    asked = os.environ.get(_WISH, "").strip()
-    if asked not in ("", *_WISHES):
-        raise ValueError(f"{_WISH} must be {', '.join(_WISHES[:-1])} or {_WISHES[-1]}, got {asked!r}")
-    if asked == "emulator" and (lack := emulator.problem()):
-        raise RuntimeError(f"{_WISH} is emulator, and there can be no emulated GPU: {lack}")
-    if asked == "hardware" and not frontends.compiles():
+    gpu = os.environ.get(_VARIABLE, "").strip()
+    if gpu not in ("", *_GPUS):
+        raise ValueError(f"{_VARIABLE} must be {', '.join(_GPUS[:-1])} or {_GPUS[-1]}, got {gpu!r}")
+    if gpu == "emulator" and (no_emulator := emulator.problem()):
+        raise RuntimeError(f"{_VARIABLE} is emulator, and there can be no emulated GPU: {no_emulator}")
+    if gpu == "hardware" and not frontends.compiles():
         fix = "pip install 'gpuless[cu13]'"
-        raise RuntimeError(f"{_WISH} is hardware, and no compiler of kernels is installed: {fix}")
-    if asked:
-        return Selection(asked, f"the environment variable {_WISH} is {asked}")
-    numbas = os.environ.get(_SIMULATOR, "").strip()
-    numbas_reason = f"the environment variable {_SIMULATOR} is {numbas}"
+        raise RuntimeError(f"{_VARIABLE} is hardware, and no compiler of kernels is installed: {fix}")
+    if gpu:
+        return Selection(gpu, f"the environment variable {_VARIABLE} is {gpu}")
+    cudasim = os.environ.get(_SIMULATOR, "").strip()
+    cudasim_reason = f"the environment variable {_SIMULATOR} is {cudasim}"
     problem = nvidia.driver().problem
-    lack = problem and emulator.problem()
-    if numbas == "0" and (lack or not problem):
-        return Selection("hardware", numbas_reason)
+    no_emulator = problem and emulator.problem()
+    if cudasim == "0" and (no_emulator or not problem):
+        return Selection("hardware", cudasim_reason)
     # If only the simulator works, the variable may be inherited from a process of ours, which sets it.
-    if numbas not in ("", "0") and not lack:
-        return Selection("simulator", numbas_reason)
+    if cudasim not in ("", "0") and not no_emulator:
+        return Selection("simulator", cudasim_reason)
     if problem is None:
         return Selection("hardware", "a GPU was found")
-    if lack:
-        return Selection("simulator", f"{problem}, and no GPU can be emulated: {lack}")
+    if no_emulator:
+        return Selection("simulator", f"{problem}, and no GPU can be emulated: {no_emulator}")
     return Selection("emulator", problem)
 
 

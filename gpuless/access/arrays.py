@@ -122,13 +122,13 @@ class TracedFlat(Flat):
         return self._load(index, sys._getframe(1))
 
     def __setitem__(self, index, value):
-        self._array._memory.store(self._array, self._place(index), value, sys._getframe(1))
+        self._array._memory.store(self._array, self._indices(index), value, sys._getframe(1))
 
     def __iter__(self):
         return (self._load(index, sys._getframe(1)) for index in range(len(self)))
 
     def _load(self, index, frame):
-        array, place = self._array, self._place(index)
+        array, place = self._array, self._indices(index)
         return TracedRecord(array, place) if array.dtype.names else array._memory.load(array, place, frame)
 
 

@@ -17,7 +17,7 @@ from gpuless.limits import LaunchError
 from gpuless.simulator.kernel import Observed, running_twins
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)
-_COLUMNS = ("kind array element address block thread interval epoch site negative turn").split()
+_COLUMNS = "kind array element address block thread interval epoch site negative turn".split()
 
 
 class Line(NamedTuple):

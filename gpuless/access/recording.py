@@ -23,11 +23,7 @@ from gpuless.simulator.arrays import typed_array
 from gpuless.simulator.errors import LaunchStopped
 from gpuless.simulator.kernel import Observed
 from gpuless.simulator.memory import Memory, is_poison, poison, poisoned
-from gpuless.source.instructions import (
-    assigned_name,
-    instruction_start,
-    site,
-)
+from gpuless.source.instructions import assigned_name, instruction_start, site
 
 # The log is one flat list, which is faster to write and to split than a list of tuples. An entry is: view,
 # kind, index, value, offset of the instruction, code object.
@@ -104,7 +100,7 @@ class Miss(NamedTuple):
     site: object
 
 
-class Meeting(NamedTuple):
+class PartialWarp(NamedTuple):
     """An operation of a warp without some lanes that its mask names."""
 
     block: int
@@ -143,7 +139,7 @@ class TracedMemory(Memory):
 
     def __init__(self, dynamic_bytes=0, tolerant=False):
         self.log, self.misses = [], []
-        self.meetings, self.absent_reads = [], []
+        self.partial_warps, self.absent_reads = [], []
         self.arrays = []
         self._tolerant = tolerant
         self._segments, self._views, self._known, self._allocations = [], [], {}, {}
@@ -170,8 +166,8 @@ class TracedMemory(Memory):
         """Note an operation of a warp whose mask names lanes that have finished."""
         first = threads[0]
         frame = first.frames[-1]
-        self.meetings.append(
-            Meeting(
+        self.partial_warps.append(
+            PartialWarp(
                 self.running[0],
                 first.number,
                 self.running[2],
@@ -328,7 +324,7 @@ class TracedMemory(Memory):
 
     @property
     def _notes(self):
-        return self._segments, self.misses, self.meetings, self.absent_reads
+        return self._segments, self.misses, self.partial_warps, self.absent_reads
 
     def forget(self):
         """Clear the log: references to this memory may live long."""

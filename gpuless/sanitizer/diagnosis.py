@@ -111,8 +111,7 @@ class Diagnosis(Fields):
         rows = np.flatnonzero((trace.array == number) & (trace.kind == WRITE))
         if not (len(missing) and len(rows)):
             return False
-        numbers = np.unique(trace.site[rows]).tolist()
-        places = [(self.memory.site_codes[site], trace.sites[site].offset) for site in numbers]
+        places = [self.instruction(site) for site in np.unique(trace.site[rows]).tolist()]
         if any(is_data_dependent(*place) for place in places):
             return True
         if _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape):

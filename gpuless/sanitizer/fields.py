@@ -51,6 +51,10 @@ class Fields:
         """Return the instruction of a row's access."""
         return self.trace.sites[self.trace.site[row]]
 
+    def instruction(self, site):
+        """Return the code and offset of an instruction, given by its number."""
+        return self.memory.site_codes[site], self.trace.sites[site].offset
+
     def array(self, row):
         """Return the array of a row's access."""
         return self.trace.arrays[self.trace.array[row]]

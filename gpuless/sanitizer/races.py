@@ -61,7 +61,7 @@ class Races(Fields):
         changing = self._changing(rows)
         pair = self.history.racing_pair(rows[changing], actors[changing])
         sites = np.unique(self.trace.site[rows[changing & (self.trace.kind[rows] == WRITE)]])
-        if pair is None or not all(is_atomic_update(*self._place(site)) for site in sites.tolist()):
+        if pair is None or not all(is_atomic_update(*self.instruction(site)) for site in sites.tolist()):
             return None
         one, two = pair
         return Finding("lost update", **self.at(one), **self.other(two))
@@ -168,10 +168,7 @@ class Races(Fields):
         return None
 
     def _instruction(self, row):
-        return self._place(self.trace.site[row])
-
-    def _place(self, site):
-        return self.memory.site_codes[site], self.trace.sites[site].offset
+        return self.instruction(self.trace.site[row])
 
     def _threads_at(self, one, two):
         """Return the threads of a block that make one of two accesses in their barrier interval."""

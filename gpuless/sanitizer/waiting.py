@@ -63,12 +63,12 @@ class Waiting(Fields):
     def _missing_lanes(self):
         """Find operations of a warp whose mask names lanes that never come, one finding for each."""
         by_site, returned = {}, []
-        for meeting in self.memory.meetings:
-            by_site.setdefault((meeting.site, meeting.operation), []).append(meeting)
-        for meetings in by_site.values():
-            bypassed = [meeting for meeting in meetings if self._is_bypassed(meeting)]
+        for call in self.memory.partial_warps:
+            by_site.setdefault((call.site, call.operation), []).append(call)
+        for calls in by_site.values():
+            bypassed = [call for call in calls if self._is_bypassed(call)]
             if not bypassed:
-                returned.append(meetings[0])
+                returned.append(calls[0])
                 continue
             first, warps = bypassed[0], {(each.block, each.thread // WARP) for each in bypassed}
             finding = Finding(
@@ -83,25 +83,25 @@ class Waiting(Fields):
         if returned:
             self._note_returned(returned)
 
-    def _is_bypassed(self, meeting):
+    def _is_bypassed(self, call):
         """Return whether threads bypassed an operation, rather than returned before it."""
-        returns = returns_before(meeting.code, meeting.offset)
+        returns = returns_before(call.code, call.offset)
         if not returns:
             return returns is not None
-        around = conditions(meeting.code, meeting.offset)
+        around = conditions(call.code, call.offset)
         if not around or any(
             node.lineno <= line <= node.end_lineno for node, _ in around for line in returns
         ):
             return False
         # Both are possible. A thread with an access below the last `return` has not returned.
-        mine = (self.trace.block == meeting.block) & np.isin(self.trace.thread, meeting.finished)
+        mine = (self.trace.block == call.block) & np.isin(self.trace.thread, call.finished)
         sites = (self.trace.sites[number] for number in np.unique(self.trace.site[mine]))
-        return any(site.function == meeting.code.co_name and site.line > returns[-1] for site in sites)
+        return any(site.function == call.code.co_name and site.line > returns[-1] for site in sites)
 
-    def _note_returned(self, meetings):
+    def _note_returned(self, calls):
         """Note masks that name finished lanes: a GPU does not wait for them."""
-        first = meetings[0]
-        places = [(each.operation, each.site.line) for each in meetings]
+        first = calls[0]
+        places = [(each.operation, each.site.line) for each in calls]
         block = self.launch.block_called(self.block_position(first.block))
         self.note(words.finished_note(places, _lanes(first.finished), first.thread // WARP, block))
 

@@ -124,13 +124,7 @@ def _tree(function):
         lines, first_line = _source_lines(function)
         is_indented = lines[0][:1].isspace()
         definition = ast.parse("if True:\n" * is_indented + "".join(lines)).body[0]
-    except (
-        OSError,
-        TypeError,
-        SyntaxError,
-        IndexError,
-        TokenError,
-    ):  # the last two if the file has changed
+    except (OSError, TypeError, SyntaxError, IndexError, TokenError):  # the last two: the file has changed
         return None
     definition = definition.body[0] if is_indented else definition
     # The source of a lambda is the statement around it.

@@ -66,8 +66,8 @@ def _is_doubtful_name(node, definition):
 def _is_known(value):
     """Return whether a global is a simple value or type, or an object of Numba."""
     is_known_type = is_type(value, BaseException) or is_type(value, np.generic)
-    is_numbas = type(value).__module__.startswith(("numba", "gpuless"))
-    return value is UNKNOWN or isinstance(value, _GLOBALS) or is_known_type or is_numbas
+    is_from_numba = type(value).__module__.startswith(("numba", "gpuless"))
+    return value is UNKNOWN or isinstance(value, _GLOBALS) or is_known_type or is_from_numba
 
 
 def _is_doubtful_attribute(node, definition):

@@ -17,10 +17,10 @@ class Flat:
         self._array = array
 
     def __getitem__(self, index):
-        return self._array[self._place(index)]
+        return self._array[self._indices(index)]
 
     def __setitem__(self, index, value):
-        self._array[self._place(index)] = value
+        self._array[self._indices(index)] = value
 
     def __len__(self):
         return self._array.size
@@ -28,7 +28,7 @@ class Flat:
     def __iter__(self):
         return (self[index] for index in range(len(self)))
 
-    def _place(self, index):
+    def _indices(self, index):
         """Return the indices of an element; past the end, the first of them is too large."""
         place = []
         for size in self._array.shape[:0:-1]:

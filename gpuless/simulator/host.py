@@ -10,30 +10,13 @@ from gpuless.limits import BLOCK_LIMITS, GRID_LIMITS, SHARED_LIMIT, THREADS_LIMI
 
 #: Exported by `numba.cuda`.
 __all__ = [
-    *(
-        "Archive",
-        "CUSource",
-        "Cubin",
-        "CudaSupportError",
-        "Fatbin",
-        "In",
-        "InOut",
-        "KernelRuntimeError",
-        "LTOIR",
-    ),
-    *("LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
-    *("current_context", "default_stream", "defer_cleanup", "detect", "event"),
-    *("event_elapsed_time", "external_stream", "get_current_device", "gpus", "is_available"),
-    *("is_bfloat16_supported", "is_float16_supported", "is_fp8_supported", "is_supported_version"),
-    *(
-        "legacy_default_stream",
-        "list_devices",
-        "literal_unroll",
-        "per_thread_default_stream",
-        "profile_start",
-    ),
-    *("profile_stop", "profiling", "reduce", "require_context", "runtime", "select_device", "stream"),
-    "synchronize",
+    *("Archive", "CUSource", "Cubin", "CudaSupportError", "Fatbin", "In", "InOut", "KernelRuntimeError"),
+    *("LTOIR", "LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
+    *("current_context", "default_stream", "defer_cleanup", "detect", "event", "event_elapsed_time"),
+    *("external_stream", "get_current_device", "gpus", "is_available", "is_bfloat16_supported"),
+    *("is_float16_supported", "is_fp8_supported", "is_supported_version", "legacy_default_stream"),
+    *("list_devices", "literal_unroll", "per_thread_default_stream", "profile_start", "profile_stop"),
+    *("profiling", "reduce", "require_context", "runtime", "select_device", "stream", "synchronize"),
 ]
 
 _CAPABILITY = (8, 0)

@@ -81,11 +81,11 @@ class Kinds:
                 tested.add(node.test)
             elif isinstance(node, ast.Subscript):
                 tested.add(node.slice)
-            elif isinstance(node, ast.Compare) and node not in tested and self._is_numpys(node):
+            elif isinstance(node, ast.Compare) and node not in tested and self._gives_numpy_bool(node):
                 found.append(node)
         return found
 
-    def _is_numpys(self, comparison):
+    def _gives_numpy_bool(self, comparison):
         kinds = set(map(self.of, (comparison.left, *comparison.comparators)))
         is_ordered = any(isinstance(each, _COMPARISONS) for each in comparison.ops)
         return is_ordered and not kinds <= {_INTEGER, _BOOL}
@@ -192,8 +192,8 @@ def folded(node):
 
 def as_type(value):
     """Return the dtype of a type of NumPy or Numba, None for anything else."""
-    is_numbas = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
-    return as_dtype(value) if is_numbas or is_type(value, np.generic) or value is float else None
+    is_from_numba = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
+    return as_dtype(value) if is_from_numba or is_type(value, np.generic) or value is float else None
 
 
 def _of_dtype(dtype):

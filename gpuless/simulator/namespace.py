@@ -62,9 +62,9 @@ def _lanes_that(lanes, brought):
 
 
 # Waits whose answer needs only the values brought: a list of them in a block, a dict by lane in a warp.
-_MET = Wait(lambda _: None)
+_ARRIVED = Wait(lambda _: None)
 _COUNT, _ALL, _ANY = Wait(sum), Wait(lambda votes: int(all(votes))), Wait(lambda votes: int(any(votes)))
-_GRID_MET = Wait(lambda _: 1)
+_GRID_ARRIVED = Wait(lambda _: 1)
 _ACTIVE = Wait(lambda lanes: _mask(sum(1 << lane for lane in lanes)))
 _ALL_LANES, _ANY_LANE = (Wait(lambda lanes, of=of: of(lanes.values())) for of in (all, any))
 _EQUAL_LANES = Wait(lambda lanes: len(set(lanes.values())) == 1)
@@ -146,9 +146,9 @@ class Atomic:
         )
 
 
-def _atomic(name, new, taken):
+def _atomic(name, new, chars):
     def operation(self, array, index, value):
-        return self._update(array, index, new, _element(name, array, value, taken))
+        return self._update(array, index, new, _element(name, array, value, chars))
 
     operation.__qualname__ = f"Atomic.{name}"  # Python's name for it in errors about arguments
     return operation
@@ -158,13 +158,13 @@ for _name, _of in _ATOMIC.items():
     setattr(Atomic, _name, _atomic(_name, *_of))
 
 
-def _element(operation, array, value, taken):
+def _element(operation, array, value, chars):
     """Return a value in the type of an array's elements, as atomic instructions take it."""
     name, dtype = f"cuda.atomic.{operation}", getattr(array, "dtype", None)
     if dtype is None or isinstance(array, np.generic):
         raise UnsupportedPython("takes an array first, then the index", name, cause=Cause("no array", name))
-    if dtype.char not in taken:
-        known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
+    if dtype.char not in chars:
+        known = dict.fromkeys(np.dtype(char).name for char in chars)  # two letters may mean one type
         raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", name)
     return value if type(value) is dtype.type else cast(dtype)(value)
 
@@ -179,7 +179,7 @@ class _Grid:
         """Wait for all threads of the grid, which must have a single block here."""
         if self._cuda.gridDim.x * self._cuda.gridDim.y * self._cuda.gridDim.z > 1:
             raise LaunchError("the simulator runs one block after another: grid.sync() needs a grid of one")
-        return self._cuda._wait("grid.sync", None, sys._getframe(1), _GRID_MET)
+        return self._cuda._wait("grid.sync", None, sys._getframe(1), _GRID_ARRIVED)
 
 
 class CooperativeGroups:
@@ -196,7 +196,7 @@ class CooperativeGroups:
 _BOOLS = (bool, np.bool_)
 
 
-def _taken(operation, value, kinds, refused):
+def _checked(operation, value, kinds, refused):
     """Return a value if an operation takes its type, else raise."""
     if isinstance(value, refused):
         kind = "unsigned integers" if isinstance(value, Unsigned) else np.asarray(value).dtype
@@ -217,7 +217,7 @@ class Warp:
 
     def _shuffle(self, name, mask, value, frame, source):
         """Wait for the lanes in the mask, and get the value of the lane `source`, which may be absent."""
-        _taken(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
+        _checked(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
 
         def answer(lanes):
             # On a GPU, reading from an absent lane is undefined.
@@ -227,12 +227,12 @@ class Warp:
 
     def _vote(self, name, mask, predicate, frame, wait):
         """Wait for the lanes in the mask; each brings a truth value."""
-        predicate = bool(_taken(name, predicate, "integers and bool", np.floating))
+        predicate = bool(_checked(name, predicate, "integers and bool", np.floating))
         return self._gather(name, mask, predicate, frame, wait)
 
     def syncwarp(self, mask=FULL_MASK):
         """Wait for the other lanes; what they wrote before can be read afterwards."""
-        return self._gather("syncwarp", mask, None, sys._getframe(1), _MET)
+        return self._gather("syncwarp", mask, None, sys._getframe(1), _ARRIVED)
 
     def shfl_sync(self, mask, value, src_lane):
         """Return the value of one lane."""
@@ -369,7 +369,7 @@ class Cuda(Warp):
 
     def syncthreads(self):
         """Wait for all threads of the block."""
-        return self._wait("syncthreads", None, sys._getframe(1), _MET)
+        return self._wait("syncthreads", None, sys._getframe(1), _ARRIVED)
 
     def syncthreads_count(self, predicate):
         """Wait for all threads of the block; return in how many the predicate holds."""
@@ -385,7 +385,7 @@ class Cuda(Warp):
 
     def _wait_and_vote(self, operation, predicate, frame, wait):
         """Wait with a predicate, which must be an integer at a barrier."""
-        _taken(operation, predicate, "integers", (*_BOOLS, np.floating))
+        _checked(operation, predicate, "integers", (*_BOOLS, np.floating))
         return self._wait(operation, bool(predicate), frame, wait)
 
     def nanosleep(self, nanoseconds):

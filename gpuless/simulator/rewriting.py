@@ -138,9 +138,9 @@ class _Rewriter(ast.NodeTransformer):
         return _call(_operator(node), node, node.operand) if is_replaced else node
 
     def visit_Compare(self, node):
-        is_numpys = id(node) in self._compared
+        is_compared = id(node) in self._compared
         self.generic_visit(node)
-        return _negated(_negated(node)) if is_numpys else node  # makes a Python bool without a call
+        return _negated(_negated(node)) if is_compared else node  # makes a Python bool without a call
 
     def visit_AugAssign(self, node):
         is_replaced, waits = self._kinds.is_replaced(node), self._calls.get(id(node)) == YIELD

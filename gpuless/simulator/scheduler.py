@@ -57,16 +57,8 @@ class Thread:
     """One thread of a block, and what it waits for."""
 
     __slots__ = (
-        "code",
-        "lane",
-        "number",
-        "offset",
-        "threadIdx",
-        "value",
-        "wait",
-        "waits_for",
-        "warp",
-        "worker",
+        *("code", "lane", "number", "offset", "threadIdx"),
+        *("value", "wait", "waits_for", "warp", "worker"),
     )
 
     def __init__(self, number, block):
@@ -89,10 +81,8 @@ class Thread:
     @property
     def frames(self):
         """The frames of the kernel and its device functions while it waits; the kernel's is last."""
-        if isinstance(self.worker, Coroutine):
-            frames = self.worker.frames
-        else:
-            frames = suspended_frames(self.worker)
+        worker = self.worker
+        frames = worker.frames if isinstance(worker, Coroutine) else suspended_frames(worker)
         return [frame for frame in frames if not frame.f_code.co_filename.startswith(PACKAGE)]
 
     def wait_outside(self):
@@ -316,7 +306,7 @@ class Scheduler:
         """Return the groups of lanes that wait at the same operation with no lane of their mask missing."""
         groups = {}
         for thread in threads:
-            groups.setdefault(_meeting(thread), []).append(thread)
+            groups.setdefault(_wait_key(thread), []).append(thread)
         complete = []
         for (warp, operation, mask, _), group in groups.items():
             if operation == "activemask":
@@ -347,13 +337,13 @@ class Scheduler:
 
     def _diverge_in_warp(self, thread):
         """Raise for a lane that waits in vain for others of its warp."""
-        _, operation, mask, _ = _meeting(thread)
+        _, operation, mask, _ = _wait_key(thread)
         missing = [
             other
             for other in self._warp(thread.warp)
             if mask >> other.lane & 1
             and other.waits_for is not _FINISHED
-            and _meeting(other) != _meeting(thread)
+            and _wait_key(other) != _wait_key(thread)
         ]
         other = missing[0]
         self._diverge(
@@ -384,7 +374,7 @@ def _rounds(thread, names):
     return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine}
 
 
-def _meeting(thread):
+def _wait_key(thread):
     """Return what lanes that wait together have in common: warp, operation, mask and instruction."""
     mask = None if thread.waits_for in _BARRIERS else thread.value[0]
     return thread.warp, thread.waits_for, mask, thread.place

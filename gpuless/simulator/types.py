@@ -200,16 +200,8 @@ _NUMBERS = (
 # Numba's other names for them; those of C types by their size on this machine.
 _ALIASES = {
     **{"bool": boolean, "bool_": boolean, "b1": boolean, "none": void},
-    **{
-        "i1": int8,
-        "i2": int16,
-        "i4": int32,
-        "i8": int64,
-        "u1": uint8,
-        "u2": uint16,
-        "u4": uint32,
-        "u8": uint64,
-    },
+    **{"i1": int8, "i2": int16, "i4": int32, "i8": int64},
+    **{"u1": uint8, "u2": uint16, "u4": uint32, "u8": uint64},
     **{"f2": float16, "f4": float32, "f8": float64, "c8": complex64, "c16": complex128, "double": float64},
     **{"byte": uint8, "char": int8, "uchar": uint8, "short": int16, "ushort": uint16},
     **{"longlong": int64, "ulonglong": uint64},

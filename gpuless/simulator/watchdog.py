@@ -60,7 +60,7 @@ class Watch:
 
     def names(self):
         """Return what the rewritten code of a kernel uses, by its names there."""
-        return {"rounds()": itertools.chain.from_iterable(self._spells()), "counted()": self.counted}
+        return {"rounds()": itertools.chain.from_iterable(self._periods()), "counted()": self.counted}
 
     def counted(self, numbers):
         """Return what a `for` loop iterates over; in a long range, limits are checked now and then."""
@@ -86,7 +86,7 @@ class Watch:
             yield itertools.chain((first,), itertools.islice(numbers, _PERIOD - 1))
             self.look()
 
-    def _spells(self):
+    def _periods(self):
         while True:
             yield itertools.repeat(None, _PERIOD)
             self.look()

@@ -127,8 +127,8 @@ def place(traceback):
     while traceback is not None:
         code = traceback.tb_frame.f_code
         # By name: if NumPy is installed as bytecode, its files' paths are those of another machine.
-        is_numpys = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
-        if not is_numpys and not code.co_filename.startswith(PACKAGE):
+        is_numpy = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
+        if not is_numpy and not code.co_filename.startswith(PACKAGE):
             found = site(code, traceback.tb_lasti)
         elif found is not None and "__tracebackhide__" not in code.co_varnames:
             break  # further inside may be a library's code
