@@ -84,7 +84,7 @@ def driver() -> Driver:
         return Driver((), None, None, f"{_played[0]} is in the driver's place")
     # Don't load the driver if all GPUs are hidden: it would take the place of the emulated GPU's.
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in _HIDDEN:
-        return Driver((), None, None, "no GPU is visible, as CUDA_VISIBLE_DEVICES has it")
+        return Driver((), None, None, "CUDA_VISIBLE_DEVICES hides all GPUs")
     names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
     cuda = None
     if sys.platform != "darwin":  # macOS has no NVIDIA driver, and looking for one takes time

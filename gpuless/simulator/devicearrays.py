@@ -85,7 +85,7 @@ class DeviceArray:
     def copy_to_host(self, ary=None, stream=0):
         """Copy the elements to an array on the host, a new one by default, and return it."""
         if any(stride < 0 for stride in self.strides):
-            raise NotImplementedError(f"what has negative strides cannot be copied: {self.strides}")
+            raise NotImplementedError(f"an array with negative strides cannot be copied: {self.strides}")
         if ary is None:
             return self._ary.copy(order="K")
         _check_alike(self._ary, ary)

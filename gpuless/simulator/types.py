@@ -36,7 +36,7 @@ class Type:
 
     def converted(self, value):
         """Return a value of the host in this type."""
-        raise TypeError(f"{self} converts no value, such as {value!r}")
+        raise TypeError(f"{self} cannot convert a value, such as {value!r}")
 
     def __getitem__(self, axes):
         """Return the type of an array of this type: ``[:, ::1]`` is C-contiguous, ``[::1, :]`` Fortran's."""
