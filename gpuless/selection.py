@@ -99,7 +99,7 @@ def _wanted():
     no_emulator = problem and emulator.problem()
     if cudasim == "0" and (no_emulator or not problem):
         return Selection("hardware", cudasim_reason)
-    # If only the simulator works, the variable may be inherited from a process of ours, which sets it.
+    # Where only the simulator works, the variable is no choice of the user: a parent process may have set it.
     if cudasim not in ("", "0") and not no_emulator:
         return Selection("simulator", cudasim_reason)
     if problem is None:

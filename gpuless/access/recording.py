@@ -22,7 +22,7 @@ from gpuless.simulator.arithmetic import typed
 from gpuless.simulator.arrays import typed_array
 from gpuless.simulator.errors import LaunchStopped
 from gpuless.simulator.kernel import Observed
-from gpuless.simulator.memory import Memory, is_poison, poison, poisoned
+from gpuless.simulator.memory import Memory, address_of, is_poison, owner_of, poison, poisoned
 from gpuless.source.instructions import assigned_name, instruction_start, site
 
 # The log is one flat list, which is faster to write and to split than a list of tuples. An entry is: view,
@@ -190,7 +190,7 @@ class TracedMemory(Memory):
     def wrap(self, array, space, name=None, code=None, offset=None):
         """Return a traced array; an array wrapped before keeps its number."""
         if name is not None:
-            key = space, name, _start_of(array), array.shape, array.strides
+            key = space, name, address_of(array), array.shape, array.strides
         else:
             key = space, id(code), instruction_start(code, offset), array.shape, array.dtype
         view = self._known.get(key)
@@ -205,11 +205,8 @@ class TracedMemory(Memory):
     def _add_array(self, array, space, name, key):
         start, uninitialised = 0, None
         if space in ("global", "constant"):
-            root = array
-            while isinstance(root.base, np.ndarray):
-                root = root.base
-            key = _start_of(root)
-            start = _start_of(array) - key
+            key = address_of(owner_of(array))
+            start = address_of(array) - key
         elif space == "shared" and self._dynamic is not None and np.shares_memory(array, self._dynamic):
             key = "dynamic"
         if space == "global":
@@ -224,7 +221,7 @@ class TracedMemory(Memory):
     def view(self, parent, array):
         """Return a part of a traced array as a traced array."""
         above = self._views[parent._view]
-        moved = _start_of(array) - _start_of(parent._array)
+        moved = address_of(array) - address_of(parent._array)
         new = View(above.array, above.offset + moved, array.shape, array.strides)
         return TracedArray(self, array, self._number_of(new))
 
@@ -376,8 +373,3 @@ def _uninitialised(array):
         # The caller has filled it with NaN as poison: no input consists of NaN alone.
         mask = np.ones(array.shape, bool)
     return mask if mask.any() else None
-
-
-def _start_of(array):
-    """Return the address of an array's first element."""
-    return array.__array_interface__["data"][0]

@@ -15,6 +15,8 @@ import numpy as np
 from gpuless.simulator.errors import SourcePlace
 
 UNKNOWN = object()
+#: The nodes of expressions of literals.
+LITERALS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
 
 class Definition:

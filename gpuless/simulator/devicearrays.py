@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 
-from gpuless.simulator.memory import poison
+from gpuless.simulator.memory import address_of, owner_of, poison
 
 #: Exported by `numba.cuda`.
 __all__ = [
@@ -198,15 +198,9 @@ def _elements(array):
 
 def _new(array, stream=0):
     """Return a device array of newly allocated memory."""
-    memory = array
-    while isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    _allocations[_address(memory)] = memory
+    memory = owner_of(array)
+    _allocations[address_of(memory)] = memory
     return DeviceArray(array, stream)
-
-
-def _address(array):
-    return array.__array_interface__["data"][0]
 
 
 def _core(array):

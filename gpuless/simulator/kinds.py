@@ -10,7 +10,7 @@ import dis
 import numpy as np
 
 from gpuless.simulator.arithmetic import as_dtype
-from gpuless.simulator.definition import UNKNOWN, assignments, is_type
+from gpuless.simulator.definition import LITERALS, UNKNOWN, assignments, is_type
 from gpuless.simulator.operators import OPERATORS
 
 # What an expression is known to be: an integer, a bool, something else, or any of these.
@@ -174,15 +174,12 @@ class Kinds:
         return _EITHER if dtype is None else _of_dtype(dtype)
 
 
-_LITERALS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
-
-
 def folded(node):
     """Return the value of an expression of literals that Python's compiler folds, else `UNKNOWN`.
 
     Python folds it before Numba sees it, and by its own rules: ``10**-3`` is 0.001.
     """
-    if not all(isinstance(each, _LITERALS) for each in ast.walk(node)):
+    if not all(isinstance(each, LITERALS) for each in ast.walk(node)):
         return UNKNOWN
     steps = list(dis.get_instructions(compile(ast.Expression(node), "", "eval")))
     if any(each.opname.startswith(("BINARY", "UNARY", "CALL")) for each in steps):

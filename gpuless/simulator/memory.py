@@ -58,6 +58,18 @@ def is_poison(array):
     return same if dtype.kind == "f" or dtype.itemsize >= 4 else np.full(array.shape, same.all())
 
 
+def address_of(array):
+    """Return the address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+def owner_of(array):
+    """Return the array that owns the memory of another one."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 class Memory:
     """Shared, local and constant memory for the blocks of one launch, one block after another."""
 

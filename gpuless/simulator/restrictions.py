@@ -17,7 +17,7 @@ import numpy as np
 from gpuless.limits import CONSTANT_LIMIT
 from gpuless.simulator.arrays import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
 from gpuless.simulator.compilers import PACKAGES
-from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
+from gpuless.simulator.definition import LITERALS, UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import CMATH_NAMES, MATH_ARGUMENTS
 
@@ -110,7 +110,7 @@ class _Checker:
             self._check_store(node)
         elif isinstance(node.slice, ast.Name) and node.slice.id in self.definition.arrays:
             self._refuse(node, "elements cannot be picked into a new array: write the loop")
-        elif not all(isinstance(part, (ast.Slice, *_LITERAL)) for part in index_parts(node)):
+        elif not all(isinstance(part, (ast.Slice, *LITERALS)) for part in index_parts(node)):
             self._check_tuple(node.value, "indexed with a variable")
         if not self._is_constant(node.slice):
             self._check_constants(node)
@@ -210,13 +210,10 @@ class _Checker:
             return isinstance(self._value(shape.value), tuple)
         if isinstance(shape, (ast.Name, ast.Attribute)):
             return isinstance(self._value(shape), (int, np.integer, tuple))
-        return all(isinstance(node, _LITERAL) for node in ast.walk(shape))
+        return all(isinstance(node, LITERALS) for node in ast.walk(shape))
 
     def _refuse(self, node, reason, code="", whole_array=False):
         raise UnsupportedPython(reason, code, self.definition.where(node), whole_array)
-
-
-_LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
 
 
 def _is_none(value):
