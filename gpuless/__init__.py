@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from gpuless.limits import SHARED_LIMIT, LaunchError, check_launch, set_limits
 
-# At once: a package of that name, imported later, would take its place.
+# Imported here, as the package gpuless.profile, imported later, would replace the function.
 from gpuless.profile import profile, profiling
 from gpuless.selection import Selection, select
 
@@ -61,13 +61,13 @@ __all__ = [
     "simulate",
 ]
 
-#: ``pytest -p gpuless`` takes what it adds from here.
+#: What ``pytest -p gpuless`` loads.
 pytest_plugins = ("gpuless.testing",)
 
 
 def __getattr__(name):
-    """Import the tools when one of them is first asked for: most programs only run kernels."""
-    if name == "cuda":  # not in `__all__`: who asks for it selects
+    """Import the tools at the first use of one: most programs only run kernels."""
+    if name == "cuda":  # not in `__all__`: importing it selects a GPU
         from gpuless import frontends
 
         select()

@@ -1,6 +1,6 @@
-"""The command ``python -m gpuless``: runs a program, where there is no GPU on the emulated one.
+"""The command ``python -m gpuless``: run a program, on the emulated GPU if there is no real one.
 
-``python -m gpuless profile`` says how long that would take on a GPU: `gpuless.profile.command`.
+``python -m gpuless profile`` models its time on a GPU: `gpuless.profile.command`.
 """
 
 import argparse
@@ -11,8 +11,9 @@ from gpuless.running import inherit, program_of
 
 _USAGE = "python -m gpuless [--gpu emulator|simulator|hardware] [script.py | -m module | -c code | -] ..."
 _DESCRIPTION = """Run a program that uses Numba-CUDA, as python does; without a GPU, on the emulated one.
-Alone, say what kernels run on, and why. `python -m gpuless profile --help` says how to model its times;
-`gpuless.sanitize(kernel)[grid, block](...)` in the program finds races and accesses past an array's end."""
+Without a program, print what kernels run on, and why. `python -m gpuless profile --help` explains how to
+model its times; `gpuless.sanitize(kernel)[grid, block](...)` in it finds races and accesses past an array's
+end."""
 
 
 def _parser():
@@ -20,7 +21,7 @@ def _parser():
         "python -m gpuless", usage=_USAGE, description=_DESCRIPTION, allow_abbrev=False
     )
     kinds = ("emulator", "simulator", "hardware")
-    parser.add_argument("--gpu", choices=kinds, help="as GPULESS in the environment: what kernels run on")
+    parser.add_argument("--gpu", choices=kinds, help="what kernels run on; overrides the variable GPULESS")
     rest = {"nargs": argparse.REMAINDER, "help": argparse.SUPPRESS}
     parser.add_argument("-m", dest="module", **rest)
     parser.add_argument("-c", dest="code", **rest)
@@ -40,13 +41,13 @@ def _main(arguments):
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     if [] in (options.module, options.code):
-        parser.error("-m and -c want an argument")
+        parser.error("-m and -c need an argument")
     program = program_of(options)
     if program is not None:
         return program()
     print(selection)
     versions = nvidia.versions()
-    if selection.simulated:  # which works with newer ones than compilers do
+    if selection.simulated:  # the simulator works with newer versions than compilers do
         print(*(f"{each.name} {each.here}" for each in versions), sep=", ")
         return None
     print(*versions, sep=", ")

@@ -1,4 +1,4 @@
-"""Doing something to a module when it is imported, instead of importing it for that; optional packages."""
+"""Call a function when a module is imported; import optional packages."""
 
 import importlib.util
 import sys
@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 
 def after_import(name, function):
-    """Call a function with a module: at once if it is imported already, else as soon as it is.
+    """Call a function with a module: now if it has been imported, else as soon as it is.
 
-    Asked for again before that, it is still called once.
-
-    Importing `numba.cuda` takes half a second, so nothing here does it on its own account.
+    Registered twice before that, it is called once. Programs that don't use `numba.cuda` are spared the half
+    second that importing it takes.
 
     >>> after_import("sys", lambda module: print(module.__name__))
     sys
@@ -24,17 +23,17 @@ def after_import(name, function):
 
 
 def is_awaited(name, function):
-    """Return whether a function is to be called when a module is imported."""
+    """Return whether a function will be called when a module is imported."""
     return _Finder(name, function) in sys.meta_path
 
 
 def is_installed(name):
-    """Return whether a package is installed, whatever stands in for it."""
+    """Return whether a package is installed; a stand-in for it doesn't count."""
     return PathFinder.find_spec(name) is not None
 
 
 def optional(name, extra):
-    """Return a module that comes with an extra of gpuless; else ModuleNotFoundError, with what to install.
+    """Import a module of an extra of gpuless; ModuleNotFoundError names the extra if it isn't installed.
 
     >>> optional("no_such_package.plots", "pictures")
     Traceback (most recent call last):
@@ -47,12 +46,12 @@ def optional(name, extra):
         package = name.partition(".")[0]
         if error.name != package:
             raise
-        told = f"{package} is not installed: pip install 'gpuless[{extra}]'"
-        raise ModuleNotFoundError(told, name=package) from None
+        message = f"{package} is not installed: pip install 'gpuless[{extra}]'"
+        raise ModuleNotFoundError(message, name=package) from None
 
 
 class _Finder(NamedTuple):
-    """Finds one module as it would have been found, and sees to it once it is loaded."""
+    """Finds one module as Python would, and calls a function with it once it is loaded."""
 
     name: str
     function: Callable

@@ -1,4 +1,4 @@
-"""What every GPU that numba-cuda supports allows and refuses, and what stops a launch that runs."""
+"""The limits of every GPU that numba-cuda supports, and those at which gpuless stops a running launch."""
 
 import contextlib
 import operator
@@ -13,8 +13,8 @@ SECTOR = 32  # bytes that global memory moves at once
 THREADS_LIMIT = 1024
 BLOCK_LIMITS = (1024, 1024, 64)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
-#: Bytes. Of shared memory for a block, by default: a kernel may ask the driver for more, up to 227 KB on an
-#: H100, and Numba's launches do not ask. Of constant memory for a kernel; of local memory for a thread.
+#: Bytes of shared memory for a block, of constant memory for a kernel, of local memory for a thread. A kernel
+#: may ask the driver for more shared memory, up to 227 KB on an H100, but Numba's launches don't.
 SHARED_LIMIT = 48 * 1024
 CONSTANT_LIMIT = 64 * 1024
 LOCAL_LIMIT = 512 * 1024
@@ -27,7 +27,7 @@ class LaunchError(ValueError):
 def check_launch(
     grid: int | Sequence[int], block: int | Sequence[int], shared: int = 0
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return grid and block as (x, y, z) if a GPU can have them.
+    """Return grid and block as (x, y, z) if a GPU can launch them.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def check_launch(
     Raises
     ------
     TypeError
-        If they are no integers.
+        If a size is not an integer.
     LaunchError
-        If there are too many or too few of them, or one is zero, negative or too large.
+        If there are too many or too few sizes, or one is zero, negative or too large.
 
     Examples
     --------
@@ -74,16 +74,16 @@ def _check_dimensions(sizes, name, limits):
 
 
 def from_environment(name, kind, least, default):
-    """Return the number that an environment variable holds; ValueError, with its name, if it holds none.
+    """Return the number in an environment variable; ValueError, with its name, if it isn't a valid one.
 
     Parameters
     ----------
     name : str
     kind : {int, float}
     least : int or float
-        Below this a number is refused, and so is zero.
+        The smallest number allowed. Zero never is.
     default : int or float
-        Where the variable is empty or not there.
+        For a variable that is empty or not set.
     """
     text = os.environ.get(name, "").strip()
     with contextlib.suppress(ValueError):
@@ -97,17 +97,17 @@ def from_environment(name, kind, least, default):
 class _Limits:
     seconds: float = 60.0
     log_entries: int = 5_000_000
-    kernel_seconds: float = 120.0  # or what the environment says, once there is an emulated GPU
+    kernel_seconds: float = 120.0  # the emulated GPU replaces it by the environment variable, if set
 
 
-#: What stops a launch that runs.
+#: The limits at which a running launch is stopped.
 RUNNING = _Limits()
 
 
 def set_limits(
     seconds: float | None = None, log_entries: int | None = None, kernel_seconds: float | None = None
 ) -> dict[str, float]:
-    """Set the limits at which a launch is stopped; those that are left out stay as they are.
+    """Set the limits at which a launch is stopped; those left out don't change.
 
     Parameters
     ----------

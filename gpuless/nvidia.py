@@ -1,4 +1,4 @@
-"""What NVIDIA's driver and CUDA toolkit on this machine are, asked without numba."""
+"""The NVIDIA driver, its GPUs and the CUDA toolkit of this machine, found without numba."""
 
 import ctypes
 import functools
@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-# From the first version on, below the second. numba-cuda 0.30 has no wheels for Python 3.15, and names
-# np.row_stack, which NumPy 2.5 removed: a compile for a real GPU would fail.
+# From the first version to below the second. numba-cuda 0.30 has no wheels for Python 3.15, and it uses
+# np.row_stack, which NumPy 2.5 removed: compiling for a real GPU would fail.
 _WORKING = {"Python": ((3, 11), (3, 15)), "NumPy": ((1, 26), (2, 5))}
 _DRIVER_LIBRARIES = {"win32": ("nvcuda.dll",)}
 _NVML_LIBRARIES = {"win32": ("nvml.dll",)}
-# Where numba-cuda looks for a toolkit without wheels, in its order, and what names the version there.
+# Where numba-cuda looks for a toolkit without wheels, in its order, and the files that name the version.
 _TOOLKIT_ROOTS = ("CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME")
 _TOOLKIT_FILES = ("conda-meta/cuda-nvrtc-[0-9]*.json", "lib/libnvrtc.so.*.*", "lib64/libnvrtc.so.*.*")
-# NVIDIA's compiler: its libraries, the wheels that hold them, and where the other toolkits have them.
+# The libraries of NVIDIA's compiler, the wheels that hold them, and their folders in the other toolkits.
 _COMPILER = {
     "libnvvm.so": ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
     "libnvJitLink.so": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"),
@@ -27,7 +27,7 @@ _LIBRARY_FOLDERS = ("lib", "lib64", "nvvm/lib64")
 # Attributes of cuDeviceGetAttribute: the compute capability's two numbers.
 _CAPABILITY = (75, 76)
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
-_HIDDEN = ("", "-1")  # what CUDA_VISIBLE_DEVICES begins with where no GPU is to be seen
+_HIDDEN = ("", "-1")  # CUDA_VISIBLE_DEVICES begins with one of these if it hides all GPUs
 
 
 class Gpu(NamedTuple):
@@ -39,18 +39,18 @@ class Gpu(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """What asking the NVIDIA driver gave."""
+    """What the NVIDIA driver answered."""
 
     gpus: tuple[Gpu, ...]
-    """One `Gpu` each, in the driver's order; empty if there is none that can be used."""
+    """In the driver's order; empty if no GPU can be used."""
     cuda: tuple[int, int] | None
     """The newest CUDA version the driver supports, as (major, minor)."""
     version: str | None
     """The driver's own version, such as "580.65.06"."""
     problem: str | None
-    """Why there is no GPU to use, in a few words; None if there is one."""
+    """Why no GPU can be used, in a few words; None if one can."""
     broken: bool = False
-    """Whether the driver fails, and does not just find no GPU."""
+    """Whether the driver fails, rather than just finding no GPU."""
 
 
 def _open_library(names):
@@ -66,7 +66,7 @@ _played: list[str] = []
 
 
 def driver_is_played(by: str) -> None:
-    """From now on another answers where the driver would: who has not been asked before is not asked."""
+    """From now on `driver` reports that `by` stands in for the driver, unless it has been called before."""
     _played.append(by)
 
 
@@ -82,13 +82,12 @@ def driver() -> Driver:
     """
     if _played:
         return Driver((), None, None, f"{_played[0]} is in the driver's place")
-    # The driver, once loaded, stays where the emulated GPU's own has to be: it is not where it is of no use.
+    # Don't load the driver if all GPUs are hidden: it would take the place of the emulated GPU's.
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in _HIDDEN:
-        return Driver((), None, None, "no GPU is visible, as CUDA_VISIBLE_DEVICES has it")
+        return Driver((), None, None, "CUDA_VISIBLE_DEVICES hides all GPUs")
     names = ("libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1")
     cuda = None
-    # Apple has no NVIDIA driver, and looking for one takes time there.
-    if sys.platform != "darwin":
+    if sys.platform != "darwin":  # macOS has no NVIDIA driver, and looking for one takes time
         cuda = _open_library(_DRIVER_LIBRARIES.get(sys.platform, names))
     if cuda is None:
         return Driver((), None, None, "no NVIDIA driver is installed")
@@ -129,7 +128,7 @@ def _gpu(cuda, ordinal):
 
 
 def _driver_version():
-    """Return the driver's version as text from its management library, None if that is not there."""
+    """Return the driver's version as text, from its management library; None without that library."""
     names = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
     nvml = _open_library(_NVML_LIBRARIES.get(sys.platform, names))
     if nvml is None or nvml.nvmlInit_v2() != 0:
@@ -141,18 +140,10 @@ def _driver_version():
 
 
 def toolkit() -> tuple[int, int] | None:
-    """Return the version of the CUDA toolkit: of its wheels, else conda's, else that of ``CUDA_HOME``.
-
-    Returns
-    -------
-    tuple of (int, int) or None
-        None if there is none of them.
-    """
-    version = (
-        installed("cuda-toolkit") or installed("nvidia-cuda-runtime") or installed("nvidia-cuda-runtime-cu12")
-    )
-    if version:
-        return _major_minor(version)
+    """Return the CUDA toolkit's version, from its wheels, from conda or from ``CUDA_HOME``; None if none."""
+    for wheel in ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"):
+        if version := installed(wheel):
+            return _major_minor(version)
     return next((_major_minor(path.name) for path in _in_toolkits(_TOOLKIT_FILES)), None)
 
 
@@ -164,8 +155,8 @@ def _in_toolkits(patterns):
 def has_compiler() -> bool:
     """Return whether the libraries of NVIDIA's compiler and their bindings are installed.
 
-    Nothing is imported or loaded, which takes 130 MB and up to a second. What is in no place that is known
-    here may still be found by the loader.
+    Loads nothing, as that takes 130 MB and up to a second. The loader may still find libraries in places that
+    are not searched here.
     """
     return installed("cuda-bindings") is not None and all(map(_has_library, _COMPILER))
 
@@ -200,7 +191,7 @@ def installed(package: str) -> str | None:
 
 
 class Version(NamedTuple):
-    """Which version of Python or NumPy is here, and which ones kernels are compiled with."""
+    """The installed version of Python or NumPy, and the versions that kernels can be compiled with."""
 
     name: str
     here: str
@@ -213,7 +204,7 @@ class Version(NamedTuple):
 
 
 def versions() -> list[Version]:
-    """Hold the versions of Python and NumPy against those that work.
+    """Compare the versions of Python and NumPy with those that work.
 
     Examples
     --------

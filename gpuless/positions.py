@@ -1,4 +1,4 @@
-"""How threads, blocks, lanes and launches are numbered, and what messages call them."""
+"""How threads, blocks, lanes and launches are numbered, and how messages write them."""
 
 import math
 from typing import NamedTuple
@@ -15,7 +15,7 @@ def coordinates(number, shape):
 
 
 def describe_position(number, shape):
-    """Return the same as text, in one, two or three dimensions as the launch has them.
+    """Return `coordinates` as text, with as many dimensions as the launch has.
 
     >>> describe_position(7, (4, 2, 1)), describe_position(7, (8, 1, 1))
     ('(3, 1)', '7')
@@ -24,13 +24,13 @@ def describe_position(number, shape):
 
 
 class Shape(NamedTuple):
-    """Grid and block of a launch, which say by how many numbers its blocks and threads are called."""
+    """Grid and block of a launch; positions are written with as many dimensions as they have."""
 
     grid: tuple = (1, 1, 1)
     block: tuple = (1, 1, 1)
 
     def block_called(self, position):
-        """Return a block, given by its x, y, z, as text.
+        """Return the block at x, y, z as text.
 
         >>> Shape(grid=(4, 2, 1)).block_called((3, 1, 0))
         'block (3, 1)'
@@ -43,12 +43,12 @@ class Shape(NamedTuple):
         return math.prod(self.block)
 
     def thread_called(self, position):
-        """Return a thread, given by its x, y, z in its block, as text."""
+        """Return the thread at x, y, z of its block as text."""
         return f"thread {_without_ones(position, self.block)}"
 
 
 def describe_launch(kernel, grid, block):
-    """Return a launch as its author writes it.
+    """Return a launch as it is written in Python.
 
     >>> describe_launch("blur", (4, 2, 1), (256, 1, 1))
     'blur[(4, 2), 256]'
@@ -62,7 +62,7 @@ def _without_ones(numbers, shape):
 
 
 def describe_lanes(lanes):
-    """Return lanes of a warp, in ascending order, as text with neighbours as a range.
+    """Return lanes of a warp, given in ascending order, as text with ranges.
 
     >>> describe_lanes([3]), describe_lanes([8, 9, 10, 31])
     ('lane 3', 'lanes 8 to 10, 31')

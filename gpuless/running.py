@@ -1,4 +1,4 @@
-"""Run programs that know nothing of gpuless, with the GPU that `select` chooses."""
+"""Run programs that don't import gpuless on the GPU that `select` chooses."""
 
 import builtins
 import importlib.util
@@ -17,9 +17,9 @@ _STARTUP = str(Path(__file__).parent / "startup")
 
 
 def inherit(gpu: str | None = None) -> Selection:
-    """Select a GPU for this process, and for those that it starts.
+    """Select a GPU for this process and for those that it starts.
 
-    `gpu`: "hardware", "emulator" or "simulator": what ``GPULESS`` is to be.
+    `gpu`: a value for ``GPULESS``: "hardware", "emulator" or "simulator".
     """
     if gpu:
         os.environ["GPULESS"] = gpu
@@ -30,9 +30,9 @@ def inherit(gpu: str | None = None) -> Selection:
 
 
 def program_of(options):
-    """Return a function that runs the program which a command line names, None if it names none.
+    """Return a function that runs the program of a command line, None if there is no program.
 
-    `options`: with what follows -m, what follows -c and what else there is, as `module`, `code` and `script`.
+    `options`: has the words after -m as `module`, those after -c as `code`, and others as `script`.
     """
     for run, given in ((run_module, options.module), (run_code, options.code), (run_script, options.script)):
         if given:
@@ -43,7 +43,7 @@ def program_of(options):
 def run_script(path: str, arguments: list[str]):
     """Run a file as ``python path arguments`` does.
 
-    `path`: a file, or a folder or archive with a ``__main__.py``; "-" for what comes from standard input.
+    `path`: a file, or a folder or archive with a ``__main__.py``; "-" for standard input.
     """
     if path == "-":
         _run_input(arguments)
@@ -54,7 +54,7 @@ def run_script(path: str, arguments: list[str]):
         sys.exit(2)
     sys.argv = [path, *arguments]
     if pkgutil.get_importer(path) is not None:  # a folder or an archive
-        sys.excepthook = _without_us
+        sys.excepthook = _hide_our_frames
         runpy.run_path(path, run_name="__main__")
         return
     if not sys.flags.safe_path:
@@ -70,7 +70,7 @@ def run_module(name: str, arguments: list[str]):
     sys.argv = [name, *arguments]
     if not _exists(name):
         sys.exit(f"{sys.executable}: No module named {name}")
-    sys.excepthook = _without_us
+    sys.excepthook = _hide_our_frames
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
@@ -83,7 +83,7 @@ def run_code(code: str, arguments: list[str]):
 
 
 def _run_input(arguments):
-    """Run what comes from standard input as ``python - arguments`` does."""
+    """Run standard input as ``python - arguments`` does."""
     sys.argv = ["-", *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = ""
@@ -95,10 +95,10 @@ def _run_as(source, file):
 
 
 def _execute(source, file, **names):
-    """Run source code as `__main__`, which stays after its end: for threads, and for what is done at exit."""
+    """Run source code as the module `__main__`, which is kept for threads and functions called at exit."""
     sys.modules["__main__"] = main = types.ModuleType("__main__")
     main.__dict__.update(names, __builtins__=builtins)
-    sys.excepthook = _without_us
+    sys.excepthook = _hide_our_frames
     exec(compile(source, file, "exec", dont_inherit=True), main.__dict__)
 
 
@@ -110,13 +110,13 @@ def _exists(name):
 
 
 _HERE = Path(__file__).parent
-_US = (__file__, str(_HERE / "__main__.py"), str(_HERE / "profile" / "command.py"))
-_US += (runpy.run_path.__code__.co_filename,)
+_OUR_FILES = (__file__, str(_HERE / "__main__.py"), str(_HERE / "profile" / "command.py"))
+_OUR_FILES += (runpy.run_path.__code__.co_filename,)
 
 
-def _without_us(kind, error, traceback):
-    """Print an exception as if nothing stood between Python and the program."""
-    while traceback and traceback.tb_frame.f_code.co_filename in _US:
+def _hide_our_frames(kind, error, traceback):
+    """Print an exception without the frames of this package that come before the program's."""
+    while traceback and traceback.tb_frame.f_code.co_filename in _OUR_FILES:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
     sys.__excepthook__(kind, error, traceback)

@@ -1,11 +1,11 @@
-"""Hardware, emulator or simulator? The choice is made once, best before `numba.cuda` is imported.
+"""Choose between hardware, emulator and simulator, once, and best before `numba.cuda` is imported.
 
-A GPU is taken where there is one. Else the emulated GPU of `gpuless.emulator` runs Numba's compiled kernels
-on the CPU, at a pace at which networks train. Where that cannot be (on macOS, say), the simulator runs the
-kernels' Python code, slowly: `numba.cuda` is that of `gpuless.simulator` then, which needs no compiler and no
-Numba. Nothing is printed.
+A real GPU is used if there is one. If not, the emulated GPU of `gpuless.emulator` runs Numba's compiled
+kernels on the CPU, fast enough to train networks. If no GPU can be emulated, as on macOS, the simulator runs
+the kernels' Python code, slowly: `gpuless.simulator` then replaces `numba.cuda`, and needs neither a compiler
+nor Numba.
 
-The environment variable ``GPULESS`` overrides: ``hardware``, ``emulator`` or ``simulator``.
+The environment variable ``GPULESS`` overrides the choice: ``hardware``, ``emulator`` or ``simulator``.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gpuless import emulator, frontends, nvidia
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
-_WISH, _WISHES = "GPULESS", ("hardware", "emulator", "simulator")
+_VARIABLE, _GPUS = "GPULESS", ("hardware", "emulator", "simulator")
 
 
 class Selection(NamedTuple):
@@ -32,25 +32,25 @@ class Selection(NamedTuple):
 
     @property
     def simulated(self) -> bool:
-        """Whether kernels are Python functions, stepped by the simulator."""
+        """Whether the simulator runs the kernels' Python code."""
         return self.gpu == "simulator"
 
     @property
     def emulated(self) -> bool:
-        """Whether kernels are compiled, and the CPU runs them."""
+        """Whether the CPU runs compiled kernels."""
         return self.gpu == "emulator"
 
 
 def select(package: str = "gpuless") -> Selection:
-    """Select what runs kernels: a GPU, the emulated one, or the simulator.
+    """Select what runs kernels: a GPU, the emulated GPU, or the simulator.
 
-    Call it before `numba.cuda` is imported, as the simulator can be selected only then. Calling it again
-    changes nothing.
+    Call it before `numba.cuda` is imported: later, the simulator can't be selected. Calling it again changes
+    nothing.
 
     Parameters
     ----------
     package : str
-        Whose import calls it, for the messages.
+        The package whose import makes the call, for messages.
 
     Raises
     ------
@@ -69,11 +69,11 @@ def select(package: str = "gpuless") -> Selection:
         selection = _possible(wanted, package)
     else:
         selection = wanted
-        _tell_children(wanted.simulated)
+        _set_numba_variable(wanted.simulated)
     if selection.simulated:
-        from gpuless import simulator  # which takes time, and elsewhere is not needed
+        from gpuless import simulator  # takes time, and is needed only here
 
-        simulator.order_of_launches()  # a wrong one ends the program here, not at its first launch
+        simulator.order_of_launches()  # raises for a wrong GPULESS_ORDER now, not at the first launch
         simulator.install()
     elif selection.emulated:
         frontends.install()
@@ -83,34 +83,34 @@ def select(package: str = "gpuless") -> Selection:
 
 
 def _wanted():
-    asked = os.environ.get(_WISH, "").strip()
-    if asked not in ("", *_WISHES):
-        raise ValueError(f"{_WISH} must be {', '.join(_WISHES[:-1])} or {_WISHES[-1]}, got {asked!r}")
-    if asked == "emulator" and (lack := emulator.problem()):
-        raise RuntimeError(f"{_WISH} is emulator, and there can be no emulated GPU: {lack}")
-    if asked == "hardware" and not frontends.compiles():
+    gpu = os.environ.get(_VARIABLE, "").strip()
+    if gpu not in ("", *_GPUS):
+        raise ValueError(f"{_VARIABLE} must be {', '.join(_GPUS[:-1])} or {_GPUS[-1]}, got {gpu!r}")
+    if gpu == "emulator" and (no_emulator := emulator.problem()):
+        raise RuntimeError(f"{_VARIABLE} is emulator, and there can be no emulated GPU: {no_emulator}")
+    if gpu == "hardware" and not frontends.compiles():
         fix = "pip install 'gpuless[cu13]'"
-        raise RuntimeError(f"{_WISH} is hardware, and no compiler of kernels is installed: {fix}")
-    if asked:
-        return Selection(asked, f"the environment variable {_WISH} is {asked}")
-    numbas = os.environ.get(_SIMULATOR, "").strip()
-    numbas_reason = f"the environment variable {_SIMULATOR} is {numbas}"
+        raise RuntimeError(f"{_VARIABLE} is hardware, and no compiler of kernels is installed: {fix}")
+    if gpu:
+        return Selection(gpu, f"the environment variable {_VARIABLE} is {gpu}")
+    cudasim = os.environ.get(_SIMULATOR, "").strip()
+    cudasim_reason = f"the environment variable {_SIMULATOR} is {cudasim}"
     problem = nvidia.driver().problem
-    lack = problem and emulator.problem()
-    if numbas == "0" and (lack or not problem):
-        return Selection("hardware", numbas_reason)
-    # Where the simulator is all there is, the variable is no wish: a process of ours inherits what we set.
-    if numbas not in ("", "0") and not lack:
-        return Selection("simulator", numbas_reason)
+    no_emulator = problem and emulator.problem()
+    if cudasim == "0" and (no_emulator or not problem):
+        return Selection("hardware", cudasim_reason)
+    # Where only the simulator works, the variable is no choice of the user: a parent process may have set it.
+    if cudasim not in ("", "0") and not no_emulator:
+        return Selection("simulator", cudasim_reason)
     if problem is None:
         return Selection("hardware", "a GPU was found")
-    if lack:
-        return Selection("simulator", f"{problem}, and no GPU can be emulated: {lack}")
+    if no_emulator:
+        return Selection("simulator", f"{problem}, and no GPU can be emulated: {no_emulator}")
     return Selection("emulator", problem)
 
 
-def _tell_children(simulated):
-    """Set what Numba's own variable says, for the processes of this one and for who asks Numba's settings."""
+def _set_numba_variable(simulated):
+    """Set Numba's own variable, for child processes and for code that reads Numba's settings."""
     if simulated or os.environ.get(_SIMULATOR):
         os.environ[_SIMULATOR] = str(int(simulated))
         if "numba" in sys.modules:
@@ -118,7 +118,7 @@ def _tell_children(simulated):
 
 
 def _possible(wanted, package):
-    """Return what can be had of a choice, now that `numba.cuda` is imported: as the simulator, or not."""
+    """Return the selection closest to `wanted`: `numba.cuda` has been imported, as the simulator or not."""
     early = f"numba.cuda was imported before {package}"
     if frontends.simulated():
         from gpuless import simulator
@@ -130,6 +130,6 @@ def _possible(wanted, package):
     if not wanted.simulated:
         return wanted
     reason = f"{early}, and {wanted.reason}: import {package} first, or set {_SIMULATOR}=1"
-    # The first kernel would fail with an error about a driver, far from the line that is to be changed.
+    # Else the first kernel fails with an error about a driver, far from the line to change.
     warnings.warn(reason, RuntimeWarning, stacklevel=4)
     return Selection("hardware", reason)

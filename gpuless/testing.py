@@ -1,6 +1,6 @@
-"""What ``pytest -p gpuless`` adds to a run: tests of Numba-CUDA code find the GPU that `select` chooses.
+"""What ``pytest -p gpuless`` adds to a run: tests of Numba-CUDA code run on the GPU that `select` chooses.
 
-And the fixture `modelled_time`, with which tests keep budgets of how long a launch would take on a GPU.
+The fixture `modelled_time` gives launches a budget of modelled time on a GPU.
 """
 
 import pytest
@@ -13,7 +13,7 @@ def pytest_addoption(parser):
     """Let the command line choose."""
     group = parser.getgroup("gpuless", "Numba-CUDA without a GPU")
     text = "what kernels run on; also as GPULESS in the environment"
-    # Test suites have options of their own, and --gpu is a likely one.
+    # Not --gpu, which test suites are likely to have as an option of their own.
     group.addoption("--gpuless", choices=["emulator", "simulator", "hardware"], help=text)
     text = "write the times that tests check with `modelled_time`, instead of holding new ones against them"
     group.addoption(OPTION, action="store_true", help=text)
@@ -21,22 +21,21 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config):
-    """Select before anything of the suite is imported, which may be `numba.cuda`."""
+    """Select before the suite imports anything, as that may be `numba.cuda`."""
     _select(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session):
-    """Select where the plugin is loaded late: by a conftest.py, or in a process of pytest-xdist.
+    """Select if the plugin is loaded late: by a conftest.py, or in a process of pytest-xdist.
 
-    Once tests are collected this is not called: nobody has asked for it then, and gpuless is but one of the
-    packages that are tested.
+    Pytest doesn't call it once tests are collected: then gpuless is just one of the packages under test.
     """
     _select(session.config)
 
 
 def pytest_report_header(config):
-    """Tell what kernels run on, and why."""
+    """Return what kernels run on, and why."""
     return f"gpuless: {config.stash[_SELECTION]}" if _SELECTION in config.stash else None
 
 
@@ -45,9 +44,9 @@ def pytest_report_header(config):
 
 @pytest.fixture
 def modelled_time(request):
-    """Model how long a launch would take on a GPU, and hold that against what is recorded: `ModelledTime`.
+    """Return a `ModelledTime`: it models a launch's time on a GPU and compares it with the recorded one.
 
-    Where kernels do not run on the emulated GPU, which models need, the test is skipped.
+    The test is skipped unless kernels run on the emulated GPU, which models need.
     """
     if not request.config.stash[_SELECTION].emulated:
         pytest.skip("modelled times need the emulated GPU")
@@ -57,7 +56,7 @@ def modelled_time(request):
 
 
 class _ModelledTime(ModelledTime):
-    """Fails as pytest does, without the code that found out."""
+    """Fails a test without a traceback of the check."""
 
     def check(self, *arguments, **named):
         try:
@@ -70,7 +69,7 @@ class _ModelledTime(ModelledTime):
 
 
 def pytest_sessionfinish(session):
-    """Write what has been recorded; a process of pytest-xdist has the first one do so."""
+    """Write the recorded times; a worker of pytest-xdist sends them to the first process."""
     recorded = session.config.stash.get(_RECORDED, {})
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["modelled times"] = recorded
@@ -80,7 +79,7 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """Write what a process of pytest-xdist has recorded."""
+    """Write the times that a worker of pytest-xdist has recorded."""
     write_records(getattr(node, "workeroutput", {}).get("modelled times", {}))
 
 

@@ -1,4 +1,4 @@
-"""Whether a cache is this user's alone: what is loaded from it runs."""
+"""Check that only this user can write to a cache: code loaded from it is executed."""
 
 import os
 import stat
@@ -6,14 +6,8 @@ from pathlib import Path
 
 
 def doubt(state: os.stat_result) -> str:
-    """Return why another user may have written to a file or a folder, "" if only this one may write to it.
-
-    Parameters
-    ----------
-    state : os.stat_result
-        Of the file or the folder.
-    """
-    if not hasattr(os, "geteuid"):  # Windows, where a mode says nothing of that
+    """Return why other users may have written to a file or folder of this state; "" if only this user can."""
+    if not hasattr(os, "geteuid"):  # Windows, where the mode doesn't say who can write
         return ""
     if state.st_uid != os.geteuid():
         return "it belongs to another user"
@@ -21,10 +15,10 @@ def doubt(state: os.stat_result) -> str:
 
 
 def doubt_folder(path: Path | str) -> str:
-    """Return why another user may have put files into a folder, or another folder in its place; else ""."""
+    """Return why another user may have written to a folder, or replaced it; "" if only this user can."""
     path = Path(os.path.realpath(path))
     for parent in path.parents:
-        # In a folder for all, such as /tmp, only the owner of what is in it may put something else there.
+        # With the sticky bit, as in /tmp, only a file's owner can replace it.
         if parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
             return f"all users may replace what is in {parent}"
     return doubt(path.stat())

@@ -1,21 +1,20 @@
-"""Lines that fit into an output of JupyterLab, which breaks longer ones in the middle of a word."""
+"""Wrap text to the width of JupyterLab's outputs, which break longer lines in the middle of a word."""
 
 import re
 import textwrap
 
 WIDTH = 90
-"""In columns: a window of 1200 pixels with the list of files has 95."""
+"""In columns: a window of 1200 pixels with the list of files shows 95."""
 
-# Code, an index, a position: they read well in one piece only.
+# Code, an index, a position: never broken.
 _TOGETHER = re.compile(r"`[^`]*`|\[[^\]]*\]|\([\d, ]*\)")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def wrapped(text, width=WIDTH, first="", rest=""):
-    """Break a text between words, and never within code in backticks, an index or a position.
+    """Break a text into lines between words, but not within code in backticks, an index or a position.
 
-    `first` and `rest` are what the first line and the others begin with. Returns the lines, none longer than
-    `width` as far as the words allow it.
+    The first line begins with `first`, the others with `rest`. Only a single long word exceeds `width`.
 
     >>> wrapped("thread 1 of block (0, 1) reads tile[2, 3]", 24, "1. ", "   ")
     ['1. thread 1 of block', '   (0, 1) reads', '   tile[2, 3]']
@@ -33,7 +32,7 @@ def wrapped(text, width=WIDTH, first="", rest=""):
 
 
 def aligned(rows, texts=1):
-    """Return rows as lines, with columns: `texts` of them to the left, then numbers to the right."""
+    """Return the rows of a table as lines: `texts` columns aligned left, then numbers aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

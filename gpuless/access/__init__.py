@@ -1,4 +1,4 @@
-"""Who touches what: every access of a launch as columns of numbers, what it costs, and pictures of it."""
+"""The memory accesses of a launch: as columns of numbers, with their cost, and in pictures."""
 
 from gpuless.access.explorer import explore_access
 from gpuless.access.lines import Line, LineTrace, record_lines

@@ -1,7 +1,7 @@
-"""Arrays that note every access: what a kernel has in the place of its arrays while it is recorded.
+"""The arrays of a kernel that is recorded: they log every access.
 
-Inside the kernel every array is a `TracedArray`, which looks like an ndarray and appends to a log of the
-memory's: view, kind, index, value, offset of the instruction, code object.
+A `TracedArray` looks like an ndarray and appends to the memory's log: view, kind, index, value, offset of the
+instruction, code object.
 """
 
 import sys
@@ -12,15 +12,12 @@ from gpuless.access.trace import READ, WRITE
 from gpuless.simulator.arrays import check_ufunc
 from gpuless.simulator.flat import Flat
 
-#: What NumPy raises for an index beyond an array; the second if the index has too many bits.
+#: What NumPy raises for an index out of bounds; the second if the index has too many bits.
 BEYOND = IndexError, OverflowError
 
 
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that logs every access to an element; to a kernel it looks like an ndarray.
-
-    `view` is its number in the memory's list of views.
-    """
+    """An array that logs every access; `view` is its number in the memory's list of views."""
 
     __slots__ = ("_array", "_log", "_memory", "_view", "dtype", "ndim", "shape", "size")
 
@@ -63,8 +60,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         check_ufunc(ufunc, out)
         frame = sys._getframe(1)
-        while frame.f_globals.get("__name__", "").startswith(("numpy", "gpuless")):  # that of the operator
-            frame = frame.f_back
+        while frame.f_globals.get("__name__", "").startswith(("numpy", "gpuless")):
+            frame = frame.f_back  # to the frame with the operator
         for kind, arrays in ((READ, inputs), (WRITE, out)):
             for each in arrays:
                 if isinstance(each, TracedArray):
@@ -117,7 +114,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class TracedFlat(Flat):
-    """The elements of a `TracedArray` in a row: an access is logged where the kernel makes it."""
+    """``array.flat`` of a `TracedArray`: an access is logged at the line where the kernel makes it."""
 
     __slots__ = ()
 
@@ -125,18 +122,18 @@ class TracedFlat(Flat):
         return self._load(index, sys._getframe(1))
 
     def __setitem__(self, index, value):
-        self._array._memory.store(self._array, self._place(index), value, sys._getframe(1))
+        self._array._memory.store(self._array, self._indices(index), value, sys._getframe(1))
 
     def __iter__(self):
         return (self._load(index, sys._getframe(1)) for index in range(len(self)))
 
     def _load(self, index, frame):
-        array, place = self._array, self._place(index)
+        array, place = self._array, self._indices(index)
         return TracedRecord(array, place) if array.dtype.names else array._memory.load(array, place, frame)
 
 
 class TracedRecord:
-    """A record of a `TracedArray`, of which every access to a field is logged."""
+    """A record of a `TracedArray`: it logs every access to a field."""
 
     __slots__ = ("_array", "_index")
 

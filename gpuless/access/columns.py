@@ -1,4 +1,4 @@
-"""From the log of a launch to columns: of views and indices to elements and addresses, for all at once."""
+"""Turn the log of a launch into columns: views and indices into elements and addresses, all at once."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from gpuless.source.instructions import instruction_starts, site
 
 @dataclass(frozen=True)
 class View:
-    """A part of an array: what an index in the kernel refers to."""
+    """An array or a part of one, which the kernel indexes."""
 
     array: int
     offset: int
@@ -18,11 +18,11 @@ class View:
     strides: tuple
 
     def is_whole(self, info):
-        """Return whether an index means the same in the whole array, of which this is known."""
+        """Return whether an index means the same in the whole array, described by `info`."""
         return (self.offset, self.shape, self.strides) == (info.offset, info.shape, info.strides)
 
     def locate(self, info, rows, indices):
-        """Return rows, arrays, elements, addresses, and which indices were negative."""
+        """Return the columns row, array, element, address, and which indices were negative."""
         try:
             index = np.array(indices, np.intp).reshape(len(rows), -1)
         except (TypeError, ValueError):
@@ -40,7 +40,7 @@ class View:
         return rows, np.full(len(rows), self.array), element, address, axes
 
     def _expanded(self, rows, indices):
-        """Return the single elements that slices, rows and the like stand for."""
+        """Return rows and indices with slices and the like replaced by their elements."""
         numbers = np.arange(int(np.prod(self.shape))).reshape(self.shape)
         chosen = [np.ravel(numbers[index]) for index in indices]
         rows = np.repeat(rows, [len(each) for each in chosen])
@@ -48,9 +48,9 @@ class View:
 
 
 def _element(distance, info):
-    """Return which element of an array lies the given number of bytes from its first one."""
+    """Return the elements of an array that lie these numbers of bytes from its first one."""
     index = [np.zeros_like(distance)] * len(info.shape)
-    # Axes that go backwards are counted from their other end. The one with the longest stride comes first.
+    # Axes of negative stride are counted from their other end. The axis of the longest stride comes first.
     backwards = ((n - 1) * stride for n, stride in zip(info.shape, info.strides, strict=True) if stride < 0)
     distance = distance - sum(backwards)
     for axis in np.argsort([-abs(stride) for stride in info.strides], kind="stable"):
@@ -64,9 +64,9 @@ def _element(distance, info):
 
 
 def located(known, arrays, views, indices):
-    """Turn indices into rows, arrays, elements, addresses and negative axes: an entry an element.
+    """Return the columns row, array, element, address and negative axes, with one entry for each element.
 
-    The rows say which line of the log it is from: a slice makes several accesses.
+    Row is the entry's number in the log; a slice there makes several entries here.
     """
     order = np.argsort(views, kind="stable")
     parts = []
@@ -85,7 +85,7 @@ def located(known, arrays, views, indices):
 
 
 def numbered_sites(codes, offsets):
-    """Return the distinct instructions, for each row the number of its own, and the code each is in."""
+    """Return the distinct instructions, the number of each row's instruction, and each instruction's code."""
     if not codes:
         return (), np.zeros(0, np.int64), ()
     identities = np.fromiter(map(id, codes), np.int64, len(codes))

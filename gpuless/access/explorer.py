@@ -1,4 +1,4 @@
-"""Sliders around `plot_access`: see at once what another block size or stride does to the accesses."""
+"""Sliders for `plot_access`: see how another block size or stride changes the accesses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL = "all"
 
 
 def explore_access(launch: Callable[..., AccessMap], array: str, **choices: Sequence) -> Explorer:
-    """Explore who reads and writes an array, for launches that differ in a few numbers.
+    """Explore which threads read and write an array, for launches that differ in a few numbers.
 
     Parameters
     ----------
@@ -25,12 +25,12 @@ def explore_access(launch: Callable[..., AccessMap], array: str, **choices: Sequ
     array : str
         Name of the array to draw.
     **choices : sequence
-        For each argument of `launch`, the values of its slider, the first of which is shown first.
+        For each argument of `launch`, the values of its slider; the first is selected at first.
 
     Returns
     -------
     Explorer
-        To be displayed in a notebook. Where no widget can be shown it is a picture of the first launch.
+        For display in a notebook; without widgets it is a picture of the first launch.
 
     Raises
     ------
@@ -64,15 +64,15 @@ class Explorer:
     sliders : dict of str to ipywidgets.SelectionSlider
         One for each choice.
     interval : ipywidgets.SelectionSlider
-        Steps through the barrier intervals; "all" shows them together.
+        Selects a barrier interval, or "all".
     by : ipywidgets.ToggleButtons
         What the colours distinguish.
     access : AccessMap
-        Of the launch that is shown.
+        The launch that is shown.
     """
 
     def __init__(self, launch: Callable[..., AccessMap], array: str, choices: Mapping[str, Sequence]) -> None:
-        # Here, since only notebooks need it.
+        # Imported here, as only notebooks need it.
         ipywidgets = optional("ipywidgets", "pictures")
 
         empty = [name for name, values in choices.items() if not len(values)]
@@ -96,7 +96,7 @@ class Explorer:
         self._relaunch()
 
     def _relaunch(self, change=None):
-        """Run the launch that the sliders say, unless it has been run before."""
+        """Run the launch with the sliders' values, unless it has been run before."""
         values = {name: slider.value for name, slider in self.sliders.items()}
         key = tuple(values.values())
         if key not in self._seen:
@@ -104,16 +104,16 @@ class Explorer:
         self.access = self._seen[key]
         rows = self.access.touches(self._array)
         intervals = [int(interval) for interval in np.unique(self.access.trace.interval[rows])]
-        # The interval that was looked at is kept where this launch has it, too.
-        looked_at, options = self.interval.value, (ALL, *intervals)
+        # Keep the selected interval if this launch has it, too.
+        selected, options = self.interval.value, (ALL, *intervals)
         if tuple(self.interval.options) != options:
             self.interval.options = options
-            self.interval.value = looked_at if looked_at in options else ALL
+            self.interval.value = selected if selected in options else ALL
         self._table.value = self.access._repr_html_()
         self._redraw()
 
     def _redraw(self, change=None):
-        """Draw the launch that is there."""
+        """Draw the launch last run."""
         interval = None if self.interval.value == ALL else self.interval.value
         file = io.BytesIO()
         figure = plot_access(self.access, self._array, by=self.by.value, interval=interval)
@@ -121,7 +121,7 @@ class Explorer:
         self._picture.value = file.getvalue()
 
     def _repr_mimebundle_(self, **options):
-        """Return the widget, and a picture for readers of the notebook who have no kernel."""
+        """Return the widget, and a picture for readers of the notebook without a kernel."""
         picture = base64.b64encode(self._picture.value).decode()
         alt = f"Who reads and writes {self._array}: " + ", ".join(
             f"{name} = {slider.value}" for name, slider in self.sliders.items()

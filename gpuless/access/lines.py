@@ -1,4 +1,4 @@
-"""Run a kernel and note the lines that each thread of one block comes to: `record_lines`."""
+"""Run a kernel and record the lines that each thread of one block executes: `record_lines`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from gpuless.limits import LaunchError
 from gpuless.simulator.kernel import Observed, running_twins
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)
-_COLUMNS = ("kind array element address block thread interval epoch site negative turn").split()
+_COLUMNS = "kind array element address block thread interval epoch site negative turn".split()
 
 
 class Line(NamedTuple):
-    """A thread comes to a line, or to the end of a function."""
+    """A thread arrives at a line, or at the end of a function."""
 
     function: FunctionType
-    """The kernel, or the device function that it has called."""
+    """The kernel, or a device function that it calls."""
     line: int
-    """In the function's file."""
+    """Number of the line in the function's file."""
     offset: int
-    """Of the instruction in the function's code."""
+    """Offset of the instruction in the function's code."""
     depth: int
-    """How many device functions have called each other: 0 in the kernel."""
+    """How deep device functions are nested: 0 in the kernel."""
     interval: int
     """How many barriers the block had passed."""
     ends: bool
     """Whether the thread leaves the function here."""
     variables: dict
-    """What the function's variables held before, as far as these are numbers."""
+    """The values of the function's variables before the line, if they are numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +51,12 @@ class LineTrace:
     trace : Trace
         The accesses of the block.
     threads : tuple of tuple of Line
-        For each thread of the block what it came to, in its order.
+        For each thread of the block, its lines in order.
     line : ndarray of int
-        For each row of the trace in which of its thread's lines it happened.
+        For each row of the trace, the number of the line among its thread's.
     waits : dict
-        ``waits[thread, line]`` is the operation at which a thread waited in a line of its own: "syncthreads",
-        "shfl_sync" and the like.
+        ``waits[thread, line]`` is the operation at which a thread waited in a line, numbered as in `line`:
+        "syncthreads", "shfl_sync" and the like.
     """
 
     kernel: FunctionType
@@ -68,7 +68,7 @@ class LineTrace:
 
 
 def record_lines(kernel: Any, block: int | tuple[int, ...] = 0, most: int = 100_000) -> Observed[LineTrace]:
-    """Return a kernel that, launched, runs in the simulator and returns the lines that one block executed.
+    """Return a kernel whose launch runs in the simulator and returns the lines that one block executed.
 
     Parameters
     ----------
@@ -76,14 +76,14 @@ def record_lines(kernel: Any, block: int | tuple[int, ...] = 0, most: int = 100_
     block : int or tuple of int
         Number of the block, x varying fastest; or its x, y, z.
     most : int
-        How many lines the threads of the block may come to, all together.
+        How many lines the threads of the block may execute in total.
 
     Returns
     -------
     object
         Launched like the kernel: ``record_lines(kernel)[grid, block](*arguments)`` returns a
-        `LineTrace`. That raises LaunchError if the grid has no such block, or if its threads come to more
-        lines than `most`.
+        `LineTrace`. The launch raises LaunchError if the grid has no such block, or if the block's threads
+        execute more than `most` lines.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def _recorded(launch, arguments, block, most):
 
 
 def _block_number(block, grid):
-    """Return the number of a block that is given by that, or by its place in the grid."""
+    """Return the number of a block, given that number or the block's position in the grid."""
     place = block if isinstance(block, tuple) else None
     try:
         if place is None:
@@ -131,9 +131,9 @@ def _block_number(block, grid):
 
 
 class LineMemory(TracedMemory):
-    """Memory that also notes the lines that the threads of one block come to.
+    """Memory that also records the lines that the threads of one block execute.
 
-    A thread's accesses are logged as if each line were an interval: that shows which are whose.
+    In the log, the interval of an access is the number of its thread's line.
     """
 
     def __init__(self, launch, block, most):
@@ -145,7 +145,7 @@ class LineMemory(TracedMemory):
         self._thread, self._interval, self._watches = None, 0, False
 
     def observe(self, block, thread, interval):
-        """Note that another thread goes on, and what it has waited for."""
+        """Note that another thread continues, and what it has waited for."""
         self._watches = block == self._block
         self._thread, self._interval = thread, interval
         lines = self._lines[thread.number] if self._watches else ()
@@ -154,7 +154,7 @@ class LineMemory(TracedMemory):
         super().observe(block, thread, max(len(lines) - 1, 0))
 
     def enter(self, frame, event, argument):
-        """Follow a function that a user has written if a thread of the block calls it, or goes on in it."""
+        """Trace a user's function if a thread of the block calls it or continues in it."""
         twins = running_twins() if self._watches else None
         function = twins and twins.written.get(id(frame.f_code))
         if function is None:
@@ -165,7 +165,7 @@ class LineMemory(TracedMemory):
         return self._follow
 
     def _follow(self, frame, event, argument):
-        """Note a line that the running thread comes to, or that it leaves a function for good."""
+        """Record that the running thread arrives at a line or leaves a function for good."""
         waits = event == "return" and self._thread.wait is not None
         if event in ("line", "return") and not waits:
             number = self._thread.number
@@ -193,11 +193,11 @@ class LineMemory(TracedMemory):
 
     @property
     def log_entries(self):
-        """How much has been noted of whatever kind: it all takes memory."""
+        """How many entries have been logged, of any kind: all take memory."""
         return super().log_entries + self._noted
 
     def line_trace(self):
-        """Return what has been noted of the block."""
+        """Return the `LineTrace` of the block."""
         trace = self.trace(self._launch)
         rows = np.flatnonzero(trace.block == self._block)
         columns = {name: getattr(trace, name)[rows] for name in _COLUMNS}

@@ -1,28 +1,26 @@
 """What a kernel's accesses cost: sectors, coalescing, bank conflicts, reuse.
 
-A warp's 32 lanes execute an instruction together. What follows from that is counted here, request by request:
-a request is one instruction, executed once, by one warp, on one array.
+The 32 lanes of a warp execute an instruction together. Costs are counted per request: one instruction,
+executed once, by one warp, on one array.
 
-**Global memory** moves in sectors of 32 bytes. A request moves every sector in which it touches a byte,
-whole. Its *efficiency* is the bytes it asked for by the bytes moved, where bytes that several lanes ask for
-count once: it cannot exceed 100 %, and a broadcast of one float32 has 4 / 32. An atomic counts its sectors
-once, as L2 does the arithmetic.
+**Global memory** moves in sectors of 32 bytes. A request moves every sector in which it touches a byte. Its
+*efficiency* is the bytes asked for divided by the bytes moved. Bytes that several lanes ask for count once,
+so it is at most 100 %, and 4 / 32 if all lanes read one float32. An atomic counts its sectors once, as L2
+does the arithmetic.
 
-**Shared memory** has 32 banks that deliver a word of 4 bytes each at a time; the word at address a lies in
-bank ``a // 4 % 32``. The *degree* of a request is the number of different words it needs from one bank, at
-worst: 1 is free of conflicts, 32 is served one lane after the other. Lanes that want the same word are
-served together, and so are elements of 1 or 2 bytes in the same word. Elements of 8 bytes are served half a
-warp at a time, those of 16 bytes a quarter, and the degree is that of the worst part. Atomics on one word
-are no conflict, and yet one lane waits for the other: they are *serialised*, by the number of lanes that want
-the same word. The *wavefronts* of a request are the times that shared memory had to deliver for it, for
-either reason.
+**Shared memory** has 32 banks, each of which delivers a word of 4 bytes at a time; the word at address a lies
+in bank ``a // 4 % 32``. The *degree* of a request is the number of different words it needs from its busiest
+bank: at 1 there is no conflict, at 32 the lanes are served one after the other. Lanes that want the same word
+are served together, and so are elements of 1 or 2 bytes in the same word. Elements of 8 bytes are served half
+a warp at a time, those of 16 bytes a quarter; the degree is that of the worst part. Atomics on one word don't
+conflict, but they wait for each other: they are *serialised*, by the number of lanes that want the word. The
+*wavefronts* of a request are how often shared memory delivers for it, for either reason.
 
-**The minimum** is each distinct element moved once for reading, and once for writing. ``x[i] += 1`` is a
-read and a write, and so is an atomic to `AccessMap.reads` and `AccessMap.writes`.
+**The minimum** is each distinct element read, moved once, and each distinct element written, moved once.
+``x[i] += 1`` is a read and a write; so is an atomic in `AccessMap.reads` and `AccessMap.writes`.
 
-No caches are modelled: what a second request for the same sector costs on a real GPU depends on whether L1
-or L2 still holds it. Local and constant arrays have no requests here; their elements' reads and writes are
-counted.
+No caches are modelled: on a real GPU, the cost of a second request for a sector depends on whether L1 or L2
+still holds it. Accesses to local and constant arrays are counted, but don't make requests.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ def access_map(kernel: Any) -> AccessMap | Observed[AccessMap]:
     Returns
     -------
     AccessMap or object
-        The map of a trace; of a kernel, what is launched like it:
+        For a trace, its map. For a kernel, an object launched like it:
         ``access_map(kernel)[grid, block](*arguments)`` returns an `AccessMap`.
 
     Examples
@@ -96,17 +94,16 @@ class Traffic:
     access : str
         "read", "write", "atomic", or several of them.
     site : Site or None
-        The instruction, if all are of one.
+        The instruction, if all requests are of one.
     requests, bytes_asked, sectors, wavefronts : int
     most_sectors : int
-        Of one request.
+        The most that one request moves.
     degree : int
         Of the worst request: 1 without conflicts; 0 if the array is not shared.
     serialised : int
-        How many lanes of a warp update one word of a shared array atomically, at worst; 0 without such
-        atomics.
+        The most lanes of a warp that update one word of a shared array atomically; 0 without such atomics.
     minimum : int
-        Bytes of the distinct elements, those read and those written.
+        Bytes of the distinct elements read plus those of the distinct elements written.
     """
 
     array: str
@@ -129,7 +126,7 @@ class Traffic:
 
     @property
     def efficiency(self) -> float:
-        """Bytes asked for by bytes moved, between 0 and 1; NaN if nothing moved."""
+        """Bytes asked for divided by bytes moved, from 0 to 1; NaN if nothing moved."""
         return self.bytes_asked / self.bytes_moved if self.sectors else float("nan")
 
     @property
@@ -139,12 +136,12 @@ class Traffic:
 
     @property
     def times_minimum(self) -> float:
-        """Bytes moved by the fewest possible."""
+        """Bytes moved divided by the fewest possible."""
         return self.bytes_moved / self.minimum if self.minimum else float("nan")
 
 
 class AccessMap:
-    """What the accesses of one launch cost; the module says how it is counted."""
+    """What the accesses of one launch cost; the module explains how it is counted."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -174,7 +171,7 @@ class AccessMap:
         array : str or int
             Name, or number in ``trace.arrays``.
         access : {"read", "write", "atomic"}, optional
-            Only this; all by default.
+            Count only these; all by default.
 
         Raises
         ------
@@ -196,7 +193,7 @@ class AccessMap:
         array : str or int
             Name, or number in ``trace.arrays``.
         block : int or tuple of int, optional
-            Of this block only. Shared arrays, of which each block has its own, are summed over all otherwise.
+            Count only this block. By default, all blocks are summed, also for shared arrays.
 
         Returns
         -------
@@ -209,7 +206,7 @@ class AccessMap:
         return self._counts(array, (WRITE, ATOMIC), block)
 
     def touches(self, array: str | int, block: int | tuple[int, ...] | None = None) -> np.ndarray:
-        """Return which rows of the trace touch an array, as a mask; parameters as for `reads`."""
+        """Return a mask of the trace's rows that touch an array; parameters as for `reads`."""
         mask = self.trace.array == self.number(array)
         return mask if block is None else mask & (self.trace.block == self._block_number(block))
 
@@ -298,23 +295,23 @@ class AccessMap:
 
     @property
     def minimum(self) -> int:
-        """The fewest bytes that global memory had to move: see the module."""
+        """The fewest bytes that global memory has to move: see the module."""
         return sum(traffic.minimum for traffic in self.arrays if traffic.space == "global")
 
     @property
     def efficiency(self) -> float:
-        """Bytes asked of global memory by bytes moved; NaN if nothing moved."""
+        """Bytes asked of global memory divided by bytes moved; NaN if nothing moved."""
         asked = int(self.requests.bytes_asked[self.requests.sectors > 0].sum())
         return asked / self.bytes_moved if self.sectors else float("nan")
 
     @property
     def degree(self) -> int:
-        """The worst bank conflict: 1 if there is none, 0 without shared memory."""
+        """The degree of the worst bank conflict: 1 if there is none, 0 without shared memory."""
         return int(self.requests.degree.max(initial=0))
 
     @property
     def serialised(self) -> int:
-        """How many lanes of a warp update one shared word atomically, at worst; 0 without such atomics."""
+        """The most lanes of a warp that update one shared word atomically; 0 without such atomics."""
         return int(self.requests.serialised.max(initial=0))
 
     def __str__(self):

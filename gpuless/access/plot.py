@@ -1,4 +1,4 @@
-"""Who touches what, drawn on the array: `plot_access`."""
+"""Draw which threads touch which elements of an array: `plot_access`."""
 
 import reprlib
 from typing import Any
@@ -11,7 +11,7 @@ from gpuless.importing import optional
 from gpuless.limits import WARP
 
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
-# Okabe and Ito's colours, told apart with any colour vision.
+# Okabe and Ito's colours, distinct for any colour vision.
 _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#8a7a00", "#5b5b66")
 _WRAP, _MOST_NUMBERED, _MOST_DRAWN = 32, 34 * 34, 1_000_000
 
@@ -23,23 +23,23 @@ def plot_access(
     by: str = "thread",
     interval: int | None = None,
 ) -> Any:
-    """Draw who reads and who writes which elements of an array.
+    """Draw which threads read and write which elements of an array.
 
-    Each square is an element. Its colour says which thread, warp or block touches it (the first, if several
-    do); the number in it, where there is room, and the strength of the colour say how often.
+    Each square is an element. Its colour shows which thread, warp or block touches it first; the strength of
+    the colour, and a number if there is room, show how often it is touched.
 
     Parameters
     ----------
     access : AccessMap
     array : str or int
-        Name, or number in ``access.trace.arrays``. One with a single axis is drawn in rows of 32, one with
-        more than two as a matrix with its last axis across.
+        Name, or number in ``access.trace.arrays``. An array of one axis is drawn in rows of 32, one of more
+        than two axes as a matrix with its last axis across.
     block : int or tuple of int, optional
-        Draw the accesses of this block only.
+        Draw only the accesses of this block.
     by : {"thread", "warp", "block"}
         What the colours distinguish. Threads and warps are numbered within their block.
     interval : int, optional
-        Draw only what happens in this barrier interval: 0 before a block's first barrier, 1 after it, ...
+        Draw only the accesses in this barrier interval: 0 before a block's first barrier, 1 after it, ...
 
     Returns
     -------
@@ -64,7 +64,7 @@ def plot_access(
     >>> [ax.get_title() for ax in figure.axes[:2]]
     ['read by', 'written by']
     """
-    # Here, since the simulator itself does without.
+    # Imported here, as the simulator itself doesn't need it.
     Figure = optional("matplotlib.figure", "pictures").Figure
 
     if by not in ("thread", "warp", "block"):
@@ -81,7 +81,7 @@ def plot_access(
     rows, columns, note = _layout(info.shape)
     units = max(int(side[0].max()) for side in sides) + 1
 
-    # Squares as large as fit, and not larger than is handsome.
+    # Squares as large as fit, up to a size that still looks good.
     height = float(np.clip(min(7.2 * 0.47 / columns, 0.35) * rows, 0.7, 5.5))
     figure = Figure(figsize=(7.2, height + 1.2), facecolor=_PAPER, layout="constrained")
     axes = figure.subplots(1, 2)
@@ -101,7 +101,7 @@ def plot_access(
 
 
 def _touched(trace, chosen, by, kinds, size):
-    """Return for each element who touches it first (-1: nobody), and how often it is touched."""
+    """Return for each element which unit touches it first (-1 if none), and how often it is touched."""
     rows = np.flatnonzero(chosen & np.isin(trace.kind, kinds))
     who = {"thread": trace.thread, "warp": trace.thread // WARP, "block": trace.block}[by][rows]
     unit = np.full(size, -1)
@@ -128,7 +128,7 @@ def _strength(most, size):
 
 
 def _colour(unit, units):
-    """Return RGB of each unit: distinct colours for a few, a scale for many."""
+    """Return the RGB colour of each unit: distinct colours for a few units, a scale for many."""
     from matplotlib import colormaps
     from matplotlib.colors import to_rgb
 
@@ -143,7 +143,7 @@ def _draw(ax, unit, counts, units, most, shape, is_vector):
 
     rows, columns = shape
     paper, faint = np.array(to_rgb(_PAPER)), np.array(to_rgb(_FAINT))
-    # Never so pale that the thread cannot be recognised.
+    # Never so pale that the colour can't be recognised.
     strength = 0.45 + 0.55 * counts / most if most > 1 else np.ones(size)
     image = np.tile(paper, (rows * columns, 1))
     colours = paper + (_colour(np.maximum(unit, 0), units) - paper) * strength[:, None]
@@ -157,7 +157,7 @@ def _draw(ax, unit, counts, units, most, shape, is_vector):
     ax.tick_params(which="major", labelsize=7, length=2, colors=_INK)
     for axis, count in ((ax.xaxis, columns), (ax.yaxis, rows)):
         step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, count) if count <= 9 * s or s == count)
-        # Rows of a wrapped vector are called by the number of their first element.
+        # Rows of a wrapped vector are labelled with the number of their first element.
         scale = columns if axis is ax.yaxis and is_vector else 1
         ticks = range(0, count, step)
         axis.set_ticks(ticks, [str(tick * scale) for tick in ticks])

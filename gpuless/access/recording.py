@@ -1,7 +1,7 @@
-"""Run a kernel and note every access: `record`, and the memory that does the noting.
+"""Run a kernel and log every access: `record`, and the memory that keeps the log.
 
-Inside the kernel every array is a `TracedArray`, which appends to a log. What is costly, such as turning
-indices into addresses, is done afterwards for the whole log at once (`columns`).
+Inside the kernel every array is a `TracedArray`, which appends to a log. Costly work, such as turning indices
+into addresses, is done afterwards for the whole log at once (`columns`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,11 @@ from gpuless.simulator.arithmetic import typed
 from gpuless.simulator.arrays import typed_array
 from gpuless.simulator.errors import LaunchStopped
 from gpuless.simulator.kernel import Observed
-from gpuless.simulator.memory import Memory, is_poison, poison, poisoned
-from gpuless.source.instructions import (
-    assigned_name,
-    instruction_start,
-    site,
-)
+from gpuless.simulator.memory import Memory, address_of, is_poison, owner_of, poison, poisoned
+from gpuless.source.instructions import assigned_name, instruction_start, site
 
-# The log is one flat list, which is faster to write and to take apart than a list of tuples. An entry is:
-# view, kind, index, value, offset of the instruction, code object.
+# The log is one flat list, which is faster to write and to split than a list of tuples. An entry is: view,
+# kind, index, value, offset of the instruction, code object.
 _WIDTH = 6
 
 
@@ -73,11 +69,11 @@ def traced(launch, arguments):
 
 
 def run_traced(launch, arguments, memory, order="forwards", seed=0, keep=False):
-    """Run a launch in a `TracedMemory`, on arguments in device memory; the others are as in `Scheduler`.
+    """Run a launch in a `TracedMemory`, on arguments in device memory; `order` and `seed` as in `Scheduler`.
 
-    What was noted of a launch that is stopped is forgotten, unless `keep` says that it is wanted.
+    If the launch is stopped, its log is dropped unless `keep` is set.
     """
-    # Python looks for garbage after some number of new objects, and the log is full of them: off meanwhile.
+    # The garbage collector runs after some number of new objects, and the log makes many: off meanwhile.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -92,7 +88,7 @@ def run_traced(launch, arguments, memory, order="forwards", seed=0, keep=False):
 
 
 class Miss(NamedTuple):
-    """An access beyond an array, and who made it."""
+    """An access out of bounds, and the thread that made it."""
 
     block: int
     thread: int
@@ -100,29 +96,29 @@ class Miss(NamedTuple):
     view: object
     kind: int
     index: tuple  # type: ignore[assignment]  # not what a tuple calls index
-    """As in the source: numbers, or slices and the like where it is of a part."""
+    """As in the source: numbers, or slices and the like for a part of an array."""
     site: object
 
 
-class Meeting(NamedTuple):
-    """Lanes of a warp that did something together without others that their mask names."""
+class PartialWarp(NamedTuple):
+    """An operation of a warp without some lanes that its mask names."""
 
     block: int
     thread: int
-    """The first of those that met."""
+    """The first that took part."""
     interval: int
     operation: str
     mask: int
     site: object
     finished: tuple
-    """Numbers of the threads that were not there any more."""
+    """Numbers of the threads in the mask that had finished."""
     code: object
     offset: int
-    """Where the kernel was: the operation, or the call of the device function that it is in."""
+    """The instruction in the kernel: the operation, or the call of the device function that contains it."""
 
 
 class AbsentRead(NamedTuple):
-    """A value that a shuffle took from a lane that did not take part."""
+    """A shuffle from a lane that did not take part."""
 
     block: int
     thread: int
@@ -131,19 +127,19 @@ class AbsentRead(NamedTuple):
     mask: int
     site: object
     lane: int
-    """The one it was to come from."""
+    """The lane to read from."""
 
 
 class TracedMemory(Memory):
     """Memory that hands out traced arrays.
 
-    A tolerant one notes accesses out of bounds in `misses` and goes on, as a GPU does; else they raise
-    IndexError.
+    If it is tolerant, an access out of bounds goes into `misses` and the kernel goes on, as on a GPU; else it
+    raises IndexError.
     """
 
     def __init__(self, dynamic_bytes=0, tolerant=False):
         self.log, self.misses = [], []
-        self.meetings, self.absent_reads = [], []
+        self.partial_warps, self.absent_reads = [], []
         self.arrays = []
         self._tolerant = tolerant
         self._segments, self._views, self._known, self._allocations = [], [], {}, {}
@@ -157,21 +153,21 @@ class TracedMemory(Memory):
         self._turn += 1
 
     def observe(self, block, thread, interval):
-        """Note that what is logged from here on is the work of another thread."""
+        """Note that another thread makes the accesses from here on."""
         epoch = self._epochs.get(thread.number, 0)
         self._segments.append((self.position, block, thread.number, interval, epoch, self._turn))
 
     def synchronise_warp(self, threads):
-        """Count the passing of `syncwarp`."""
+        """Count a `syncwarp` for each of its threads."""
         for thread in threads:
             self._epochs[thread.number] = self._epochs.get(thread.number, 0) + 1
 
     def lanes_missing(self, threads, finished):
-        """Note who met, and who was named and had finished."""
+        """Note an operation of a warp whose mask names lanes that have finished."""
         first = threads[0]
         frame = first.frames[-1]
-        self.meetings.append(
-            Meeting(
+        self.partial_warps.append(
+            PartialWarp(
                 self.running[0],
                 first.number,
                 self.running[2],
@@ -185,16 +181,16 @@ class TracedMemory(Memory):
         )
 
     def absent_lane(self, thread, source, own):
-        """Note who reads from a lane that is not there."""
+        """Note a shuffle from a lane that does not take part."""
         block, number, interval = self.running
         read = AbsentRead(block, number, interval, thread.waits_for, thread.value[0], thread.site, source)
         self.absent_reads.append(read)
         return super().absent_lane(thread, source, own)
 
     def wrap(self, array, space, name=None, code=None, offset=None):
-        """Return a traced array; one that was wrapped already goes by the same number."""
+        """Return a traced array; an array wrapped before keeps its number."""
         if name is not None:
-            key = space, name, _start_of(array), array.shape, array.strides
+            key = space, name, address_of(array), array.shape, array.strides
         else:
             key = space, id(code), instruction_start(code, offset), array.shape, array.dtype
         view = self._known.get(key)
@@ -209,11 +205,8 @@ class TracedMemory(Memory):
     def _add_array(self, array, space, name, key):
         start, uninitialised = 0, None
         if space in ("global", "constant"):
-            root = array
-            while isinstance(root.base, np.ndarray):
-                root = root.base
-            key = _start_of(root)
-            start = _start_of(array) - key
+            key = address_of(owner_of(array))
+            start = address_of(array) - key
         elif space == "shared" and self._dynamic is not None and np.shares_memory(array, self._dynamic):
             key = "dynamic"
         if space == "global":
@@ -226,9 +219,9 @@ class TracedMemory(Memory):
         )
 
     def view(self, parent, array):
-        """Return a part of a traced array, traced as well."""
+        """Return a part of a traced array as a traced array."""
         above = self._views[parent._view]
-        moved = _start_of(array) - _start_of(parent._array)
+        moved = address_of(array) - address_of(parent._array)
         new = View(above.array, above.offset + moved, array.shape, array.strides)
         return TracedArray(self, array, self._number_of(new))
 
@@ -261,11 +254,11 @@ class TracedMemory(Memory):
         return number
 
     def out_of_bounds(self, array, kind, index, frame):
-        """Note an access beyond an array, and return what is read there; or let it raise."""
+        """Note an access out of bounds and return the garbage read there, or raise IndexError."""
         parts = index if isinstance(index, tuple) else (index,)
         beyond = first_beyond(parts, array.shape)
-        if not beyond:  # then it is the value that does not fit, or there are too many indices
-            raise  # the error that is being handled
+        if not beyond:  # the value does not fit, or there are too many indices
+            raise  # re-raises the error being handled
         if not self._tolerant:
             raise IndexError("index {} is out of bounds for axis {} with size {}".format(*beyond)) from None
         view = self._views[array._view]
@@ -274,13 +267,13 @@ class TracedMemory(Memory):
         return self._nowhere(shape, array.dtype) if shape else typed(poison(array.dtype))
 
     def _nowhere(self, shape, dtype):
-        """Return what a part beyond an array is: garbage of its own, and what is done to it is not noted."""
+        """Return garbage for a part that is out of bounds, as an array whose accesses are not logged."""
         memory = TracedMemory(tolerant=True)
         memory.log, memory._segments = deque(maxlen=0), self._segments
         return memory.wrap(poisoned(shape, dtype), "local", "nowhere")
 
     def update(self, array, index, new, value):
-        """Log an atomic operation of the kernel that is two frames up."""
+        """Do and log an atomic operation of the kernel, which is two frames up."""
         frame = sys._getframe(2)
         try:
             old = array._array[index]
@@ -292,7 +285,7 @@ class TracedMemory(Memory):
         return old
 
     def load(self, array, index, frame=None):
-        """Log a read by `cuda.ldcg` and its kind, or by the frame given."""
+        """Read an element, for `cuda.ldcg` and its kind or for the frame given, and log that."""
         frame = frame or sys._getframe(1)
         try:
             value = array._array[index]
@@ -302,7 +295,7 @@ class TracedMemory(Memory):
         return value
 
     def store(self, array, index, value, frame=None):
-        """Log a write by `cuda.stcg` and its kind, or by the frame given."""
+        """Write an element, for `cuda.stcg` and its kind or for the frame given, and log that."""
         frame = frame or sys._getframe(1)
         try:
             array._array[index] = value
@@ -323,21 +316,21 @@ class TracedMemory(Memory):
 
     @property
     def log_entries(self):
-        """How much has been noted of whatever kind: it all takes memory."""
+        """How many entries have been logged, of any kind: all take memory."""
         return self.position + sum(map(len, self._notes))
 
     @property
     def _notes(self):
-        return self._segments, self.misses, self.meetings, self.absent_reads
+        return self._segments, self.misses, self.partial_warps, self.absent_reads
 
     def forget(self):
-        """Let go of all that was noted: what refers to this memory may stay for long."""
+        """Clear the log: references to this memory may live long."""
         for notes in (self.log, *self._notes):
             notes.clear()
 
     @property
     def running(self):
-        """Who has control, or had it last: block, thread, interval."""
+        """Block, thread and interval of the thread that runs, or ran last."""
         return self._segments[-1][1:4]
 
     def trace(self, launch):
@@ -374,14 +367,9 @@ class TracedMemory(Memory):
 
 
 def _uninitialised(array):
-    """Return which elements nobody has written, as far as their values show; None if there are none."""
+    """Return which elements seem unwritten, judging by their values; None if there are none."""
     mask = is_poison(array)
     if array.dtype.kind == "f" and array.size > 1 and np.isnan(array).all():
-        # The caller's own poison: no input consists of NaN alone.
+        # The caller has filled it with NaN as poison: no input consists of NaN alone.
         mask = np.ones(array.shape, bool)
     return mask if mask.any() else None
-
-
-def _start_of(array):
-    """Return the address of an array's first element."""
-    return array.__array_interface__["data"][0]

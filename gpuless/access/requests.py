@@ -1,4 +1,4 @@
-"""The requests of warps: lanes that execute an instruction together, and what memory does for them."""
+"""The memory requests of warps, and what they cost."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ BANKS, WORD = 32, 4
 class Requests:
     """The warps' requests as columns of equal length, in the order in which they began.
 
-    Each column is an array, so that masks choose: ``requests.sectors[requests.block == 0]``.
+    Columns are arrays, so masks select rows: ``requests.sectors[requests.block == 0]``.
 
     Attributes
     ----------
@@ -24,14 +24,14 @@ class Requests:
     lanes : ndarray of int
         How many threads took part.
     bytes_asked : ndarray of int
-        Distinct bytes that they asked for.
+        Distinct bytes that the threads asked for.
     sectors : ndarray of int
         Sectors of 32 bytes moved; 0 if the array is not global.
     degree, wavefronts : ndarray of int
         Bank conflicts; 0 if the array is not shared.
     serialised : ndarray of int
-        How many lanes an atomic has wait for each other at one word: 1 if none; 0 if it is no atomic on
-        a shared array.
+        The most lanes of an atomic on a shared array that wait for each other at one word: 1 if none do; 0
+        for other requests.
     """
 
     array: np.ndarray
@@ -92,7 +92,7 @@ _KEY = ("array", "kind", "site", "block", "warp", "interval", "occurrence")
 def _sectors(group, address, size, count, chosen):
     """Return how many distinct sectors each request touches."""
     group, address, size = group[chosen], address[chosen], size[chosen]
-    # An element that is not aligned, a field of a record say, can lie in two of them.
+    # An unaligned element, such as a field of a record, can lie in two of them.
     sectors = np.concatenate([address // SECTOR, (address + size - 1) // SECTOR])
     requests, _ = distinct(np.concatenate([group, group]), sectors).columns
     return np.bincount(requests.astype(np.intp), minlength=count)
@@ -123,7 +123,7 @@ def _conflicts(trace, rows, group, count, chosen, apart):
 
 
 def _serialised(trace, rows, group, count, chosen):
-    """Return how many lanes of each atomic request want one word, at worst."""
+    """Return the most lanes of each atomic request that want one word."""
     chosen = chosen & (trace.kind[rows] == ATOMIC)
     rows, group = rows[chosen], group[chosen]
     words = distinct(group, trace.address[rows] // WORD)

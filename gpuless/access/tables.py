@@ -21,7 +21,7 @@ def _tables(access):
 
 
 def title(access):
-    """Return a line that sums up an `AccessMap`."""
+    """Return a one-line summary of an `AccessMap`."""
     launch = describe_launch(access.trace.kernel, access.trace.grid, access.trace.block_shape)
     parts = []
     if access.sectors:

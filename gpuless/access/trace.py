@@ -1,32 +1,32 @@
 """Every access of a launch to memory, as columns of numbers.
 
-`gpuless.record` runs a kernel and returns a `Trace`. A row is one access of one element by one
-thread; rows stand in the order in which they happened. The columns are arrays of equal length:
+`gpuless.record` runs a kernel and returns a `Trace`. A row is one access of one element by one thread; rows
+are in the order of the accesses. The columns are arrays of equal length:
 
 ==========  ===========================================================================================
 kind        READ, WRITE, ATOMIC (a read and a write in one) or FENCE (`cuda.threadfence`; no array).
             ``x[i] += 1`` is a READ and then a WRITE.
-array       Number of the array in `Trace.arrays`, which says its name, space ("global", "shared", "local",
+array       Number of the array in `Trace.arrays`, which has its name, space ("global", "shared", "local",
             "constant"), shape, dtype and strides; -1 for a fence.
-element     Which element: its flat index in C order, whatever the layout (``np.unravel_index`` splits it).
-address     Its first byte, counted from the start of the array's allocation, which a GPU aligns to 256
-            bytes. Arrays that share memory (views of one arena) share the allocation. For shared and
-            local arrays from the start of the array itself, or of the dynamic shared memory.
+element     Flat index of the element in C order, whatever the layout (``np.unravel_index`` splits it).
+address     First byte of the element, counted from the start of the array's allocation, which a GPU aligns to
+            256 bytes. Arrays that share memory (views of one arena) share the allocation. In shared and local
+            memory: counted from the start of the array, or of the dynamic shared memory.
 block       Number of the block; x varies fastest. `Trace.grid` splits it.
 thread      Number of the thread in its block; x varies fastest. Its warp is ``thread // 32``, its lane
             ``thread % 32``.
 interval    How many barriers the block had passed.
 epoch       How many times the thread had passed `syncwarp` in this block.
-site        Which instruction, a number in `Trace.sites`: function, line, source text and expression. Two
-            accesses of one line are two sites.
+site        Number of the instruction in `Trace.sites`: function, line, source text and expression. Two
+            accesses on one line are two sites.
 occurrence  How often this thread had executed this site in this interval, counted from 0.
-negative    Which indices were negative (and counted from the end): bit k for axis k, 0 if none was.
+negative    Which indices were negative (counted from the end): bit k for axis k, 0 if none.
 ==========  ===========================================================================================
 
-Lanes of a warp that run the same instruction at the same time are the rows with equal (block, thread // 32,
-interval, site, occurrence): what a GPU serves with one memory instruction. `Trace.itemsize` has the bytes of
-each row. That is all that coalescing (distinct ``address // 32`` in such a group), bank conflicts (distinct
-addresses with equal ``address // 4 % 32``) and reuse (rows per element) need.
+The rows with equal (block, thread // 32, interval, site, occurrence) are the lanes of a warp that run an
+instruction together: one request on a GPU. `Trace.itemsize` has the bytes of each row. From these follow
+coalescing (distinct ``address // 32`` in a request), bank conflicts (distinct addresses with equal
+``address // 4 % 32``) and reuse (rows per element).
 """
 
 import functools
@@ -45,7 +45,7 @@ class TracedArrayInfo:
     Attributes
     ----------
     name : str
-        Of the argument, the global or the variable.
+        Name of the argument, the global or the variable.
     space : str
         "global", "shared", "local" or "constant".
     shape, strides : tuple of int
@@ -54,10 +54,10 @@ class TracedArrayInfo:
     allocation : int
         Arrays with the same number share memory.
     offset : int
-        Where in the allocation it begins, in bytes.
+        Where it begins in the allocation, in bytes.
     uninitialised : ndarray of bool, same shape, or None
-        The elements of a global array that nobody had written before the launch, as far as is known: those
-        that `device_array` left, or all of an array of nothing but NaN. None if there are none.
+        The elements of a global array that were not written before the launch, as far as is known: those
+        that `device_array` left, or all of an array that holds only NaN. None if there are none.
     """
 
     name: str
@@ -90,16 +90,16 @@ class Trace:
     site: np.ndarray
     negative: np.ndarray
     turn: np.ndarray
-    """How many blocks had run before: the block's number unless blocks ran in another order."""
+    """How many blocks had run before: the block's number, unless blocks ran in another order."""
     values: tuple
-    """What was read or written, one object per row; for an ATOMIC what was written."""
+    """The value read or written, one object per row; for an ATOMIC the value written."""
 
     def __len__(self):
         return len(self.kind)
 
     @functools.cached_property
     def itemsize(self) -> np.ndarray:
-        """Bytes of the element each row is about; 0 for a fence."""
+        """Bytes of each row's element; 0 for a fence."""
         return np.array([info.dtype.itemsize for info in self.arrays] + [0])[self.array]
 
     @functools.cached_property
@@ -115,17 +115,17 @@ class Trace:
         return occurrence
 
     def index(self, row: int) -> tuple[int, ...]:
-        """Return the index that a row's access had in its array."""
+        """Return the index of a row's element in its array."""
         shape = self.arrays[self.array[row]].shape
         return tuple(int(i) for i in np.unravel_index(self.element[row], shape))
 
     def name(self, row: int) -> str:
-        """Return what a row's access is called in the source, with numbers: ``tile[3, 4]``."""
+        """Return a row's element as in the source, with numbers: ``tile[3, 4]``."""
         return f"{self.arrays[self.array[row]].name}[{', '.join(map(str, self.index(row)))}]"
 
 
 def combine(*columns):
-    """Return one int64 for each row of non-negative columns, ordered as they are, the first one foremost.
+    """Return an int64 key for each row of non-negative columns; keys sort as the rows do.
 
     >>> combine(np.array([1, 0, 0]), np.array([0, 2, 1]))
     array([3, 2, 1])
@@ -140,18 +140,18 @@ def combine(*columns):
 
 
 class Distinct(NamedTuple):
-    """What is distinct among the rows of columns."""
+    """The distinct rows of columns, in order."""
 
     columns: tuple
     first: np.ndarray
-    """In which row each is seen first."""
+    """The first row equal to each."""
     which: np.ndarray
-    """Which one each row is."""
+    """For each row, the number of the distinct row that equals it."""
     counts: np.ndarray
 
 
 def distinct(*columns):
-    """Return the distinct rows of non-negative columns, in their order: a quicker ``np.unique(..., axis=1)``.
+    """Return the distinct rows of non-negative columns: a quicker ``np.unique(..., axis=1)``.
 
     >>> rows = distinct(np.array([1, 0, 1]), np.array([5, 7, 5]))
     >>> np.array(rows.columns).tolist(), rows.first.tolist(), rows.which.tolist(), rows.counts.tolist()

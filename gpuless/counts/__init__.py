@@ -1,27 +1,27 @@
-"""What a launch would have a GPU do, counted at full size: instructions, sectors, wavefronts, barriers.
+"""The work of a launch on a GPU, counted at full size: instructions, sectors, wavefronts, barriers.
 
-Nothing that runs on a CPU can tell how long a kernel takes on a GPU. What the kernel asks of one it can: the
-emulated GPU runs the compiled kernel, and `count` has it count meanwhile, in the words of Nsight Compute.
+A CPU cannot measure how long a kernel takes on a GPU, but it can count what the kernel asks of one: `count`
+counts while the emulated GPU runs the compiled kernel. The terms are those of Nsight Compute.
 
-**Instructions** are those of PTX, what NVIDIA's compiler hands to the driver. A warp executes one if at least
-one of its lanes does, whatever the number; a warp instruction of 20 active lanes is 20 thread instructions.
-The last step, from PTX to machine code, is not there: it unrolls loops further, merges some instructions, and
-makes several of a division or a sine. So ratios between two kernels say more than the numbers. Loads of
-parameters and conversions of addresses count as moves, of which machine code has few.
+**Instructions** are those of PTX, which NVIDIA's compiler hands to the driver. A warp executes an instruction
+if at least one of its lanes does; with 20 active lanes it counts as one warp instruction and 20 thread
+instructions. The driver's step from PTX to machine code is missing: it unrolls more loops, merges some
+instructions, and splits a division or a sine into several. Ratios between two kernels therefore say more than
+the numbers. Loads of parameters and conversions of addresses count as moves, of which machine code has few.
 
 **Global memory** moves in sectors of 32 bytes. A *request* is one instruction executed once by one warp. It
 moves every sector in which a lane touches a byte, once: a warp that reads 32 neighbouring float32 asks for
-128 bytes and moves 4 sectors; if each lies in a row of its own, 32. That is what passes between the cores and
-L1; how much of it L1 and L2 have already, nobody knows here. What is known is the least that memory has to
-move: the sectors that were read at all, and those that were written.
+128 bytes and moves 4 sectors; if they lie in 32 different rows, it moves 32. This is the traffic between the
+cores and L1; how much of it L1 and L2 can serve is not modelled here. What is known is the least that memory
+has to move: the sectors read at least once, and those written at least once.
 
-**Shared memory** has 32 banks that deliver a word of 4 bytes each at a time. A request takes as many
-*wavefronts* as one bank has different words to deliver. What several lanes want of the same word is delivered
-once, but for atomics, which are done one after the other. Of 8 bytes for each lane half a warp is served at
-once, of 16 bytes a quarter. *Conflicts* are the wavefronts beyond those that this many bytes need anyhow.
+**Shared memory** has 32 banks, each of which delivers a word of 4 bytes at a time. A request takes as many
+*wavefronts* as its busiest bank has different words to deliver. Lanes that read the same word share one
+delivery; atomics on one word run one after the other. With 8 bytes for each lane, half a warp is served at
+once, with 16 bytes a quarter. *Conflicts* are the wavefronts beyond the fewest that move this many bytes.
 
-**Divergence**: a branch is divergent if the lanes of a warp go both ways. Where they meet again is for the
-hardware to choose; here it is where all ways lead.
+**Divergence**: a branch is divergent if the lanes of a warp go both ways. Hardware chooses where they meet
+again; here they meet where all paths join.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Counts", "GlobalTraffic", "count", "counting"]
 def count(kernel: Any) -> Counted:
     """Return a kernel whose launch counts the work that a GPU would do.
 
-    It needs the emulated GPU, on which the launch takes up to four times as long as otherwise.
+    This needs the emulated GPU, where counting makes the launch up to four times slower.
 
     Parameters
     ----------
@@ -50,14 +50,13 @@ def count(kernel: Any) -> Counted:
     Returns
     -------
     object
-        Launched like the kernel: ``count(kernel)[grid, block](*arguments)`` returns `Counts` and
-        leaves in the arguments what the launch computes. A stream and the bytes of dynamic shared memory may
-        follow the block, as in any launch.
+        Launched like the kernel, with the same results: ``count(kernel)[grid, block](*arguments)`` returns
+        `Counts`. A stream and the bytes of dynamic shared memory may follow the block, as in any launch.
 
     Raises
     ------
     RuntimeError
-        Where kernels do not run on the emulated GPU.
+        If kernels don't run on the emulated GPU.
 
     Examples
     --------
@@ -106,20 +105,20 @@ class Counted:
 
 @contextmanager
 def counting() -> Iterator[list[Counts]]:
-    """Count the work that a GPU would do for all launches within a block.
+    """Count the work that a GPU would do for all launches within a ``with`` block.
 
     Use it around functions that launch kernels; `count` is for a single kernel.
 
     Yields
     ------
     list of Counts
-        One for each launch of this thread, in order; empty until the block ends without an error. In nested
-        blocks, only the inner one gets the launches within it.
+        One for each launch of this thread, in order; filled when the block ends without an error. A nested
+        block keeps its launches from the outer one.
 
     Raises
     ------
     RuntimeError
-        Where kernels do not run on the emulated GPU.
+        If kernels don't run on the emulated GPU.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from gpuless.limits import SECTOR, WARP
 
 
 class Instructions(NamedTuple):
-    """Instructions executed: by warps, and by their threads."""
+    """How many instructions warps executed, and how many their threads did."""
 
     warp: int
     thread: int
@@ -26,9 +26,9 @@ class GlobalTraffic(NamedTuple):
     requests : int
         Instructions executed by warps.
     bytes_asked : int
-        By all lanes, each by itself.
+        Summed over all lanes.
     sectors : int
-        Of 32 bytes, touched by the requests, summed.
+        Sectors of 32 bytes that each request touches, summed.
     """
 
     requests: int = 0
@@ -37,7 +37,7 @@ class GlobalTraffic(NamedTuple):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of the sectors: what passes between the cores and L1."""
+        """Bytes of the sectors: the traffic between the cores and L1."""
         return SECTOR * self.sectors
 
     @property
@@ -53,7 +53,7 @@ class ArrayTraffic(NamedTuple):
     ----------
     loads, stores, atomics : GlobalTraffic
     sectors_read, sectors_written : int
-        Different sectors that the launch reads, and that it writes; 0 where several arrays count as one.
+        Different sectors that the launch reads and writes; 0 where several arrays count as one.
     """
 
     loads: GlobalTraffic = GlobalTraffic()
@@ -81,11 +81,11 @@ class SharedTraffic(NamedTuple):
     requests : int
         Instructions executed by warps.
     bytes_asked : int
-        By all lanes, each by itself.
+        Summed over all lanes.
     wavefronts : int
         How often the banks delivered.
     conflicts : int
-        How many of these would not have been without bank conflicts, or atomics that wait for each other.
+        Wavefronts caused by bank conflicts, or by atomics that wait for each other.
     """
 
     requests: int = 0
@@ -100,7 +100,7 @@ class SharedTraffic(NamedTuple):
 
 
 class LocalTraffic(NamedTuple):
-    """Accesses to local memory, in which a thread has its own arrays, and what registers do not hold.
+    """Accesses to local memory, which holds a thread's own arrays and the values that registers can't hold.
 
     Attributes
     ----------
@@ -115,8 +115,8 @@ class LocalTraffic(NamedTuple):
 class Counts:
     """The work of one launch on a GPU; the module `gpuless.counts` explains how it is counted.
 
-    ``print`` shows it as a table. Numbers are exact, and the same each time, unless a kernel waits for other
-    threads or takes what it does from random numbers.
+    ``print`` shows it as a table. The numbers are exact and the same in each run, unless the kernel's path
+    depends on random numbers or on waiting for other threads.
 
     Attributes
     ----------
@@ -128,19 +128,19 @@ class Counts:
         "exchange" (shuffles, votes), "barrier" (and fences), "control" (branches, calls, ends), "compare"
         (and select), "convert", "move" (and parameters), "other".
     flops_by_type : dict of str to int
-        Additions, subtractions and multiplications of "f16", "bf16", "f32", "f64", and those of Tensor Cores;
-        a multiply-add is two.
+        Additions, subtractions and multiplications in "f16", "bf16", "f32", "f64", and on Tensor Cores; a
+        multiply-add counts as two.
     branches, divergent_branches : int
-        Conditional branches executed by warps, and those at which lanes went both ways.
+        Conditional branches executed by warps, and those where lanes went both ways.
     global_loads, global_stores, global_atomics : GlobalTraffic
     by_array : dict of str to ArrayTraffic
-        The same for each array by the name of the kernel's argument. The array is known from what
-        the address is computed from: "a or b" if it can be either, "" if it is no argument. Different sectors
-        are counted over the whole allocation, for a slice as well.
+        The same for each array, by the name of the kernel's argument that the address is computed from:
+        "a or b" if it can be either, "" if it is not an argument. Different sectors are counted over the
+        whole allocation, even for a slice.
     shared_loads, shared_stores, shared_atomics : SharedTraffic
     local_loads, local_stores : LocalTraffic
     sectors_read, sectors_written : int
-        Different sectors of global memory that the launch reads, and that it writes; atomics do both.
+        Different sectors of global memory that the launch reads and writes; atomics do both.
     barriers : int
         Executed by warps.
     block_barriers : int
@@ -148,7 +148,7 @@ class Counts:
     shuffles : int
         Executed by warps.
     uncounted : dict of str to int
-        Instructions, executed by warps, whose accesses to memory are not among the above.
+        Warp instructions that access memory in ways not counted above.
     """
 
     kernel: str
@@ -186,7 +186,7 @@ class Counts:
 
     @property
     def warp_instructions(self) -> int:
-        """Instructions executed by warps, of all classes: what the schedulers of a GPU have to issue."""
+        """Instructions of all classes executed by warps: what a GPU's schedulers have to issue."""
         return sum(each.warp for each in self.by_class.values())
 
     @property
@@ -216,17 +216,17 @@ class Counts:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes between the cores and L1, for global memory."""
+        """Bytes of global memory moved between the cores and L1."""
         return self.global_memory.bytes_moved
 
     @property
     def least_bytes(self) -> int:
-        """The fewest bytes that memory has to move: each sector that is read or written, once for either."""
+        """The fewest bytes that memory has to move: each sector read once, and each sector written once."""
         return SECTOR * (self.sectors_read + self.sectors_written)
 
     @property
     def flops_per_byte(self) -> float:
-        """Floating point operations for each byte that is moved between the cores and L1."""
+        """Floating point operations for each byte moved between the cores and L1."""
         return self.flops / self.bytes_moved if self.bytes_moved else float("nan")
 
     def __repr__(self) -> str:
@@ -238,7 +238,7 @@ def _sum(kind, parts):
 
 
 def summed_up(tally):
-    """Return the `Counts` of a launch from the numbers of its blocks of code."""
+    """Return the `Counts` of a launch, summed over its basic blocks."""
     warp, thread, flops, uncounted = Counter(), Counter(), Counter(), Counter()
     traffic, arrays = {}, {name: {} for name in tally.arrays}
     branches = divergent = barriers = shuffles = 0

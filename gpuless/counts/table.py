@@ -1,4 +1,4 @@
-"""The table that shows the numbers of a launch."""
+"""The table that shows `Counts`."""
 
 from gpuless.limits import SECTOR
 from gpuless.positions import describe_launch
@@ -6,7 +6,7 @@ from gpuless.wrapping import aligned
 
 
 def table(counts):
-    """Return the text that shows `Counts`."""
+    """Return `Counts` as a table."""
     launch = describe_launch(counts.kernel, counts.grid, counts.block)
     lines = [f"{launch}: {counts.warps:,} warps in {counts.blocks:,} blocks"]
     classes = {name: each for name, each in counts.by_class.items() if each.warp}

@@ -1,4 +1,4 @@
-"""What is wrong with a kernel that seems to work: races, divergence, bad indices, garbage, gaps."""
+"""Find mistakes in a kernel that seems to work: races, divergence, bad indices, garbage, missing results."""
 
 from gpuless.sanitizer.findings import Finding, Report
 from gpuless.sanitizer.sanitize import sanitize

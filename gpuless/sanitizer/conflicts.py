@@ -1,12 +1,12 @@
-"""Which accesses of a trace disagree about order.
+"""Find the accesses of a trace that conflict.
 
 Two accesses of the same memory *conflict* if different threads make them, at least one writes, and not both
 are atomic. They are a race unless something orders them: a barrier, for threads of one block; `syncwarp`, for
-lanes of one warp; or a flag, that is an atomic operation on the same memory by both sides with a fence before
-the first, as in "the last block sums up".
+lanes of one warp; or a flag, that is an atomic operation on the same memory by both sides, with a fence
+before the first, as in "the last block sums up".
 
-All accesses are sorted once by the place in memory, then by time. What is left to look at one by one are
-groups of accesses that do conflict.
+All accesses are sorted once by place in memory, then by time. Only groups of accesses that do conflict are
+examined one by one.
 """
 
 import functools
@@ -16,22 +16,22 @@ import numpy as np
 from gpuless.access.trace import ATOMIC, FENCE, READ, WRITE, combine
 from gpuless.limits import WARP
 
-# Groups of one kind that are looked at one by one; a kernel with more has been found out already.
+# How many groups of one kind are examined one by one: enough to find the mistake.
 _MOST = 3000
 
 
 class History:
-    """The rows of a trace by place: all that happened to one element, in order.
+    """The rows of a trace by place in memory: all that happened to one element, in order.
 
     Attributes
     ----------
     rows : ndarray of int
-        Rows of the trace, sorted by place and time. Constants are left out, and so are global elements that
-        were initialised and never written. An element that two arrays see as different types can have
-        several places.
+        Rows of the trace, sorted by place and time, without constants and global elements that were
+        initialised and never written. An element that two arrays see as different types can have several
+        places.
     place : ndarray of int
-        For each of `rows`, a number that only accesses of the same memory share; the shared array of another
-        block, or the local array of another thread, is other memory.
+        For each of `rows`, a number of its memory; another block's shared array or another thread's local
+        array is other memory.
     """
 
     def __init__(self, trace):
@@ -55,7 +55,7 @@ class History:
 
     @functools.cached_property
     def _units(self):
-        """For each allocation the bytes of a cell, that all its elements consist of, and the first cell."""
+        """For each allocation, the bytes of a cell, of which all its elements consist, and its first cell."""
         arrays = self.trace.arrays
         count = max((info.allocation for info in arrays), default=-1) + 1
         units = np.zeros(count, np.int64)
@@ -73,7 +73,7 @@ class History:
         return np.array([info.allocation for info in self.trace.arrays] + [-1])[self.trace.array]
 
     def _cells(self, rows):
-        """Return the cells of memory that rows touch: an element, or a part where elements overlap."""
+        """Return rows and the cells that they touch: an element, or a part of one where elements overlap."""
         units, starts = self._units
         allocation = self._allocation[rows]
         unit = units[allocation]
@@ -86,7 +86,7 @@ class History:
         return np.repeat(rows, parts), np.repeat(cells, parts) + np.arange(parts.sum()) - first
 
     def _uninitialised(self, rows):
-        """Return which rows are about an element that nobody had written before the launch."""
+        """Return a mask of the rows whose element was not written before the launch."""
         result = np.zeros(len(rows), bool)
         for number, info in enumerate(self.trace.arrays):
             if info.uninitialised is not None:
@@ -95,9 +95,9 @@ class History:
         return result
 
     def unwritten(self, number):
-        """Return the flat indices of the elements of an array that nobody writes.
+        """Return the flat indices of the elements of an array that the launch doesn't write.
 
-        Of an array that had uninitialised elements, of these only.
+        If the array had uninitialised elements, only of these.
         """
         info = self.trace.arrays[number]
         units, starts = self._units
@@ -106,7 +106,7 @@ class History:
         cells = starts[info.allocation] + address.ravel() // units[info.allocation]
         inside = cells < len(self.written)
         written = np.zeros(len(cells), bool)
-        # Beyond the last access of the allocation the cells belong to the next one, or to nobody.
+        # Cells beyond the allocation's last access belong to the next allocation, or to none.
         last = starts[info.allocation + 1] if info.allocation + 1 < len(starts) else len(self.written)
         inside &= cells < last
         written[inside] = self.written[cells[inside]]
@@ -114,9 +114,9 @@ class History:
         return np.flatnonzero(wanted & ~written)
 
     def first_reads(self):
-        """Return the rows of the trace that read what nobody had written.
+        """Return the rows of the trace that read an unwritten element.
 
-        Left out are those that another thread writes in the same barrier interval: that is a race.
+        Elements that another thread writes in the same barrier interval are left out: that is a race.
         """
         trace, rows = self.trace, self.rows
         if not len(rows):
@@ -132,10 +132,10 @@ class History:
         return np.sort(firsts[(trace.kind[firsts] != WRITE) & unknown & ~raced[starts]])
 
     def conflicts_within_blocks(self):
-        """Return groups of rows of one element and one barrier interval that conflict.
+        """Return groups of conflicting rows of one element and one barrier interval.
 
-        Each is the rows in order of time, and who made each: its warp, or its thread where the lanes of one
-        warp conflict.
+        Each is a pair: the rows in order of time, and each row's warp, or its thread if the lanes of one warp
+        conflict.
         """
         trace = self.trace
         group = combine(self.place, trace.turn[self.rows], trace.interval[self.rows])
@@ -150,14 +150,14 @@ class History:
         return found + _split(*self._conflicting(suspects, group, trace.thread[suspects]), trace.thread)
 
     def conflicts_between_blocks(self):
-        """Return groups of rows of one global element that conflict, and the block of each row."""
+        """Return groups of conflicting rows of one global element, each with the block of each row."""
         mine = self.spaces == "global"
         rows = self.rows[mine]
         conflicting = self._conflicting(rows, self.place[mine], self.trace.block[rows])
         return _split(*conflicting, self.trace.block)
 
     def _conflicting(self, rows, group, actor):
-        """Keep the groups in which different actors conflict. Rows of a group stand together."""
+        """Keep the groups in which different actors conflict; the rows of a group are adjacent."""
         if not len(rows):
             return rows, group
         starts = np.flatnonzero(np.diff(group, prepend=-1))
@@ -173,9 +173,9 @@ class History:
         return (self.trace.kind == FENCE).any() and (self.trace.kind == ATOMIC).any()
 
     def racing_pair(self, rows, actors, same_value=False):
-        """Return two rows of a conflicting group that nothing orders, in order of time; None if none are.
+        """Return two conflicting rows that nothing orders, in order of time; None if there are none.
 
-        With `same_value` all that is written is one value: then no two writes are at odds.
+        With `same_value`, all writes are of one value, and two of them are no race.
         """
         kinds = self.trace.kind[rows]
         for writer in np.flatnonzero(kinds != READ)[:64]:
@@ -189,7 +189,7 @@ class History:
         return None
 
     def _flagged(self, first, second):
-        """Return whether a fence and a pair of atomic operations order two accesses of different threads."""
+        """Return whether a flag orders two accesses: a fence, and an atomic operation by each side."""
         trace = self.trace
         level = trace.block if trace.block[first] != trace.block[second] else trace.thread
         by_first = (level == level[first]) & (trace.block == trace.block[first])
@@ -211,7 +211,7 @@ class History:
 
 
 def _split(rows, group, actor):
-    """Return the groups one by one, each with the actors of its rows."""
+    """Return each group's rows, with their actors."""
     if not len(rows):
         return []
     groups = np.split(rows, np.flatnonzero(np.diff(group)) + 1)[:_MOST]

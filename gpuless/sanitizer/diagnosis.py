@@ -1,4 +1,4 @@
-"""Everything that the trace of one launch shows about the kernel's mistakes."""
+"""Find the kernel's mistakes in the trace of one launch."""
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from gpuless.source.instructions import negative_literals
 
 
 class Diagnosis(Fields):
-    """Looks through one trace: parameters as for `Fields` and `Waiting`.
+    """The mistakes in one trace; parameters as for `Fields` and `Waiting`.
 
-    `expects_nan` says that the kernel means to write NaN.
+    `expects_nan` says that the kernel may write NaN on purpose.
     """
 
     def __init__(self, trace, memory, notes, error, absent_read, expects_nan):
@@ -41,7 +41,7 @@ class Diagnosis(Fields):
     # --- Indices -----------------------------------------------------------------------------------------
 
     def _misses(self):
-        """Tell accesses beyond an array, one finding for each instruction."""
+        """Find accesses out of bounds, one finding for each instruction."""
         seen = {}
         for miss in self.memory.misses:
             seen.setdefault((miss.view.array, miss.site), []).append(miss)
@@ -58,7 +58,7 @@ class Diagnosis(Fields):
                 space=info.space,
                 count=len(misses),
             )
-            # A write goes nowhere; garbage comes from the others.
+            # Only reads bring garbage in: a write out of bounds is dropped.
             read = [miss for miss in misses if miss.kind != WRITE]
             yield Clue(finding, frozenset((miss.block, miss.interval) for miss in read))
 
@@ -80,7 +80,7 @@ class Diagnosis(Fields):
             yield Clue(finding, self.places(rows))
 
     def _never_written(self):
-        """Tell outputs of which elements are missing; note those that seem to be left out on purpose."""
+        """Find outputs with unwritten elements; add a note if these seem to be left out on purpose."""
         trace = self.trace
         for number, info in enumerate(trace.arrays):
             is_read = ((trace.array == number) & (trace.kind == READ)).any()
@@ -103,16 +103,15 @@ class Diagnosis(Fields):
     def _are_left_out(self, number, missing):
         """Return whether some elements of an array seem to be left out on purpose.
 
-        They do if the places come from memory, as in a compaction; or if what they write is no grid and the
-        kernel keeps some threads out, or makes some loop longer, as in a triangle. A wrong guard, or too few
-        threads, leave a smaller grid.
+        They do if indices come from memory, as in a compaction; or if the written elements don't form a grid
+        and the kernel keeps some threads out, or gives some more rounds of a loop, as for a triangle. With a
+        wrong guard or too few threads, the written elements form a smaller grid.
         """
         trace, shape = self.trace, self.trace.arrays[number].shape
         rows = np.flatnonzero((trace.array == number) & (trace.kind == WRITE))
         if not (len(missing) and len(rows)):
             return False
-        numbers = np.unique(trace.site[rows]).tolist()
-        places = [(self.memory.site_codes[site], trace.sites[site].offset) for site in numbers]
+        places = [self.instruction(site) for site in np.unique(trace.site[rows]).tolist()]
         if any(is_data_dependent(*place) for place in places):
             return True
         if _is_grid(np.setdiff1d(np.arange(np.prod(shape)), missing), shape):
@@ -123,7 +122,7 @@ class Diagnosis(Fields):
         )
 
     def _note_partly_written(self):
-        """Note arrays of which the launch writes some elements and not others."""
+        """Note arrays of which the launch writes only some elements."""
         trace = self.trace
         for number, info in enumerate(trace.arrays):
             is_written = ((trace.array == number) & (trace.kind == WRITE)).any()
@@ -138,13 +137,13 @@ class Diagnosis(Fields):
         self.note(words.rest_note(info.name, counts, _index(info, rest), garbage))
 
     def _first_nan(self):
-        """Tell the first NaN that comes from numbers: written in a block that had read none."""
+        """Find the first NaN computed from numbers: written by a block that had read none."""
         trace, seen = self.trace, set()
         if self.expects_nan:
             return
         floats = np.array([info.dtype.kind == "f" for info in trace.arrays] + [False])[trace.array]
         writes = np.flatnonzero(floats & ((trace.kind == WRITE) | (trace.kind == ATOMIC)))
-        # Where an access missed its array, NaN is no wonder: look at the other blocks first.
+        # An access out of bounds explains a NaN: look at blocks without one first.
         missed = {miss.block for miss in self.memory.misses}
         rows = (row for row in writes.tolist() if is_nan(trace.values[row]))
         for row in sorted(rows, key=lambda row: trace.block[row] in missed):
@@ -168,7 +167,7 @@ def _index(info, elements):
 
 
 def _is_grid(elements, shape):
-    """Return whether sorted elements are one run, or evenly spaced along each axis."""
+    """Return whether sorted elements are consecutive, or evenly spaced along each axis."""
     axes = [np.unique(axis) for axis in np.unravel_index(elements, shape)]
     even = all(len(np.unique(np.diff(axis))) < 2 for axis in axes)
     one_run = elements[-1] - elements[0] == len(elements) - 1

@@ -1,4 +1,4 @@
-"""From the rows of a trace to the fields of a finding."""
+"""Turn rows of a trace into fields of a finding."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ OPERATIONS = {READ: "read", WRITE: "write", ATOMIC: "update"}
 
 
 class Fields:
-    """Puts into the fields of a finding what happened in a launch.
+    """Makes the fields of findings from what happened in a launch.
 
-    The memory that the trace is from knows what is not an access to an array. To the list of notes is added
-    what is worth knowing and no mistake.
+    `memory`, which made the trace, also has the events that are not accesses to arrays. `notes` is a list,
+    extended by observations that are not mistakes.
     """
 
     def __init__(self, trace, memory, notes):
@@ -33,7 +33,7 @@ class Fields:
         return coordinates(int(number), self.trace.grid)
 
     def who(self, event):
-        """Return who made a miss or took part in an operation of a warp, as fields of a finding."""
+        """Return the thread and the place of an event of `memory`, as fields of a finding."""
         return {
             "site": event.site,
             "block": self.block_position(event.block),
@@ -48,11 +48,15 @@ class Fields:
         )
 
     def site(self, row):
-        """Return the instruction that made an access."""
+        """Return the instruction of a row's access."""
         return self.trace.sites[self.trace.site[row]]
 
+    def instruction(self, site):
+        """Return the code and offset of an instruction, given by its number."""
+        return self.memory.site_codes[site], self.trace.sites[site].offset
+
     def array(self, row):
-        """Return the array that an access was to."""
+        """Return the array of a row's access."""
         return self.trace.arrays[self.trace.array[row]]
 
     def at(self, row):
@@ -71,12 +75,12 @@ class Fields:
         }
 
     def other(self, row):
-        """Return the same for the second of two accesses."""
+        """Return the fields of a finding for the second of two accesses."""
         at = self.at(row)
         return {f"other_{name}": at[name] for name in ("operation", "site", "block", "thread")}
 
     def grouped(self, rows):
-        """Yield the rows of each array and site."""
+        """Yield the rows of each pair of array and site, by first occurrence."""
         if len(rows):
             key = self.trace.array[rows] * len(self.trace.sites) + self.trace.site[rows]
             _, first, which = np.unique(key, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-"""What the sanitizer has to say: findings, and the report that holds them."""
+"""What the sanitizer returns: findings, and the report that holds them."""
 
 import html
 import sys
@@ -31,23 +31,23 @@ _ONE_THREAD = Shape()
 
 
 class Branch(NamedTuple):
-    """An `if` that not every thread enters."""
+    """An `if` that some threads don't enter."""
 
     test: str
     line: int
 
 
 class Remedy(NamedTuple):
-    """What would order two accesses: the detail of a missing barrier."""
+    """The barrier that would order two accesses: the detail of a missing barrier."""
 
     barrier: str
     """For the "block", the "warp", or "either"; empty if none helps, as other blocks do the same."""
     branch: Branch | None = None
-    """What it has to stand outside of."""
+    """The branch that the barrier must stand outside of."""
     each_round: bool = False
     """Whether it is missing in each round of a loop."""
     inside: bool = False
-    """Whether it may stand inside of the branch all the same."""
+    """Whether a barrier for the warp may stand inside the branch."""
     both_change: bool = False
     """Whether both threads read and write the element, so that an index may be wrong instead."""
 
@@ -56,22 +56,22 @@ class Collision(NamedTuple):
     """How two threads write one element: the detail of a write-write race."""
 
     at_once: bool
-    """By one instruction in one round of its loops, so that no barrier helps."""
+    """Whether one instruction does, in one round of its loops, so that no barrier helps."""
 
 
 class WarpCall(NamedTuple):
-    """An operation of a warp: the detail of an absent lane, and of a warp that lanes have gone around."""
+    """An operation of a warp: the detail of an absent lane, and of an operation that lanes bypass."""
 
     operation: str
     mask: int
     absent: tuple
-    """The lanes that are not there."""
+    """The lanes that don't take part."""
     why: str = ""
-    """Of an absent lane: it is "beyond" the block, "unnamed" in the mask, or "finished"."""
+    """Why an absent lane doesn't: it is "beyond" the block, "unnamed" in the mask, or "finished"."""
 
 
 class Unwritten(NamedTuple):
-    """How many elements are never written, of how many: the detail of that."""
+    """How many of an array's elements are never written: the detail of that finding."""
 
     missing: int
     total: int
@@ -88,30 +88,30 @@ class Finding:
     array : str or None
         Name of the array.
     index : tuple of int or None
-        Of the element. Of a row or another part that is out of bounds, as in the source, with its slices.
+        Index of the element; for a row or another part out of bounds, as in the source, with its slices.
     operation, other_operation : {"read", "write", "update"} or None
-        What is done to the element, and by the other thread; an update is atomic.
+        What the thread and the other thread do to the element; an update is atomic.
     site, other_site : Site or None
-        Line and source text of the access, and of the one it conflicts with.
+        Line and source text of the access, and of the access that it conflicts with.
     block, other_block : tuple of (int, int, int) or None
     thread, other_thread : tuple of (int, int, int) or None
     launch : Shape
         Grid and block.
     shape : tuple of int or None
-        Of what is indexed.
+        Shape of what is indexed.
     in_view : bool
         Whether index and shape are those of a view of the array, such as ``r[9]`` of ``r = x[i]``.
     space : str or None
-        Of the array: "global", "shared", "local" or "constant".
+        Where the array is: "global", "shared", "local" or "constant".
     detail : object
-        What there is to know of this kind alone: `Remedy`, `Collision`, `WarpCall`, `Unwritten`, the
-        `Divergence` of threads that wait, the order on which results depend; None for other kinds.
+        Details of some kinds: `Remedy`, `Collision`, `WarpCall`, `Unwritten`, the `Divergence` of threads
+        that wait, or the order that results depend on; None for other kinds.
     count : int
-        How many there are of what `counted` says.
+        How many things were found, as `counted` names them.
     counted : {"elements", "accesses", "warps"}
         Elements of the array, accesses by the instruction, or warps that execute it.
     consequences : tuple of Finding
-        What probably follows from this one, and disappears when it is fixed.
+        Findings that probably follow from this one, and disappear when it is fixed.
     """
 
     kind: str
@@ -141,32 +141,32 @@ class Finding:
 
     @property
     def line(self) -> int | None:
-        """Line of the access, None if no single line is at fault."""
+        """Line of the access, None if there is no single line."""
         return self.site.line if self.site else None
 
     @property
     def other_line(self) -> int | None:
-        """Line of the access it conflicts with."""
+        """Line of the access that it conflicts with."""
         return self.other_site.line if self.other_site else None
 
     def __str__(self):
         return "\n".join(self.lines())
 
     def lines(self, width: int = WIDTH, prefix: str = "") -> list[str]:
-        """Return the finding as lines of text: what, where, how often, and what follows from it.
+        """Return the finding as lines of text: what, where, how often, and its consequences.
 
         Parameters
         ----------
         width : int
-            Of the longest line, unless that is source text.
+            Of the longest line; source text may be longer.
         prefix : str
-            What to begin with.
+            Begins the first line.
         """
         lines = wrapped(f"{prefix}{self.kind}: {self.message}", width)
         return lines + [f"    {line}" for line in self.details(width - 4)]
 
     def details(self, width: int = WIDTH) -> list[str]:
-        """Return as lines of text where it is, how often, and what follows from it."""
+        """Return where it is, how often, and its consequences as lines of text."""
         sites = [self.site]
         if self.other_site and self.other_site.line != self.site.line:
             sites.append(self.other_site)
@@ -179,7 +179,7 @@ class Finding:
 
 
 def _place(site, width):
-    """Return a site as function and source text, which is never broken; a kernel made by `exec` has none."""
+    """Return a site as lines: function, and source text, unbroken; a kernel made by `exec` has no text."""
     title = f"line {site.line} of {site.function}"
     if not site.text:
         return [title]
@@ -204,8 +204,8 @@ class Report:
     trace : Trace or None
         The accesses of the first run.
     stop : LaunchStopped or None
-        Why the launch was stopped before its end (`gpuless.set_limits`), if it was: the findings are those
-        made until then. A launch that is stopped without any raises it.
+        Why the launch was stopped before its end (`gpuless.set_limits`), if it was; the findings are those
+        made until then. Without findings, the launch raises it instead.
     """
 
     kernel: str
@@ -229,7 +229,7 @@ class Report:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of mistakes found, without what follows from them."""
+        """The kinds of mistakes found, without their consequences."""
         return {finding.kind for finding in self.findings}
 
     @property
@@ -247,7 +247,7 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self):
-        # Colours come from the page, so that it reads well on light and on dark.
+        # Colours come from the page, so that the text reads well on light and dark.
         mark = "&#10003;" if self.ok else "&#10007;"
         rows = "".join(map(_html_row, self.findings))
         notes = "".join(f"<p style='opacity:0.75'>Note: {html.escape(note)}</p>" for note in self.notes)
@@ -256,7 +256,7 @@ class Report:
 
 
 def _hanging(mark, lines):
-    """Put a mark before the first line, and the others under the first."""
+    """Put a mark before the first line, and indent the others to match."""
     return [(" " * len(mark) if i else mark) + line for i, line in enumerate(lines)]
 
 

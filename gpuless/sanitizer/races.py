@@ -1,4 +1,4 @@
-"""Accesses that nothing orders, and what would."""
+"""Find accesses that nothing orders, and the barrier that would order them."""
 
 import ast
 import dataclasses
@@ -16,7 +16,7 @@ from gpuless.source.dataflow import is_atomic_update, is_of_the_thread_alone, un
 
 
 class Races(Fields):
-    """Tells conflicts between blocks and within them, which the `History` has."""
+    """The races between blocks and within them, among the conflicts that `History` finds."""
 
     def __init__(self, trace, memory, notes, history):
         super().__init__(trace, memory, notes)
@@ -28,7 +28,7 @@ class Races(Fields):
         self._hopeless = {(clue.finding.array, lines(clue.finding)) for clue in between}
         return between + self._racing(self.history.conflicts_within_blocks(), self._within_block)
 
-    def _racing(self, groups, tell):
+    def _racing(self, groups, finding_of):
         found = {}
         for rows, actors in groups:
             same_value = self._all_write_the_same(rows)
@@ -37,19 +37,19 @@ class Races(Fields):
                 if same_value and self.history.racing_pair(rows, actors):
                     self._note_same_value(rows[self.trace.kind[rows] == WRITE][-1])
                 continue
-            finding = self._lost_update(rows, actors) or tell(rows, *pair)
+            finding = self._lost_update(rows, actors) or finding_of(rows, *pair)
             found.setdefault((finding.kind, finding.array, lines(finding)), []).append((finding, rows))
         return [self._one_race(same) for same in found.values()]
 
     def _one_race(self, same):
-        """Return several findings about the same lines as one."""
+        """Merge findings about the same lines into one clue."""
         rows = np.concatenate([rows for _, rows in same])
         elements = len({(finding.array, finding.index) for finding, _ in same})
         finding = dataclasses.replace(same[0][0], count=elements, counted="elements")
         return Clue(finding, self.places(rows))
 
     def _all_write_the_same(self, rows):
-        """Return whether all threads write one value: harmless between them, and often meant."""
+        """Return whether all threads write one value: harmless, and often on purpose."""
         values = [self.trace.values[row] for row in rows[self.trace.kind[rows] == WRITE].tolist()]
         return all(_is_same(value, values[0]) for value in values)
 
@@ -57,17 +57,17 @@ class Races(Fields):
         self.note(words.same_value_note(self.array(row).name, self.site(row)))
 
     def _lost_update(self, rows, actors):
-        """Tell two threads that change an element as an atomic operation could; None if there are none."""
+        """Return a finding if two threads change an element as an atomic operation could, else None."""
         changing = self._changing(rows)
         pair = self.history.racing_pair(rows[changing], actors[changing])
         sites = np.unique(self.trace.site[rows[changing & (self.trace.kind[rows] == WRITE)]])
-        if pair is None or not all(is_atomic_update(*self._place(site)) for site in sites.tolist()):
+        if pair is None or not all(is_atomic_update(*self.instruction(site)) for site in sites.tolist()):
             return None
         one, two = pair
         return Finding("lost update", **self.at(one), **self.other(two))
 
     def _changing(self, rows):
-        """Return which rows are of threads that read the element and then write it, from the read on."""
+        """Return a mask of the rows of threads that read the element and then write it, from the read on."""
         trace, kinds = self.trace, self.trace.kind[rows]
         _, threads = np.unique(combine(trace.block[rows], trace.thread[rows]), return_inverse=True)
         reads, writes = kinds == READ, kinds == WRITE
@@ -81,7 +81,7 @@ class Races(Fields):
         kinds = self.trace.kind
         both_change = self._changing(rows)[np.isin(rows, (one, two))].all()
         if both_change:
-            one, two = self._told_apart(rows, one, two)
+            one, two = self._clearest_pair(rows, one, two)
         if kinds[one] == kinds[two] == WRITE:
             collision = Collision(self._are_at_once(one, two))
             return Finding("write-write race", **self.at(one), **self.other(two), detail=collision)
@@ -94,11 +94,11 @@ class Races(Fields):
             remedy = self._remedy(reader, writer)._replace(both_change=bool(both_change))
         return dataclasses.replace(finding, detail=remedy)
 
-    def _told_apart(self, rows, one, two):
-        """Return how two threads that both read and write an element are best told.
+    def _clearest_pair(self, rows, one, two):
+        """Return the rows to report for two threads that both read and write an element.
 
-        By two writes if these happen at once, which no barrier can change; else by a write, and a read that
-        a barrier would put before or after it.
+        Two writes if they happen at once, which no barrier can change; else a write, and a read that a
+        barrier would put before or after it.
         """
         trace = self.trace
         mine, theirs = (rows[trace.thread[rows] == trace.thread[row]] for row in (one, two))
@@ -109,12 +109,12 @@ class Races(Fields):
         return mine[trace.kind[mine] == WRITE][0], theirs[trace.kind[theirs] == READ][0]
 
     def _are_at_once(self, one, two):
-        """Return whether two rows are of one instruction in one round of its loops, as far as is known."""
+        """Return whether two rows are surely of one instruction in one round of its loops."""
         trace = self.trace
         inner = [node for node, _ in conditions(*self._instruction(one))]
         while inner and isinstance(inner[0], ast.If):
             inner = inner[1:]
-        # Behind a condition in a loop, nobody knows whose second time is in which round.
+        # Under a condition in a loop, the occurrence doesn't tell the round.
         is_countable = all(isinstance(node, LOOPS) for node in inner)
         same_round = trace.occurrence[one] == trace.occurrence[two]
         return bool(trace.site[one] == trace.site[two] and is_countable and same_round)
@@ -129,7 +129,7 @@ class Races(Fields):
         if branch is None or len(inside) == self.launch.threads:
             return Remedy(self._barrier())
         warp = self.trace.thread[one] // WARP
-        # In blocks of another size there may be other threads of other warps.
+        # In blocks of another size, threads of other warps may come here.
         same_warp = warp == self.trace.thread[two] // WARP and is_of_the_thread_alone(path[0], branch.test)
         same_warp &= not self._warps_meet(one)
         whole_warp = (inside // WARP == warp).sum() == WARP
@@ -138,13 +138,13 @@ class Races(Fields):
         )
 
     def _barrier(self):
-        """Return for whom a barrier is that every thread of the block may call."""
-        # Whether warps meet in another launch, with more data, this one does not show; and which threads of
-        # a block of several axes make a warp is incidental.
+        """Return the barrier to suggest if every thread of the block may call it."""
+        # A warp's barrier only for a block of one warp on one axis: in another launch, with more data, warps
+        # may meet, and in a block of several axes which threads make a warp is incidental.
         return "either" if self.trace.block_shape == (WARP, 1, 1) else "block"
 
     def _warps_meet(self, one):
-        """Return whether threads of several warps come to one element that one of them writes."""
+        """Return whether threads of several warps access one element that one of them writes."""
         trace = self.trace
         here = [column == column[one] for column in (trace.block, trace.array, trace.interval)]
         rows = np.flatnonzero(np.logical_and.reduce(here))
@@ -154,9 +154,9 @@ class Races(Fields):
         return len(np.unique(elements)) < len(warps)
 
     def _guard_in_loop(self, path, one, two):
-        """Return an `if` around one of two accesses that stand in one loop; None if all threads enter each.
+        """Return an `if`, around one of two accesses in one loop, that some threads may not enter, else None.
 
-        How many enter may be another number in each round, and in a block of another size.
+        How many threads enter may change from round to round, and with the size of the block.
         """
         loops = [node for node in path if isinstance(node, LOOPS)]
         uniform = uniform_in(path[0], self.site(one).function == self.trace.kernel) if loops else None
@@ -168,13 +168,10 @@ class Races(Fields):
         return None
 
     def _instruction(self, row):
-        return self._place(self.trace.site[row])
-
-    def _place(self, site):
-        return self.memory.site_codes[site], self.trace.sites[site].offset
+        return self.instruction(self.trace.site[row])
 
     def _threads_at(self, one, two):
-        """Return the threads of a block that come to one of two accesses in their barrier interval."""
+        """Return the threads of a block that make one of two accesses in their barrier interval."""
         trace = self.trace
         now = (trace.block == trace.block[one]) & (trace.interval == trace.interval[one])
         return np.unique(trace.thread[now & np.isin(trace.site, trace.site[[one, two]])])
@@ -186,7 +183,7 @@ class Races(Fields):
 
 
 def _is_same(value, other):
-    """Return whether two values are the same number or record; of whole arrays it is not asked."""
+    """Return whether two values are the same number or record; False for whole arrays."""
     if isinstance(value, np.void) and isinstance(other, np.void):
         return value.tobytes() == other.tobytes()
     if np.ndim(value) or np.ndim(other):

@@ -1,11 +1,11 @@
-"""Find what is wrong with a kernel that seems to work.
+"""Find mistakes in a kernel that seems to work.
 
-A race hides: most runs compute the right thing. `sanitize` does not wait for a wrong result. It runs the
-kernel once with every access logged and finds from the log which accesses nothing orders, whatever the order
-was this time. Then it runs blocks and threads in other orders, and compares.
+With a race, most runs still compute the right result. So `sanitize` does not wait for a wrong one: it runs
+the kernel once with every access logged, and finds the accesses that nothing orders, whatever order they had
+in this run. Then it runs blocks and threads in other orders and compares the results.
 
-It looks at one launch: mistakes on paths that these arguments do not take stay hidden. It runs the kernel's
-Python function, so it works on machines with a GPU as well.
+It checks one launch: mistakes on paths that these arguments don't take stay hidden. It runs the kernel's
+Python function, so it also works on machines with a GPU.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def sanitize(kernel: Any, seed: int = 0) -> Observed[Report]:
     Returns
     -------
     object
-        Launched like the kernel: ``sanitize(kernel)[grid, block](*arguments)`` returns a `Report` and
-        leaves in the arguments what the launch computes.
+        Launched like the kernel, with the same results: ``sanitize(kernel)[grid, block](*arguments)`` returns
+        a `Report`.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def sanitize(kernel: Any, seed: int = 0) -> Observed[Report]:
 
 
 class _Examination:
-    """One launch under scrutiny, with its arguments in device memory."""
+    """The examination of one launch, with its arguments in device memory."""
 
     def __init__(self, launch, arguments, seed):
         self.launch, self.arguments, self.seed = launch, arguments, seed
@@ -74,7 +74,7 @@ class _Examination:
         self.trace = self.stop = None
 
     def report(self):
-        """Run in every order and return what was found."""
+        """Run the launch in every order and return the report."""
         self.before = self._contents()
         if self._examine("forwards"):
             after = self._contents()
@@ -101,7 +101,7 @@ class _Examination:
             array[...] = content
 
     def _examine(self, order):
-        """Run with every access logged and look through the log; return whether all of the launch ran."""
+        """Run with every access logged and examine the log; return whether the launch ran to its end."""
         memory = TracedMemory(self.launch.dynamic_bytes, tolerant=True)
         try:
             error = self._run(memory, order, keep=True)
@@ -117,11 +117,11 @@ class _Examination:
             trace, memory, self.notes, error, absent_read, self._expects_nan
         ).findings()
         if is_stopped:
-            self._tell_stop(memory, error)
+            self._report_stop(memory, error)
         return error is None and not memory.misses
 
-    def _tell_stop(self, memory, error):
-        """Note that the launch was stopped; without findings, which may be why it does not end, raise."""
+    def _report_stop(self, memory, error):
+        """Note that the launch was stopped; raise if there are no findings that may explain it."""
         if not self.findings:
             memory.forget()
             raise error
@@ -129,7 +129,7 @@ class _Examination:
         self.notes.append(words.stopped_note(error))
 
     def _run(self, memory, order, keep=False):
-        """Run in memory that logs; return the error that ended the launch, if it can be described."""
+        """Run with accesses logged to `memory`; return an error that a finding can describe, else None."""
         try:
             run_traced(self.launch, self.arguments, memory, order, self.seed, keep)
         except (DivergenceError, ZeroDivisionError) as error:
@@ -137,11 +137,11 @@ class _Examination:
         return None
 
     def _decisive_read(self, memory, order):
-        """Return a read of an absent lane on which what the launch does depends, None if there is none.
+        """Return the first read of an absent lane that changes what the launch does, None if none does.
 
-        Many are harmless: in a tree of shuffles the upper lanes take garbage and nobody looks at their sums.
-        So the launch is run again with numbers in the place of the garbage. If that makes a difference, the
-        first read is searched whose number does.
+        Many are harmless: in a tree of shuffles the upper lanes read garbage, but their sums are not used. So
+        the launch runs again with numbers instead of garbage. If that makes a difference, a binary search
+        finds the first read whose number does.
         """
         reads = memory.absent_reads
         if not reads:
@@ -164,12 +164,12 @@ class _Examination:
 
     @property
     def _expects_nan(self):
-        """Whether the kernel names NaN, or is given it as a number."""
+        """Whether the kernel uses the name nan, or one of its arguments is NaN."""
         names = self.launch.function.__code__.co_names
         return "nan" in names or any(isinstance(value, float) and value != value for value in self.arguments)
 
     def _compare(self, order, after):
-        """Run in another order and see whether the results are the same."""
+        """Run in another order and compare the results."""
         self.orders.append(order)
         try:
             self.launch.run(self.arguments, order=order, seed=self.seed)
@@ -177,18 +177,18 @@ class _Examination:
         except (IndexError, DivergenceError, ZeroDivisionError):
             differences = {"what the launch does": False}
         except LaunchStopped as stopped:
-            # Blocks that wait for those before them are no mistake on a GPU.
+            # A block may wait for earlier blocks: on a GPU, that is not a mistake.
             self.notes.append(words.stopped_note(stopped, order))
             return
         if not all(differences.values()) and not self.findings:
-            # The first run did not show why. Look again, in the order that does.
+            # The first run did not show why. Examine a run in this order.
             self._restore(self.before)
             self._examine(order)
         for name, only_rounding in differences.items():
-            self._tell_difference(name, order, only_rounding)
+            self._report_difference(name, order, only_rounding)
 
     def _differences(self, after):
-        """Return the names of the arrays that differ, and whether by no more than the rounding of sums."""
+        """Return, by name, the arrays that differ, and whether only by the rounding of sums."""
         differences = {}
         for (name, array), expected in zip(self.arrays, after, strict=True):
             is_float = array.dtype.kind in "fc"
@@ -196,9 +196,9 @@ class _Examination:
                 differences[name] = is_float and _close(array, expected)
         return differences
 
-    def _tell_difference(self, name, order, only_rounding):
+    def _report_difference(self, name, order, only_rounding):
         what = words.differs(name, order)
-        # Atomic operations hand out places in the order in which threads come, and that may be meant.
+        # Threads may take places in an output by an atomic operation, in any order, on purpose.
         has_atomics = (self.trace.kind == ATOMIC).any()
         if not (has_atomics or self.findings):
             self.findings.append(Finding("depends on order", name, detail=order))
@@ -209,7 +209,7 @@ class _Examination:
 
 
 class _GuessingMemory(TracedMemory):
-    """Memory in which the first `count` reads of absent lanes give zero, or numbers far from the own one."""
+    """Memory where the first `count` reads of absent lanes give 0, or a number far from the lane's own."""
 
     def __init__(self, dynamic_bytes, count, factor):
         super().__init__(dynamic_bytes, tolerant=True)
@@ -224,7 +224,7 @@ class _GuessingMemory(TracedMemory):
 
 
 def _far_from(value, factor):
-    """Return a number of the same type that is larger or smaller by much, or 0 if the factor is."""
+    """Return a number of the same type that is much larger or smaller, or 0 if the factor is 0."""
     number = factor * (1 if value != value else 1 + abs(value))
     return type(value)(max(number, 0) if isinstance(value, Unsigned) else number)
 

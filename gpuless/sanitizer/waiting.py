@@ -1,4 +1,4 @@
-"""Threads that wait in vain, warps of which a part is missing, and what else ends a launch early."""
+"""Find threads that wait in vain, operations of a warp without some lanes, and divisions by zero."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from gpuless.source.instructions import place
 
 
 class Waiting(Fields):
-    """Tells mistakes at barriers and in operations of a warp.
+    """The mistakes at barriers and in operations of a warp.
 
-    `error` is the DivergenceError or ZeroDivisionError that ended the launch early; `absent_read` a value
-    from a lane that is not there, on which the results depend. Either may be None.
+    `error` is the DivergenceError or ZeroDivisionError that ended the launch early; `absent_read` is a read
+    of an absent lane that the results depend on. Either may be None.
     """
 
     def __init__(self, trace, memory, notes, error, absent_read):
@@ -28,7 +28,7 @@ class Waiting(Fields):
         return [*self._divergence(), *self._missing_lanes(), *self._absent_lane(), *self._division()]
 
     def _divergence(self):
-        """Tell threads that wait in vain, which ended the launch."""
+        """Find the threads that wait in vain, if that ended the launch."""
         error = self.error
         if not isinstance(error, DivergenceError):
             return
@@ -47,7 +47,7 @@ class Waiting(Fields):
         yield Clue(finding, frozenset({(block, interval)}))
 
     def _division(self):
-        """Tell a division by zero for which Python raises, which ended the launch."""
+        """Find the division by zero, if Python's exception for it ended the launch."""
         if not isinstance(self.error, ZeroDivisionError):
             return
         block, thread, interval = self.memory.running
@@ -61,16 +61,16 @@ class Waiting(Fields):
         yield Clue(finding, frozenset({(block, interval)}))
 
     def _missing_lanes(self):
-        """Tell operations of a warp whose mask names lanes that never come, one finding for each."""
+        """Find operations of a warp whose mask names lanes that never come, one finding for each."""
         by_site, returned = {}, []
-        for meeting in self.memory.meetings:
-            by_site.setdefault((meeting.site, meeting.operation), []).append(meeting)
-        for meetings in by_site.values():
-            passed = [meeting for meeting in meetings if self._was_passed_by(meeting)]
-            if not passed:
-                returned.append(meetings[0])
+        for call in self.memory.partial_warps:
+            by_site.setdefault((call.site, call.operation), []).append(call)
+        for calls in by_site.values():
+            bypassed = [call for call in calls if self._is_bypassed(call)]
+            if not bypassed:
+                returned.append(calls[0])
                 continue
-            first, warps = passed[0], {(each.block, each.thread // WARP) for each in passed}
+            first, warps = bypassed[0], {(each.block, each.thread // WARP) for each in bypassed}
             finding = Finding(
                 "divergent warp",
                 **self.who(first),
@@ -79,34 +79,34 @@ class Waiting(Fields):
                 count=len(warps),
                 counted="warps",
             )
-            yield Clue(finding, frozenset((each.block, each.interval) for each in passed))
+            yield Clue(finding, frozenset((each.block, each.interval) for each in bypassed))
         if returned:
             self._note_returned(returned)
 
-    def _was_passed_by(self, meeting):
-        """Return whether threads went around an operation, rather than having returned before it."""
-        returns = returns_before(meeting.code, meeting.offset)
+    def _is_bypassed(self, call):
+        """Return whether threads bypassed an operation, rather than returned before it."""
+        returns = returns_before(call.code, call.offset)
         if not returns:
             return returns is not None
-        around = conditions(meeting.code, meeting.offset)
+        around = conditions(call.code, call.offset)
         if not around or any(
             node.lineno <= line <= node.end_lineno for node, _ in around for line in returns
         ):
             return False
-        # Both can be. Who did something below the last `return` has not taken it.
-        mine = (self.trace.block == meeting.block) & np.isin(self.trace.thread, meeting.finished)
+        # Both are possible. A thread with an access below the last `return` has not returned.
+        mine = (self.trace.block == call.block) & np.isin(self.trace.thread, call.finished)
         sites = (self.trace.sites[number] for number in np.unique(self.trace.site[mine]))
-        return any(site.function == meeting.code.co_name and site.line > returns[-1] for site in sites)
+        return any(site.function == call.code.co_name and site.line > returns[-1] for site in sites)
 
-    def _note_returned(self, meetings):
-        """Note lanes that are named and have left: a GPU does not wait for them."""
-        first = meetings[0]
-        places = [(each.operation, each.site.line) for each in meetings]
+    def _note_returned(self, calls):
+        """Note masks that name finished lanes: a GPU does not wait for them."""
+        first = calls[0]
+        places = [(each.operation, each.site.line) for each in calls]
         block = self.launch.block_called(self.block_position(first.block))
         self.note(words.finished_note(places, _lanes(first.finished), first.thread // WARP, block))
 
     def _absent_lane(self):
-        """Tell a shuffle from a lane that does not take part."""
+        """Find the shuffle from a lane that does not take part."""
         read = self.absent_read
         if read is None:
             return

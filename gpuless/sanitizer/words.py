@@ -1,4 +1,4 @@
-"""The sentences of findings and notes: this is the one place that makes them, out of fields."""
+"""The sentences of all findings and notes, made from their fields."""
 
 from gpuless.positions import describe_lanes
 from gpuless.simulator import words as simulated
@@ -18,7 +18,7 @@ def seen(finding):
 
 
 def advice(finding):
-    """Return what may be missing, as the end of a sentence; empty where nothing is known."""
+    """Return what may be missing, as the end of a sentence; empty if there is nothing to say."""
     make = _ADVICE.get(finding.kind)
     return make(finding) if make else ""
 
@@ -44,7 +44,7 @@ def other_thread(finding):
 
 
 def element(finding):
-    """Return what the element is called in the source, with numbers: ``tile[3, 4]``."""
+    """Return the element as in the source, with numbers: ``tile[3, 4]``."""
     index = f"[{', '.join(map(_part_of_index, finding.index))}]"
     if not finding.in_view:
         return finding.array + index
@@ -62,7 +62,7 @@ def _part_of_index(part):
 
 
 def access(finding):
-    """Return who does what to which element."""
+    """Return which thread does what to which element."""
     return f"{who(finding)} {VERBS[finding.operation]} {element(finding)}"
 
 
@@ -70,9 +70,9 @@ def access(finding):
 
 
 def waiting(finding, sites=True):
-    """Return which thread or lane waits for others, or which lanes a mask has named that never came.
+    """Return which thread or lane waits for others, or which lanes of a mask never come.
 
-    Without `sites` no lines are named.
+    Without `sites`, lines are left out.
     """
     call = finding.detail
     if isinstance(call, Divergence):
@@ -212,27 +212,27 @@ _ADVICE = {
 
 
 def differs(array, order):
-    """Say that an array's contents depend on the order of the threads."""
+    """Return that an array's contents depend on the order of the threads."""
     return f"{array} differs when blocks and threads run {order}"
 
 
 def stopped_note(error, order=""):
-    """Say why a launch was stopped, and where; `order` is given for another order than the first."""
+    """Return why a launch was stopped, and where; `order` is the order of a run after the first."""
     what = f"{order}, the launch did not end" if order else "the launch was stopped before its end"
     place = f" ({', '.join(error.place.lines())})" if error.place else ""
     return f"{what}: {error.reason}{place}"
 
 
 def same_value_note(array, site):
-    """Say that threads write one value into one element."""
+    """Return that threads write one value into one element."""
     text = f": {site.text}" if site.text else ""
     return f"several threads write {array} at the same index, all the same value (line {site.line}{text})"
 
 
 def rest_note(array, counts, first, garbage):
-    """Say that only some elements of an array are written; `first` is the index of the first other one.
+    """Return that only some elements of an array are written; `first` is the index of the first other one.
 
-    `garbage` says that nobody had written those before.
+    `garbage` says that the others had not been written before the launch.
     """
     missing, total = counts
     index = ", ".join(map(str, first))
@@ -245,7 +245,7 @@ def rest_note(array, counts, first, garbage):
 
 
 def finished_note(places, lanes, warp, block):
-    """Say that masks name lanes that have finished; `places` are operations with their lines."""
+    """Return that masks name lanes that have finished; `places` are operations with their lines."""
     where = " and ".join(f"{operation} in line {line}" for operation, line in places)
     return (
         f"the mask of {where} names lanes that have finished, {describe_lanes(lanes)} of warp {warp} of "

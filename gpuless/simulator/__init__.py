@@ -1,4 +1,4 @@
-"""Kernels in Python, one generator per thread: for toy sizes, for stepping, and for the sanitizer."""
+"""Run kernels as Python code, one generator per thread: for toy sizes, stepping and the sanitizer."""
 
 from gpuless.simulator.arguments import argument_names
 from gpuless.simulator.coroutines import Coroutine

@@ -1,7 +1,7 @@
-"""What a launch makes of its arguments.
+"""Prepare the arguments of a launch.
 
-Arrays on the simulated device are used where they are. Host arrays are copied there and back, as Numba does.
-What no GPU could take is refused.
+Arrays on the simulated device are used in place. Host arrays are copied there and back, as Numba does.
+Arguments that no GPU could take are refused.
 """
 
 import sys
@@ -20,23 +20,7 @@ from gpuless.simulator.memory import poison
 
 
 def argument_names(function, count):
-    """Return the names of a kernel's parameters.
-
-    Parameters
-    ----------
-    function : function
-    count : int
-        How many arguments there are.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    TypeError
-        If the kernel takes more, or fewer.
-    """
+    """Return the names of a kernel's `count` arguments; TypeError if it takes more or fewer."""
     code = function.__code__
     names = list(code.co_varnames[: code.co_argcount])
     takes_rest = bool(code.co_flags & 0x04)
@@ -50,7 +34,7 @@ def argument_names(function, count):
 
 
 def argument_types(arguments):
-    """Return the types of a launch's arguments, to look things up by: for new ones Numba compiles again.
+    """Return the types of a launch's arguments as a key: for new types, Numba compiles again.
 
     >>> argument_types([np.zeros((2, 3), np.float32), 1, (2, 2.5)])
     ((dtype('float32'), 2, 'C'), <class 'int'>, (<class 'tuple'>, <class 'int'>, <class 'float'>))
@@ -68,7 +52,7 @@ def _type_of(value):
 
 
 def memory_argument(value, name, memory):
-    """Return an argument as the kernel sees it: arrays through `Memory.wrap`, numbers `typed`."""
+    """Return an argument as the kernel gets it: arrays from `Memory.wrap`, numbers `typed`."""
     if isinstance(value, np.ndarray) and value.ndim > 0:
         return memory.wrap(value, "global", name)
     if isinstance(value, tuple):
@@ -79,10 +63,10 @@ def memory_argument(value, name, memory):
 
 @contextmanager
 def device_arguments(launch, arguments):
-    """Give a launch its arguments in device memory, and take back to the host what belongs there.
+    """Return a launch's arguments in device memory; at the end of the ``with`` block, copy results back.
 
-    A host array is copied to the device and, after the launch, back; that costs time on a GPU, so Numba warns
-    and so does this. Arrays on the simulated device are used where they are.
+    A host array is copied to the device and, after the launch, back; as that takes time on a GPU, Numba warns
+    of it, and so does this.
     """
     names = argument_names(launch.function, len(arguments))
     finish, retrieve = [], []
@@ -96,7 +80,7 @@ def device_arguments(launch, arguments):
 
 
 def _far_arrays(value):
-    """Return the arrays in an argument that lie in the memory of a real GPU."""
+    """Return the arrays in an argument that are in the memory of a real GPU."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return [array for part in value for array in _far_arrays(part)]
     value, _, _ = _unwrapped(value)
@@ -107,7 +91,7 @@ def _far_arrays(value):
 
 
 def _unwrapped(value):
-    """Return what an argument wraps, and whether that is copied to the device and back."""
+    """Return the value in an argument, and whether it is copied to the device and back."""
     for cuda in cuda_modules():
         if isinstance(value, (cuda.In, cuda.Out, cuda.InOut)):
             return value.value, not isinstance(value, cuda.Out), not isinstance(value, cuda.In)
@@ -121,7 +105,7 @@ def _as_device_array(value):
 def _on_device(value, name, launch, finish, far):
     value, copy_in, copy_back = _unwrapped(value)
     if isinstance(value, np.ndarray) and getattr(value, "__cuda_ndarray__", False):
-        # Mapped or managed: the host's memory as well, and `owner` keeps it.
+        # Mapped or managed, so also the host's memory; `owner` keeps that alive.
         return np.asarray(SimpleNamespace(__array_interface__=value.__array_interface__, owner=value))
     if isinstance(value, np.ndarray) and value.ndim > 0:
         if copy_in:
@@ -141,7 +125,7 @@ def _on_device(value, name, launch, finish, far):
 
 
 def contents(device_array):
-    """Return the ndarray in which a device array keeps its elements; copy those of a real GPU."""
+    """Return the ndarray of a device array's elements, or a copy if they are on a real GPU."""
     return device_array._ary if _within_reach(device_array) else device_array.copy_to_host()
 
 
@@ -159,14 +143,14 @@ def _copied(value, finish, copy_in, copy_back):
     on_device = value.copy(order="K")
     if not copy_in:
         on_device[...] = poison(value.dtype)
-    on_device.flags.writeable = flags.writeable  # else what is written would be lost
+    on_device.flags.writeable = flags.writeable  # writes to a read-only array would be lost
     if copy_back and flags.writeable:
         finish.append(lambda: np.copyto(value, on_device))
     return on_device
 
 
 def _warn_of_copy(argument, kernel):
-    """Warn as Numba does on a GPU, and say which array it is about."""
+    """Warn as Numba does on a GPU, and name the array."""
     if warns_of_copies():
         warnings.warn(
             performance_warning()(
@@ -178,7 +162,7 @@ def _warn_of_copy(argument, kernel):
 
 
 def _frames_to_user():
-    """Return how far up the first frame is that belongs neither to the simulator nor to contextlib."""
+    """Return how far up the first frame outside gpuless and contextlib is."""
     frame, level = sys._getframe(1), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("gpuless", "contextlib")):
         frame, level = frame.f_back, level + 1

@@ -1,12 +1,12 @@
-"""Numbers as Numba types them, where Python and NumPy type them otherwise.
+"""Numbers with Numba's types, where Python's and NumPy's differ.
 
 Numba computes with integers in 64 bits, whatever the width of the array they come from: uint8 + uint8 is
-uint64, int32 * int32 is int64. One signed operand makes the result signed, so that ``uint32(0) - 1`` is -1
-and ``uint32(0) - uint32(1)`` is 2**64 - 1. Here a signed integer is therefore a Python int, and an unsigned
-one an `Unsigned`; an integer takes on a width only in a cast, such as ``uint32(v)``, and where it is stored.
+uint64, int32 * int32 is int64. One signed operand makes the result signed, so ``uint32(0) - 1`` is -1 and
+``uint32(0) - uint32(1)`` is 2**64 - 1. Here a signed integer is therefore a Python int, and an unsigned one
+an `Unsigned`; an integer is narrowed only by a cast, such as ``uint32(v)``, and when it is stored.
 
-A literal such as 0.5 is a float64, and so is whatever it is added to. Python's own floats would give way to
-a NumPy float32; np.float64 does not.
+A literal such as 0.5 is a float64, and so is its sum with any number. It becomes an np.float64, as a Python
+float would give way to a NumPy float32.
 """
 
 import functools
@@ -23,7 +23,7 @@ MASK = 2**64 - 1
 
 
 class Unsigned(int):
-    """An unsigned integer: an int that stays within 64 bits when it meets its like.
+    """An unsigned integer: an int that wraps around at 64 bits in operations with another one.
 
     >>> Unsigned(0) - Unsigned(1) == 2**64 - 1, Unsigned(0) - 1
     (True, -1)
@@ -49,7 +49,7 @@ class Unsigned(int):
 
 
 class Narrow(int):
-    """A signed integer of 8 or 16 bits: an int that knows its width, which a float32 asks for, ``-x`` too."""
+    """A signed integer of 8 or 16 bits: an int with its width, which matters with a float32 and in ``-x``."""
 
     __slots__ = ()
 
@@ -61,12 +61,12 @@ class Narrow(int):
 
 
 class _Large(Unsigned):
-    """2**63 or more: a signed integer takes it for a negative one."""
+    """An unsigned integer from 2**63 on: in operations with a signed one it counts as negative."""
 
     __slots__ = ()
 
 
-# Made once: finding one of them is faster than making it. Toy arrays have no larger indices.
+# Made once, as a look-up is faster. Toy arrays have no larger indices.
 _FEW = 2**14
 _SMALL: tuple[Unsigned, ...] = tuple(map(Unsigned, range(_FEW)))
 
@@ -79,13 +79,13 @@ def unsigned(value):
 
 
 def signed(value):
-    """Return what 64 bits keep of an int."""
+    """Return an int wrapped around to 64 bits."""
     return value if -(2**63) <= value < 2**63 else (value + 2**63 & MASK) - 2**63
 
 
 @functools.cache
 def signed_type(dtype):
-    """Return the function that makes a signed integer of a type: nothing is to be made for 32 and 64 bits."""
+    """Return the class of signed integers of a type: a kind of `Narrow`, or int for 32 and 64 bits."""
     return type("Narrow", (Narrow,), {"__slots__": (), "dtype": dtype}) if dtype.itemsize < 4 else int
 
 
@@ -93,7 +93,7 @@ def signed_type(dtype):
 def small_numbers(size):
     """Return small unsigned numbers of `size` bytes, and the function that makes the others.
 
-    Only ``-x``, ``~x`` and functions ask how narrow they are.
+    Their width matters only for ``-x``, ``~x`` and functions.
     """
     if size == 8:
         return _SMALL, unsigned
@@ -102,7 +102,7 @@ def small_numbers(size):
 
 
 def _operator(name):
-    """Return what `Unsigned` does for ``+`` and its like: it gives way to signed integers and to floats."""
+    """Return the method of `Unsigned` for ``+`` and its like: signed integers and floats take precedence."""
     of_ints, of_any = getattr(int, name), getattr(operator, name)
 
     def method(self, other):
@@ -117,7 +117,7 @@ def _operator(name):
 
 
 def _large_operators(name):
-    """Return the same for `_Large`, as the left operand and as the right one."""
+    """Return the methods of `_Large`, as the left operand and as the right one."""
     of_ints, of_unsigned = getattr(int, name), getattr(Unsigned, name)
 
     def method(self, other):
@@ -133,7 +133,7 @@ def _large_operators(name):
 
 
 def _shift(name):
-    """Return what `Unsigned` does for ``<<`` and ``>>``: the result is of the left operand's kind."""
+    """Return the method of `Unsigned` for ``<<`` and ``>>``, whose result has the left operand's kind."""
     of_ints = getattr(int, name)
 
     def method(self, other):
@@ -152,7 +152,7 @@ for _name in ("lshift", "rshift"):
 
 @functools.cache
 def as_dtype(dtype):
-    """Return the NumPy dtype of a type of a compiler's or of ours, or of anything NumPy takes for one.
+    """Return the NumPy dtype of a compiler's type, of one of ours, or of anything that NumPy accepts.
 
     >>> from gpuless.simulator.types import float32
     >>> as_dtype(float32), as_dtype("int8")
@@ -164,7 +164,7 @@ def as_dtype(dtype):
         return np.dtype(dtype)
     except TypeError:
         pass
-    if not hasattr(dtype, "name"):  # as `to_float`, which stands for `float` in a kernel
+    if not hasattr(dtype, "name"):  # such as `to_float`, which is `float` in a kernel
         name = getattr(dtype, "__name__", repr(dtype)).removeprefix("to_")
         raise TypeError(f"`{name}` is not a type of elements in a kernel: write one such as float32")
     try:
@@ -177,14 +177,14 @@ def as_dtype(dtype):
 def cast(dtype):
     """Return the function that converts a number to a type, as in C, where integers wrap around.
 
-    It has an attribute `dtype`, so that it can be used where a type is asked for.
+    It has an attribute `dtype`, so that it can be used as a type.
 
     >>> uint32, int8 = cast(np.dtype("uint32")), cast(np.dtype("int8"))
     >>> uint32(-1), uint32(-1) + uint32(1), int8(200), np.zeros(2, int8)
     (4294967295, 4294967296, -56, array([0, 0], dtype=int8))
     """
     if dtype.names:
-        return dtype  # of a record: nothing is converted to one
+        return dtype  # a record's: nothing is converted to it
     if dtype.kind not in "iu":
         return dtype.type
     size = 2 ** (8 * dtype.itemsize)
@@ -210,12 +210,13 @@ _TRUNCATED = frozenset((float, np.float32, np.float64))
 
 
 def _truncation(dtype):
-    """Return the function that makes an integer of a float, with what PTX makes of those beyond its range.
+    """Return the function that makes an integer of a float, with PTX's results for floats out of range.
 
-    No instruction has 8 bits, so that half of the 16 is cut off. A float16 is rounded, also to 8 bits.
+    No instruction has 8 bits: one of 16 bits is used, and half of its result cut off. A float16 is rounded,
+    also to 8 bits.
     """
     own, of_instruction = np.iinfo(dtype), np.iinfo(f"{dtype.kind}{max(dtype.itemsize, 2)}")
-    of_nan = 1 << of_instruction.bits - 1  # which wraps around; of shorter floats in shorter integers it is 0
+    of_nan = 1 << of_instruction.bits - 1  # which wraps around; for shorter floats and integers it is 0
 
     lowest, highest = int(of_instruction.min), int(of_instruction.max)
 
@@ -238,10 +239,10 @@ def _truncation(dtype):
 
 
 def typed(value):
-    """Return a number or a type as it is in a kernel, anything else as it was.
+    """Return a number or a type as it is in a kernel, anything else unchanged.
 
-    Numbers, and those of a tuple, are as the module describes; an integer type, Numba's or NumPy's, is its
-    `cast`.
+    Numbers, and those in a tuple, become what the module describes; an integer type, of Numba or NumPy,
+    becomes its `cast`.
 
     >>> typed(0.5), typed(np.uint8(200)) + typed(np.uint8(200)), typed((1, np.int32(2)))
     (np.float64(0.5), 400, (1, 2))
@@ -265,7 +266,7 @@ def typed(value):
 
 
 class _Types:
-    """A module in which each type is what it is in a kernel: `cuda.types`."""
+    """A module whose types are what they are in a kernel: `cuda.types`."""
 
     def __init__(self, module):
         self._module = module
@@ -275,7 +276,7 @@ class _Types:
 
 
 def is_narrow(value):
-    """Return whether Numba makes a float32 of an integer or bool where it needs a float: not of a uint16."""
+    """Return whether Numba makes a float32 of an integer or bool where it needs a float; not of a uint16."""
     if isinstance(value, (Narrow, Unsigned)):
         return value.dtype in (np.int8, np.int16, np.uint8)
     return isinstance(value, (bool, np.bool_))
@@ -283,7 +284,7 @@ def is_narrow(value):
 
 @functools.cache
 def with_typed_literals(code):
-    """Return the code of a function with its literals as they are in a kernel."""
+    """Return the code of a function with its literals `typed`."""
     constants = (
         with_typed_literals(each) if isinstance(each, types.CodeType) else typed(each)
         for each in code.co_consts

@@ -1,4 +1,4 @@
-"""Arrays as a kernel has them: elements are numbers as Numba types them, and nothing makes a new array."""
+"""The arrays of a simulated kernel: elements have Numba's types, and no operation makes a new array."""
 
 import functools
 
@@ -16,7 +16,7 @@ UFUNCS = frozenset(
     "less less_equal log log10 log2 logical_and logical_not logical_or logical_xor maximum minimum not_equal "
     "rad2deg radians right_shift sin sinh tan tanh true_divide".split()
 )
-# Methods of arrays that it compiles and that return a number.
+# The methods of arrays that numba-cuda compiles and that return a number.
 REDUCTIONS = frozenset("all any argmax argmin mean prod std sum var".split())
 
 
@@ -24,7 +24,7 @@ NO_WHOLE_ARRAYS = "of a whole array is not available: a thread computes with sin
 
 
 class KernelArray(np.ndarray):
-    """An array as a kernel has it: to be used element by element, since nothing can make a new one."""
+    """An array in a kernel, used element by element: nothing can make a new one."""
 
     def view(self, dtype):
         """Return the same bytes as elements of another type."""
@@ -51,9 +51,9 @@ class KernelArray(np.ndarray):
 
 
 def check_ufunc(ufunc, out):
-    """Raise if a kernel cannot use a function of NumPy, or the operator it stands for, on whole arrays.
+    """Raise if a kernel cannot use a ufunc, or the operator that calls it, on whole arrays.
 
-    `out` is where the result goes; empty if NumPy would make a new array.
+    `out` has the arrays for the result; it is empty if NumPy would make a new one.
     """
     if not out or ufunc.__name__ not in UFUNCS:
         raise UnsupportedPython(NO_WHOLE_ARRAYS, ufunc.__name__, whole_array=True)
@@ -64,7 +64,7 @@ def _plain(value):
 
 
 def _reduction(name):
-    """Return a method that leaves the work to NumPy, whose own steps are not those of the kernel."""
+    """Return a method that calls NumPy's on a plain array, whose steps are not those of a kernel."""
 
     def method(self, *arguments, **options):
         return typed(getattr(_plain(self), name)(*arguments, **options))
@@ -77,14 +77,14 @@ for _name in REDUCTIONS:
 
 
 class IntegerArray(KernelArray):
-    """An array of integers or bools: its elements are read as `typed` has them, and stored as by a `cast`."""
+    """An array of integers or bools: elements are `typed` when read, and cast when stored."""
 
     def __getitem__(self, index):
         if self.ndim == (len(index) if type(index) is tuple else 1):
             try:
                 return _item(self, index)
             except (TypeError, ValueError, IndexError):
-                pass  # a slice, or an index out of bounds, of which NumPy says more here:
+                pass  # a slice; or an index out of bounds, for which `_get` has the better message
         return _get(self, index)
 
     def __setitem__(self, index, value):
@@ -105,7 +105,7 @@ _FLOATS = frozenset((float, np.float16, np.float32, np.float64))
 
 @functools.cache
 def _from_float(dtype):
-    """Return the function that makes an element of a float; a bool is whether it is not zero."""
+    """Return the function that converts a float to an element; a bool is whether it is not zero."""
     return bool if dtype.kind == "b" else cast(dtype)
 
 
@@ -141,7 +141,7 @@ def _unsigned_array(size):
 
 
 class RecordArray(KernelArray):
-    """An array of records, in which ``array[i].x`` and ``array[i]["x"]`` mean the same, as in a kernel."""
+    """An array of records: as in Numba, ``array[i].x`` and ``array[i]["x"]`` are the same."""
 
     def __getitem__(self, index):
         found = _get(self, index)
@@ -169,7 +169,7 @@ _get, _set = np.ndarray.__getitem__, np.ndarray.__setitem__
 
 
 def typed_array(array):
-    """Return an array as it is in a kernel: the same memory, and elements that are `typed`.
+    """Return an array as it is in a kernel: the same memory, with `typed` elements.
 
     >>> x = typed_array(np.array([200, 100], np.uint8))
     >>> x[1] = x[0] + x[0]
@@ -183,7 +183,7 @@ def typed_array(array):
 
 @functools.cache
 def _kind(dtype):
-    """Return the class of the arrays with such elements."""
+    """Return the class of arrays with elements of this dtype."""
     if dtype.kind == "u":
         return _unsigned_array(dtype.itemsize)
     if dtype.kind == "i" and dtype.itemsize < 4:

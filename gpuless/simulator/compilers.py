@@ -1,7 +1,4 @@
-"""The compilers whose kernels are stepped: what a kernel names is one's, and what it is here is the same.
-
-Nothing here is imported: what this process has imported is asked.
-"""
+"""The compilers whose kernels the simulator runs, found among the modules that this process has imported."""
 
 import functools
 import importlib
@@ -10,24 +7,24 @@ import types
 
 from gpuless.simulator import numba_errors, settings
 
-#: Packages whose functions nobody wrote for this kernel.
+#: Packages whose functions are not the user's.
 PACKAGES = {"numba", "numba_cuda_mlir"}
-#: What each calls `cuda`; in the simulator it is ours under the same names.
+#: The module `cuda` of each; `install` puts the simulator's in their place.
 CUDA_NAMES = ("numba.cuda", "numba_cuda_mlir.cuda")
-# Where each keeps its settings, its errors, and what it knows of NumPy.
+# Where each keeps its settings and errors, and its support of NumPy.
 _CORES = ("numba.core", "numba.cuda.core", "numba_cuda_mlir.numba_cuda.core")
 _SUPPORTS = ("numba.np", "numba.cuda.np", "numba_cuda_mlir.numba_cuda.np")
 
 
 def cuda_modules():
-    """Return the modules `cuda` of the compilers in this process; else the simulator's."""
+    """Return the modules `cuda` of the compilers in this process; the simulator's if there are none."""
     found = tuple(sys.modules[name] for name in CUDA_NAMES if name in sys.modules)
     return found or (importlib.import_module("gpuless.simulator.standin.cuda"),)
 
 
 @functools.cache  # a kernel asks for its types in every step
 def of_cuda(name):
-    """Return what has a name in a compiler's `cuda`; raise AttributeError if there is nothing of the name."""
+    """Return an attribute of a compiler's `cuda`; AttributeError if none has it."""
     modules = cuda_modules()
     found = next((module for module in modules if hasattr(module, name)), modules[0])
     return getattr(found, name)
@@ -38,12 +35,12 @@ def _imported(parents, name):
 
 
 def errors() -> types.ModuleType:
-    """Return the module of Numba's errors and warnings; ours where Numba is not imported."""
+    """Return the module of Numba's errors and warnings; our own if Numba has not been imported."""
     return next(iter(_imported(_CORES[:1], "errors")), numba_errors)
 
 
 def performance_warning():
-    """Return the class of warnings about what is slow: of each compiler's, if there are several."""
+    """Return the class of performance warnings; with several compilers, one derived from each one's."""
     classes = (each.NumbaPerformanceWarning for each in (errors(), *_imported(_CORES, "errors")))
     return _joined(tuple(dict.fromkeys(classes)))
 
@@ -54,14 +51,14 @@ def _joined(classes):
 
 
 def warns_of_copies():
-    """Return whether a launch is to warn of host arrays that it copies, by the settings of all there are."""
+    """Return whether a launch warns of copied host arrays: unless a compiler's settings turn that off."""
     configs = settings, *_imported(_CORES, "config")
     wanted = all(getattr(each, "CUDA_WARN_ON_IMPLICIT_COPY", 1) for each in configs)
     return wanted and not any(getattr(each, "DISABLE_PERFORMANCE_WARNINGS", 0) for each in configs)
 
 
 def dtype_of(kind):
-    """Return the dtype of a compiler's type that has no name of NumPy's, such as a text; else TypeError."""
+    """Return the dtype of a compiler's type whose name NumPy doesn't know, such as that of a string."""
     for support in _imported(_SUPPORTS, "numpy_support"):
         try:
             return support.as_dtype(kind)

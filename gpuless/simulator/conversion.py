@@ -1,6 +1,6 @@
-"""What a signature converts: the numbers that a function is given, and the one that it returns.
+"""Convert a function's arguments and its result as its signature says.
 
-That goes for the one signature of a function; where there are several, arguments stay as they are.
+With several signatures, nothing is converted.
 """
 
 import itertools
@@ -16,20 +16,20 @@ from gpuless.simulator.arithmetic import typed
 
 
 class Conversion(NamedTuple):
-    """Functions that convert, None for what is no number."""
+    """The functions that convert; None for what isn't a number."""
 
     arguments: tuple
     result: object
 
     def of_launch(self, arguments):
-        """Return the arguments of a launch; Numba takes no float for an integer there."""
+        """Convert the arguments of a launch, where Numba refuses a float for an integer."""
         return [
             _converted(value, convert, exactly=True)
             for value, convert in zip(arguments, self.arguments, strict=False)
         ]
 
     def around(self, function, names):
-        """Return a device function with parameters of these names so that it converts."""
+        """Return a device function, with parameters of these names, that converts."""
         by_name = dict(zip(names, self.arguments, strict=False))
 
         def call(*given, **named):
@@ -45,14 +45,14 @@ class Conversion(NamedTuple):
 
 
 def conversion(signatures):
-    """Return what is converted by a function with these signatures, texts or types; None if nothing is."""
+    """Return the `Conversion` for these signatures, given as strings or types; None if there is none."""
     if len(signatures) != 1:
         return None
     signature = signatures[0]
     if isinstance(signature, str):
         try:
             signature = eval(signature, {**vars(kinds), **kinds.NAMES})
-        except Exception:  # it names types that are the compiler's alone
+        except Exception:  # it names types that only the compiler has
             return None
     arguments = signature if isinstance(signature, tuple) else getattr(signature, "args", None)
     if arguments is None:
@@ -62,7 +62,7 @@ def conversion(signatures):
 
 
 def _conversion_to(kind):
-    """Return what converts a number to a type; None for a type of arrays and the like."""
+    """Return the function that converts a number to a type; None for array types and the like."""
     if str(kind) == "bool":
         return bool
     convert = typed(kind)
@@ -79,6 +79,6 @@ def _converted(value, convert, exactly=False):
 
 
 def _returned(generator, convert):
-    """Wait as a device function does, and convert what it returns."""
+    """Run a device function that waits, and convert its result."""
     __tracebackhide__ = True
     return _converted((yield from generator), convert)

@@ -1,7 +1,7 @@
-"""Functions that wait in the middle of a call without being generators: each has a thread to itself.
+"""Calls that can wait without being generators: each runs in a thread of its own.
 
-That takes longer than a generator, and needs an operating system with threads. So it is for what cannot be
-rewritten as a generator, such as a kernel without source.
+This is slower than a generator and needs an operating system with threads, so it is only for functions that
+cannot be rewritten as generators, such as a kernel without source.
 """
 
 import contextvars
@@ -11,7 +11,7 @@ import types
 
 
 def suspended_frames(generator):
-    """Return the frames of a generator that waits, and of those that it waits for, the innermost first."""
+    """Return the frames of a suspended generator and those that it delegates to, the innermost first."""
     frames = []
     while getattr(generator, "gi_frame", None) is not None:
         frames.append(generator.gi_frame)
@@ -20,15 +20,15 @@ def suspended_frames(generator):
 
 
 class Coroutine:
-    """A call that waits for its caller; like a generator it has `send` and `close`.
+    """A call that waits for its caller; like a generator, it has `send` and `close`.
 
-    It runs in a thread of its own, but only while `send` waits for it, and in its caller's context.
+    It runs in a thread of its own, but only while `send` waits for it, and in the caller's context.
 
     Parameters
     ----------
     function : callable
     *arguments
-        Of the function.
+        The function's arguments.
 
     Examples
     --------
@@ -48,14 +48,14 @@ class Coroutine:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._sent = self._came = self._error = None
         self._runs = self._closed = False
-        # While the call waits, its innermost frame, and the generator that waits in its place if one does.
+        # While the call waits: its innermost frame, and the generator that waits, if one does.
         self._frame = self._suspended = None
         work = self._run, sys.gettrace(), function, arguments
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=work, daemon=True)
         self._thread.start()
 
     def send(self, value):
-        """Let the call go on with a value; return what it waits with. Raises StopIteration at its end."""
+        """Resume the call with a value; return the value that it waits with. At the end: StopIteration."""
         self._sent, self._runs = value, True
         self._go.release()
         self._back.acquire()
@@ -65,7 +65,7 @@ class Coroutine:
         return self._came
 
     def wait(self, value, generator=None):
-        """Within the call: hand a value to the caller, and return what it sends."""
+        """Within the call: hand a value to the caller, and return the value that it sends."""
         self._came, self._frame, self._suspended = value, sys._getframe(1), generator
         self._back.release()
         self._go.acquire()
@@ -98,7 +98,7 @@ class Coroutine:
         """End the call where it waits."""
         self._closed = True
         self._go.release()
-        if not self._runs:  # as it does if `send` has been interrupted
+        if not self._runs:  # it still runs if `send` was interrupted
             self._thread.join()
 
     def _run(self, tracer, function, arguments):

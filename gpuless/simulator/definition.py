@@ -1,4 +1,4 @@
-"""A kernel or device function as its source has it, and what the names in it stand for."""
+"""The source of a kernel or device function, and what the names in it stand for."""
 
 import ast
 import builtins
@@ -15,19 +15,21 @@ import numpy as np
 from gpuless.simulator.errors import SourcePlace
 
 UNKNOWN = object()
+#: The nodes of expressions of literals.
+LITERALS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
 
 class Definition:
-    """The source of a function, of which some parameters are known: (name, type as `argument_types` has it).
+    """The source of a function; `parameters` has (name, type) pairs, with types as from `argument_types`.
 
     Attributes
     ----------
     tree : FunctionDef or None
         None if there is no source.
     locals : set of str
-        Parameters included.
+        Local names, parameters included.
     arrays, mixed_tuples : set of str
-        Parameters of which that is known.
+        Parameters known to be arrays, and tuples of several types.
     """
 
     def __init__(self, function, device, parameters):
@@ -47,7 +49,7 @@ class Definition:
             self.locals = self.parameters.union(self._stores)
 
     def where(self, node):
-        """Return where a node stands, and its first line."""
+        """Return the place of a node, with its first line."""
         source = ast.unparse(node).partition("\n")[0]
         return SourcePlace(self.function.__name__, node.lineno, source, self.device)
 
@@ -62,7 +64,7 @@ class Definition:
         return UNKNOWN
 
     def is_of_kernel(self, node):
-        """Return whether an expression is computed from what the function has, and is no part of a module."""
+        """Return whether an expression is a value of the kernel, rather than a part of a module."""
         while isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
         if isinstance(node, ast.Name):
@@ -70,7 +72,7 @@ class Definition:
         return not isinstance(node, ast.Call) or self.is_of_kernel(node.func)
 
     def only_value(self, name):
-        """Return the expression that gives a local variable its value, None unless only one does."""
+        """Return the only expression assigned to a local variable; None if there are several or none."""
         is_only = name not in self.parameters and self._stores.count(name) == 1
         return self._assigned.get(name) if is_only else None
 
@@ -88,7 +90,7 @@ class Definition:
 
 
 def outer_variables(function):
-    """Return the variables of outer functions that a function names, without those that have no value yet."""
+    """Return the variables of outer functions that a function uses, if they have a value yet."""
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # the cell is empty
@@ -103,17 +105,17 @@ _trees: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def syntax_tree(function):
     """Return the syntax tree of a function, with lines and columns as in its file; None without source."""
     if function not in _trees:
-        _trees.setdefault(function, _tree(function))  # not to have two of one in two threads
+        _trees.setdefault(function, _tree(function))  # so that two threads get the same tree
     return _trees[function]
 
 
 def _source_lines(function):
-    """Return the lines of a definition, and the number of its first.
+    """Return the lines of a definition and the number of the first, as `inspect.getsourcelines` does.
 
-    As `inspect.getsourcelines` does. For what is in no module's file, such as a notebook's cell, that looks
-    through all modules: 10 ms where PyTorch is imported.
+    For code outside a module's file, such as a notebook's cell, that one searches all modules: 10 ms if
+    PyTorch is imported.
     """
-    code = function.__code__  # not that of a function that it wraps
+    code = function.__code__  # of the function itself, not of one that it wraps
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
     return inspect.getblock(lines[code.co_firstlineno - 1 :]), code.co_firstlineno
@@ -124,23 +126,17 @@ def _tree(function):
         lines, first_line = _source_lines(function)
         is_indented = lines[0][:1].isspace()
         definition = ast.parse("if True:\n" * is_indented + "".join(lines)).body[0]
-    except (
-        OSError,
-        TypeError,
-        SyntaxError,
-        IndexError,
-        TokenError,
-    ):  # the last two of a file that has changed
+    except (OSError, TypeError, SyntaxError, IndexError, TokenError):  # the last two: the file has changed
         return None
     definition = definition.body[0] if is_indented else definition
-    # The source of a lambda is the statement it stands in.
+    # The source of a lambda is the statement around it.
     if not isinstance(definition, ast.FunctionDef) or definition.name != function.__code__.co_name:
         return None
     return ast.increment_lineno(definition, first_line - 1 - is_indented)
 
 
 def assignments(tree):
-    """Yield every name that a function stores something under, with an expression of that."""
+    """Yield each name that a function assigns, with the expression assigned."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -157,7 +153,7 @@ def assignments(tree):
 
 
 def _pairs(target, value):
-    """Yield the names that an assignment stores something under, each with the expression of that."""
+    """Yield each name of an assignment's target, with the expression assigned to it."""
     if isinstance(target, ast.Name):
         yield target.id, value
     for i, part in enumerate(target.elts if isinstance(target, ast.Tuple) else ()):
@@ -166,7 +162,7 @@ def _pairs(target, value):
 
 
 def is_type(value, of):
-    """Return whether something is a class derived from another one."""
+    """Return whether a value is a class derived from `of`."""
     return isinstance(value, type) and issubclass(value, of)
 
 
@@ -187,5 +183,5 @@ def _is_ellipsis(node):
 
 
 def package(function):
-    """Return the name of the package that a function is from."""
+    """Return the name of a function's package."""
     return (function.__module__ or "").partition(".")[0]

@@ -1,19 +1,19 @@
-"""Arrays of the simulated device: memory that the host reaches by copies, as on a GPU."""
+"""Arrays of the simulated device, which the host copies to and from, as on a GPU."""
 
 import contextlib
 import weakref
 
 import numpy as np
 
-from gpuless.simulator.memory import poison
+from gpuless.simulator.memory import address_of, owner_of, poison
 
-#: What `numba.cuda` has of this.
+#: Exported by `numba.cuda`.
 __all__ = [
     *("as_cuda_array", "device_array", "device_array_like", "from_cuda_array_interface", "is_cuda_array"),
     *("managed_array", "mapped", "mapped_array", "mapped_array_like", "pinned", "pinned_array"),
     *("pinned_array_like", "to_device"),
 ]
-#: The bytes of what is allocated, by address: memory may come back as an address.
+#: Allocated memory by address, to find an array again that comes back as an address.
 _allocations: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
@@ -23,9 +23,9 @@ class DeviceArray:
     Attributes
     ----------
     shape, strides, dtype, ndim, size, nbytes, flags
-        As of an ndarray.
+        As in an ndarray.
     stream : object
-        What the array was made with.
+        The stream that the array was made with.
     """
 
     __cuda_memory__ = __cuda_ndarray__ = True
@@ -83,9 +83,9 @@ class DeviceArray:
         return DeviceArray(self._ary, stream)
 
     def copy_to_host(self, ary=None, stream=0):
-        """Return the elements on the host: in an array that is given, or a new one."""
+        """Copy the elements to an array on the host, a new one by default, and return it."""
         if any(stride < 0 for stride in self.strides):
-            raise NotImplementedError(f"what has negative strides cannot be copied: {self.strides}")
+            raise NotImplementedError(f"an array with negative strides cannot be copied: {self.strides}")
         if ary is None:
             return self._ary.copy(order="K")
         _check_alike(self._ary, ary)
@@ -93,7 +93,7 @@ class DeviceArray:
         return ary
 
     def copy_to_device(self, ary, stream=0):
-        """Take over the elements of an array of the host or of the device."""
+        """Copy the elements of an array of the host or of the device into this one."""
         ary = _elements(ary)
         if ary.size == 0:
             return
@@ -121,14 +121,14 @@ class DeviceArray:
         self[key] = value
 
     def reshape(self, *newshape, order="C"):
-        """Return the same memory in another shape."""
+        """Return the same memory with another shape."""
         found = self._ary.reshape(*newshape, order=order)
         if found.shape != self.shape and not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise NotImplementedError("operation requires copying: the array is not contiguous")
         return self._without_copying(found)
 
     def ravel(self, order="C", stream=0):
-        """Return the same memory in one axis."""
+        """Return the same memory as an array of one axis."""
         return self._without_copying(self._ary.ravel(order=order))
 
     def _without_copying(self, array):
@@ -155,7 +155,7 @@ class DeviceArray:
         return _new(np.ascontiguousarray(self._ary.T))
 
     def split(self, section, stream=0):
-        """Yield an array of one axis in parts of `section` elements; the last one may be shorter."""
+        """Yield parts of `section` elements of an array of one axis; the last may be shorter."""
         if self.ndim != 1 or self.strides[0] != self.dtype.itemsize:
             raise ValueError("only arrays of one axis without gaps can be split")
         for start in range(0, self.size, section):
@@ -177,7 +177,7 @@ class MappedArray(np.ndarray):
 
 
 def _index(index):
-    """Return an index that a device array takes."""
+    """Return an index if a device array takes it, else raise TypeError."""
     parts = index if isinstance(index, tuple) else (index,)
     if not all(isinstance(part, (int, np.integer, slice)) for part in parts):
         kinds = ", ".join(type(part).__name__ for part in parts)
@@ -188,7 +188,7 @@ def _index(index):
 
 
 def _elements(array):
-    """Return the ndarray that an array is, or has its elements in."""
+    """Return an array of the host or the device as an ndarray."""
     if getattr(array, "__cuda_ndarray__", False):
         return array._ary
     if hasattr(array, "__cuda_array_interface__"):
@@ -197,20 +197,14 @@ def _elements(array):
 
 
 def _new(array, stream=0):
-    """Return a device array of memory that nobody else has."""
-    memory = array
-    while isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    _allocations[_address(memory)] = memory
+    """Return a device array of newly allocated memory."""
+    memory = owner_of(array)
+    _allocations[address_of(memory)] = memory
     return DeviceArray(array, stream)
 
 
-def _address(array):
-    return array.__array_interface__["data"][0]
-
-
 def _core(array):
-    """Return an array without the axes that repeat what is in memory once."""
+    """Return an array with axes of stride 0 removed."""
     if 0 not in array.strides or not array.size:
         return array
     return array[tuple(0 if stride == 0 else slice(None) for stride in array.strides)]
@@ -235,7 +229,7 @@ def _check_alike(one, other):
 
 
 def _empty(shape, dtype, strides=None, order="C"):
-    """Return memory of the host that nobody has written."""
+    """Return a new array on the host, with any strides."""
     array = np.empty(shape, dtype, order)
     if strides is None:
         return array
@@ -244,7 +238,7 @@ def _empty(shape, dtype, strides=None, order="C"):
 
 
 def to_device(obj, stream=0, copy=True, to=None):
-    """Return a device array with the elements of an array, or put them into the array `to`."""
+    """Return a device array with the elements of an array, or copy them into the array `to`."""
     if to is not None:
         if copy:
             to.copy_to_device(obj, stream)
@@ -261,14 +255,14 @@ def to_device(obj, stream=0, copy=True, to=None):
 
 
 def device_array(shape, dtype=np.float64, strides=None, order="C", stream=0):
-    """Return an array on the device that nobody has written: poisoned, as a GPU's memory holds anything."""
+    """Return a new array on the device; it is poisoned, as new memory of a GPU holds garbage."""
     array = _empty(shape, dtype, strides, order)
     array[...] = poison(array.dtype)
     return _new(array, stream)
 
 
 def device_array_like(ary, stream=0):
-    """Return an array on the device, alike but for what is in it."""
+    """Return a new array on the device like another one."""
     like = np.empty_like(_elements(ary), order="K", subok=False)
     like[...] = poison(like.dtype)
     return _new(like, stream)
@@ -280,7 +274,7 @@ def pinned_array(shape, dtype=np.float64, strides=None, order="C"):
 
 
 def pinned_array_like(ary):
-    """Return an array on the host, alike but for what is in it."""
+    """Return a new array on the host like another one."""
     return np.empty_like(_elements(ary), order="K", subok=False)
 
 
@@ -290,7 +284,7 @@ def mapped_array(shape, dtype=np.float64, strides=None, order="C", stream=0, por
 
 
 def mapped_array_like(ary, stream=0, portable=False, wc=False):
-    """Return an array that host and device share, alike but for what is in it."""
+    """Return a new array that host and device share, like another one."""
     return pinned_array_like(ary).view(MappedArray)
 
 
@@ -301,24 +295,24 @@ def managed_array(shape, dtype=np.float64, strides=None, order="C", stream=0, at
 
 @contextlib.contextmanager
 def pinned(*arylist):
-    """Let host memory stay where it is, within a block: it does."""
+    """Do nothing: host memory needs no pinning."""
     yield
 
 
 @contextlib.contextmanager
 def mapped(*arylist, **options):
-    """Let the device share arrays of the host within a block: return them as the device has them."""
+    """Share arrays of the host with the device within a ``with`` block, which gets them as `MappedArray`."""
     shared = [array.view(MappedArray) for array in arylist]
     yield shared[0] if len(shared) == 1 else shared
 
 
 def is_cuda_array(obj):
-    """Return whether something is in device memory."""
+    """Return whether an object is an array in device memory."""
     return hasattr(obj, "__cuda_array_interface__") or getattr(obj, "__cuda_ndarray__", False)
 
 
 def as_cuda_array(obj, sync=True):
-    """Return what is in device memory as a device array; TypeError for anything else."""
+    """Return an array in device memory as a `DeviceArray`; TypeError for anything else."""
     if getattr(obj, "__cuda_ndarray__", False):
         return obj
     if not hasattr(obj, "__cuda_array_interface__"):
@@ -327,7 +321,7 @@ def as_cuda_array(obj, sync=True):
 
 
 def from_cuda_array_interface(desc, owner=None, sync=True):
-    """Return the device array that an interface describes; `owner` is not needed to keep its memory."""
+    """Return the device array that an interface describes; `owner` is used in messages only."""
     address, dtype = desc["data"][0] or 0, np.dtype(desc["typestr"])
     if 0 in desc["shape"]:
         return DeviceArray(np.empty(desc["shape"], dtype))

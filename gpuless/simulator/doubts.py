@@ -1,7 +1,7 @@
-"""What in a kernel or device function is not known to compile: a reason to ask the compiler.
+"""Find code in a kernel or device function that is not known to compile: a reason to ask the compiler.
 
-All that the course and most kernels are made of is known, and costs no question. A kernel with
-anything else waits 2 seconds for the answer, where there is a compiler.
+The course and most kernels use only code known to compile. For any other kernel the compiler, if there is
+one, takes 2 seconds to answer.
 """
 
 import ast
@@ -39,9 +39,9 @@ _GLOBALS = (
 
 
 def find_doubt(definition):
-    """Return the place of the first thing that may not compile, as far as the source shows; None if none.
+    """Return the first place in the source that may not compile, None if there is none.
 
-    `restrictions.check` has nothing against the function.
+    The function has passed `restrictions.check`.
     """
     for statement in definition.tree.body if definition.tree else ():
         for node in ast.walk(statement):
@@ -64,14 +64,14 @@ def _is_doubtful_name(node, definition):
 
 
 def _is_known(value):
-    """Return whether a global is a simple value or type, or what Numba makes."""
+    """Return whether a global is a simple value or type, or an object of Numba."""
     is_known_type = is_type(value, BaseException) or is_type(value, np.generic)
-    is_numbas = type(value).__module__.startswith(("numba", "gpuless"))
-    return value is UNKNOWN or isinstance(value, _GLOBALS) or is_known_type or is_numbas
+    is_from_numba = type(value).__module__.startswith(("numba", "gpuless"))
+    return value is UNKNOWN or isinstance(value, _GLOBALS) or is_known_type or is_from_numba
 
 
 def _is_doubtful_attribute(node, definition):
-    """Return whether something has it in Python and perhaps not there; ``records[i].mass`` is a field."""
+    """Return whether an attribute may exist only in Python; ``records[i].mass`` is a field."""
     owner, value = definition.value(node.value), definition.value(node)
     if isinstance(owner, types.ModuleType) and owner.__name__ in CUDA_NAMES:
         is_module_or_type = isinstance(value, types.ModuleType) or hasattr(np, node.attr)
@@ -85,7 +85,7 @@ def _is_doubtful_attribute(node, definition):
 
 
 def _is_doubtful_assignment(node, definition):
-    """Return whether an array is assigned to elements, for which there may be no memory."""
+    """Return whether an array is assigned to elements, which may need memory for a copy."""
     is_array = is_part(node.value) or getattr(node.value, "id", None) in definition.arrays
     return is_array and any(isinstance(target, ast.Subscript) for target in node.targets)
 
@@ -97,7 +97,7 @@ def _is_doubtful_raise(node, definition):
 def _is_doubtful_call(node, definition):
     if isinstance(node.func, (ast.Name, ast.Attribute)):
         return definition.value(node.func) is print and bool(node.keywords)
-    # A launch from a kernel is refused when it happens.
+    # A launch from within a kernel is refused when it runs.
     return not isinstance(node.func, ast.Subscript) or definition.value(node.func.value) is UNKNOWN
 
 

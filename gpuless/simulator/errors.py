@@ -1,6 +1,6 @@
-"""What ends a launch in the simulator, as data: what happened, and where.
+"""The errors that end a launch in the simulator, with what happened and where as fields.
 
-The sentences are made of these fields in `gpuless.simulator.words`.
+`gpuless.simulator.words` makes the sentences from these fields.
 """
 
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from gpuless.simulator.foreign import cause_of
 
 
 class Place(NamedTuple):
-    """Where a thread was."""
+    """The position of a thread in the kernel and in the grid."""
 
     kernel: str
     site: object
-    """The `Site` of its instruction; None if that is not known."""
+    """The `Site` of its instruction; None if unknown."""
     block: tuple
     thread: tuple
     """x, y, z of both."""
     launch: Shape
 
     def lines(self):
-        """Return it as two lines of text, the source and the thread."""
+        """Return two lines of text: the source and the thread."""
         return words.place(self)
 
     def __str__(self):
@@ -35,9 +35,9 @@ class SourcePlace(NamedTuple):
     function: str
     line: int
     source: str
-    """What stands there."""
+    """The source text there."""
     device: bool = False
-    """Whether it is in a device function."""
+    """Whether the function is a device function."""
 
     def __str__(self):
         return f"in {'device function' if self.device else 'kernel'} {self.function}, line {self.line}"
@@ -49,17 +49,17 @@ class UnsupportedPython(TypeError):
     Attributes
     ----------
     code : str
-        What is not available, as the source has it, such as ``np.dot``; empty if the reason says it all.
+        The unsupported code as in the source, such as ``np.dot``; empty if the reason needs no subject.
     reason : str
-        Why not; a sentence, to which `code` is the subject if there is one.
+        Why it isn't supported; a sentence, with `code` as its subject if there is one.
     where : SourcePlace or None
-        Where it is written, if the source has been looked at.
+        Its place in the source, if known.
     whole_array : bool
-        Whether an array stands where one of its elements is needed.
+        Whether an array is used where one of its elements is needed.
     of_compiler : bool
         Whether the reason is the compiler's.
     cause : Cause or None
-        What the compiler's reason is about, where that is known.
+        What the compiler's reason is about, if known.
     """
 
     def __init__(self, reason, code="", where=None, whole_array=False, of_compiler=False, cause=None):
@@ -76,7 +76,7 @@ class LaunchStopped(RuntimeError):
     reason : str
         Which limit.
     place : Place or None
-        Where the thread was that ran.
+        The position of the thread that ran.
     """
 
     def __init__(self, reason: str, place: Place | None = None) -> None:
@@ -85,7 +85,7 @@ class LaunchStopped(RuntimeError):
 
 
 class Divergence(NamedTuple):
-    """Two threads of a block of which one waits for the other in vain."""
+    """Two threads of a block, of which the first waits in vain for the second."""
 
     kind: str
     """ "divergent barrier" or "divergent warp"."""
@@ -97,18 +97,18 @@ class Divergence(NamedTuple):
     block: tuple
     """x, y, z."""
     operation: str = ""
-    """Of a warp, such as "ballot_sync", that the first waits at; empty for a barrier."""
+    """The operation of a warp that the first waits at, such as "ballot_sync"; empty for a barrier."""
     mask: int | None = None
     lanes: tuple = ()
-    """Lanes that the mask names and that do not come; none if it leaves out the lane itself."""
+    """Lanes that the mask names but that don't come; none if it leaves out the lane itself."""
     other_mask: int | None = None
-    """Of the operation of a warp that the other waits at."""
+    """The mask of the operation that the other waits at, if it is one of a warp."""
     rounds: tuple = ()
-    """Where both wait at one barrier in a loop: its variable, and the value that each has for it."""
+    """If both wait at one barrier in a loop: the loop's variable, and its value in each thread."""
 
 
 class DivergenceError(RuntimeError):
-    """Threads of a block, or lanes of a warp, wait for others that never arrive, or leave themselves out.
+    """Threads of a block, or lanes of a warp, wait in vain for others, or a lane's mask leaves it out.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class DivergenceError(RuntimeError):
     kind : str
         "divergent barrier" or "divergent warp".
     site, other_site : Site or None
-        Where the one waits, and where the other waits instead; None if the other has finished.
+        Where the first waits, and where the other waits instead; None if the other has finished.
     threads : tuple of int
         The two threads, by their number in the block.
     """
@@ -131,7 +131,7 @@ class DivergenceError(RuntimeError):
 def located(error, place):
     r"""Return an exception of the same type that also says where in the grid it happened.
 
-    It has `reason` and `place` as attributes, and as `cause` what Python or NumPy means, if that is known.
+    Its attributes are `reason`, `place`, and `cause`: what Python's or NumPy's message is about, if known.
 
     >>> place = Place("add", None, (0, 0, 0), (3, 0, 0), Shape(block=(8, 1, 1)))
     >>> found = located(IndexError("index 7 is out of bounds"), place)

@@ -1,6 +1,6 @@
-"""What extends a compiler, for modules that do so and whose kernels run in the simulator.
+"""`numba.extending` in the simulator, for modules that extend the compiler.
 
-Machine code that somebody writes cannot be stepped; what says in Python what a function does can.
+The simulator can run extensions written in Python, but not those that generate machine code.
 """
 
 import functools
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class Intrinsic:
-    """A function that makes machine code; in a kernel its `py_func` runs, where it is given one."""
+    """A function that generates machine code; in a kernel, its `py_func` runs if it has been given one."""
 
     def __init__(self, function):
         functools.update_wrapper(self, function)
@@ -32,17 +32,17 @@ class Intrinsic:
 
 
 def intrinsic(func=None, **options):
-    """Return a function that kernels call and that makes machine code."""
+    """Return a function for kernels that generates machine code."""
     return Intrinsic if func is None else Intrinsic(func)
 
 
 def register_jitable(function=None, **options):
-    """Return a function that the host calls as Python, and kernels as one of theirs."""
+    """Return a function that runs as Python on the host, and is a device function in kernels."""
     return register_jitable if function is None else HostFunction(function, options)
 
 
 def _registered(*arguments, **options):
-    """Return a decorator that leaves a function to itself: what it tells a compiler nobody asks for."""
+    """Return a decorator that does nothing, as no compiler is told of the function."""
     return lambda function: function
 
 
@@ -52,16 +52,16 @@ lower_getattr_generic = lower_setattr_generic = register_model = type_callable =
 
 
 def infer(template):
-    """Return a class that says what types a function takes."""
+    """Return a class of type rules unchanged."""
     return template
 
 
 def make_attribute_wrapper(typeclass, struct_attr, python_attr):
-    """Let kernels read a field of a type of the user's; in the simulator they read the Python object's."""
+    """Do nothing: in the simulator, kernels read the fields of the Python object."""
 
 
 class _TypeRegistry:
-    """Takes what says which type a value has."""
+    """Takes rules for the type of a value, and ignores them."""
 
     register = staticmethod(_registered)
     __call__ = staticmethod(_registered)
@@ -70,7 +70,7 @@ class _TypeRegistry:
 as_numba_type = typeof_impl = _TypeRegistry()
 
 
-class models:  # a module in Numba
+class models:
     """How a compiler lays out values: a module in Numba."""
 
     class DataModel:

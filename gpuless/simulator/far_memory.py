@@ -1,4 +1,4 @@
-"""Copies of what lies in the memory of a real GPU, for kernels that the host steps."""
+"""Copies of arrays in the memory of a real GPU, for kernels that run in the simulator."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from gpuless.simulator.compilers import cuda_modules
 
 
 class Copies:
-    """Copies on the host of some device arrays: those that share memory there share it here."""
+    """Copies on the host of device arrays: arrays that share memory on the device share it here."""
 
     def __init__(self, arrays):
         self._pieces = [(start, *_copied(start, stop)) for start, stop in _merged(map(_span, arrays))]
@@ -24,13 +24,13 @@ class Copies:
         return np.ndarray(array.shape, array.dtype, content, address - first, array.strides)
 
     def copy_back(self):
-        """Give the device what the copies hold now."""
+        """Copy the present contents back to the device."""
         for _, there, content in self._pieces:
             there.copy_to_device(content)
 
 
 def _span(array):
-    """Return the addresses of an array's first byte and of what comes after its last."""
+    """Return the address of an array's first byte, and the address after its last."""
     address = array.__cuda_array_interface__["data"][0]
     if array.size == 0:
         return address, address
@@ -40,7 +40,7 @@ def _span(array):
 
 
 def _merged(spans):
-    """Return spans of which no two share a byte, in order; those without a byte are left out."""
+    """Merge spans that overlap, in order; empty ones are left out."""
     merged = []
     for start, stop in sorted(span for span in spans if span[0] < span[1]):
         if merged and start < merged[-1][1]:
@@ -51,7 +51,7 @@ def _merged(spans):
 
 
 def _copied(start, stop):
-    """Return the bytes between two addresses of the device, as an array there and as a copy here."""
+    """Return the bytes between two addresses of the device, as an array there and as a copy on the host."""
     described = {"data": (start, False), "shape": (stop - start,), "typestr": "|u1", "version": 3}
     there = cuda_modules()[0].as_cuda_array(SimpleNamespace(__cuda_array_interface__=described))
     return there, there.copy_to_host()

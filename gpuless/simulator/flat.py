@@ -1,10 +1,10 @@
-"""The elements of an array in a row: ``array.flat`` and `np.ndenumerate`, as a kernel has them."""
+"""``array.flat`` and `np.ndenumerate` in a kernel."""
 
 import numpy as np
 
 
 class Flat:
-    """What ``array.flat`` is: each access is one of the array itself, which may be traced.
+    """``array.flat``, whose accesses go to the array itself, so that they can be traced.
 
     >>> row = Flat(np.arange(6).reshape(2, 3).T)
     >>> row[1], list(row)
@@ -17,10 +17,10 @@ class Flat:
         self._array = array
 
     def __getitem__(self, index):
-        return self._array[self._place(index)]
+        return self._array[self._indices(index)]
 
     def __setitem__(self, index, value):
-        self._array[self._place(index)] = value
+        self._array[self._indices(index)] = value
 
     def __len__(self):
         return self._array.size
@@ -28,8 +28,8 @@ class Flat:
     def __iter__(self):
         return (self[index] for index in range(len(self)))
 
-    def _place(self, index):
-        """Return the indices of an element. Past the end it is the first that is too large."""
+    def _indices(self, index):
+        """Return the indices of an element; past the end, the first of them is too large."""
         place = []
         for size in self._array.shape[:0:-1]:
             index, rest = divmod(index, size)
@@ -38,5 +38,5 @@ class Flat:
 
 
 def ndenumerate(array):
-    """Return what `np.ndenumerate` loops over, of an array that may be traced."""
+    """Return pairs of index and element, as `np.ndenumerate` does, of an array that may be traced."""
     return zip(np.ndindex(array.shape), array.flat, strict=True)

@@ -1,6 +1,6 @@
-r"""What Python, NumPy and Numba say of a kernel, read once: the one file that looks into their messages.
+r"""Parse the messages of Python, NumPy and Numba about a kernel: the only file that does.
 
-All others take the `Cause` that comes out.
+All others use the resulting `Cause`.
 """
 
 import re
@@ -8,32 +8,32 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """What a message is about, somebody else's most often.
+    """What an error message is about.
 
     ===============  ==================================================================================
-    no attribute     an array has no attribute `name`; with a type, something of that type has none
+    no attribute     an array has no attribute `name`; with a type, a value of that type has none
     not in cuda      `numba.cuda` has no attribute `name`
-    arguments        a function of cuda was called with others than it takes; `name` as "Atomic.add"
-    no array         something else stands where an atomic operation, `name`, takes an array
-    sequence         an array stands where NumPy stores one number
-    whole array      an array stands where a number is needed
-    no common type   `name` has one type in one place and another in another
-    not usable       the global `name` is of a kind that a kernel cannot use
+    arguments        wrong arguments for a function of cuda; `name` is like "Atomic.add"
+    no array         the atomic operation `name` got something else in place of an array
+    sequence         an array is stored where NumPy expects one number
+    whole array      an array is used where a number is needed
+    no common type   `name` has different types in different places
+    not usable       a kernel cannot use the kind of value in the global `name`
     not defined      there is no `name`
     not applied      Numba has no operation or function `name` for these types
-    product          ``@`` of two arrays, whose axes that it adds up over have other sizes: `types`, as texts
+    product          ``@`` of two arrays whose summed axes differ in size: `types`, as strings
     einsum           ``np.einsum`` of arrays in which a letter has several sizes: `types` are their shapes
-    none             None stands where a number or an array is needed
+    none             None is used where a number or an array is needed
     ===============  ==================================================================================
     """
 
     kind: str
     name: str = ""
     types: tuple = ()
-    """As `type_kind` calls them."""
+    """Named as by `type_kind`."""
 
 
-# What the simulator has in the place of an array.
+# The simulator's classes of arrays.
 _ARRAYS = ("KernelArray", "TracedArray")
 _CUDA = re.compile(r"module 'numba\.cuda\S*' has no attribute '(\w+)'")
 _NO_ATTRIBUTE = re.compile(rf"'(?:{'|'.join(_ARRAYS)})' object has no attribute '(\w+)'")
@@ -47,7 +47,7 @@ _ARGUMENTS = re.compile(r"((?:Cuda|Warp|Atomic|Shared|Local)\.\w+)\(\) (?:missin
 
 
 def cause_of(error):
-    """Return what an exception of Python's or NumPy's in a simulated kernel is about, None if unknown.
+    """Return the cause of an exception of Python or NumPy in a simulated kernel, None if unknown.
 
     >>> cause_of(AttributeError("'KernelArray' object has no attribute 'mean'"))
     Cause(kind='no attribute', name='mean', types=())
@@ -75,27 +75,27 @@ def _cause_in(text):
 
 
 def is_about_indices(text):
-    """Tell whether NumPy says that an index is no integer."""
+    """Return whether NumPy says that an index isn't an integer."""
     return text.startswith("only integers, slices")
 
 
 def is_about_integers(text):
-    """Tell whether Python says that something is no integer."""
+    """Return whether Python says that a value isn't an integer."""
     return "object cannot be interpreted as an integer" in text
 
 
 def is_about_launch_sizes(error):
-    """Tell whether numbers of blocks or threads are no integers."""
+    """Return whether an error says that the numbers of blocks or threads aren't integers."""
     return bool(re.search(r"must be a sequence of integers|is made of integers", str(error)))
 
 
 def is_about_host_arrays(warning):
-    """Tell whether Numba warns of an array that it has to copy to the device and back."""
+    """Return whether Numba warns of an array that it copies to the device and back."""
     return "Host array used" in str(warning)
 
 
 def names_type(error, kind):
-    """Tell whether Python names a type, as in "unsupported operand type(s) for +"."""
+    """Return whether Python's message names a type, as in "unsupported operand type(s) for +"."""
     return kind.__name__ in str(error)
 
 
@@ -103,7 +103,7 @@ def names_type(error, kind):
 
 
 def compiler_cause(text):
-    """Return what Numba has against a kernel, out of a page of its own words; None if not recognised.
+    """Return the cause in Numba's message about a kernel, which may be a page long; None if not recognised.
 
     >>> compiler_cause("Cannot unify float32 and array(float32, 1d, C) for 'k.2', defined at ...")
     Cause(kind='no common type', name='k', types=('float32', 'array'))
@@ -113,7 +113,7 @@ def compiler_cause(text):
     found = [(match.start(), make, match) for pattern, make in _REASONS if (match := pattern.search(text))]
     if not found:
         return None
-    _, make, match = min(found, key=lambda each: each[0])  # what comes later is about Numba's own functions
+    _, make, match = min(found, key=lambda each: each[0])  # later ones are about Numba's own functions
     return make(*match.groups())
 
 
@@ -153,7 +153,7 @@ _KINDS = (
 
 
 def type_kind(name):
-    """Return one of Numba's types by a plainer name; one that is not known as Numba writes it.
+    """Return a plain name for one of Numba's types; an unknown one keeps its name.
 
     >>> type_kind("array(float32, 1d, C)"), type_kind("uint8"), type_kind("float32"), type_kind("stack")
     ('array', 'integer', 'float32', 'stack')
@@ -165,7 +165,7 @@ def type_kind(name):
 
 
 def _split(types):
-    """Yield types that stand between commas, but for those in brackets."""
+    """Yield types separated by commas; commas in brackets don't separate."""
     depth, start = 0, 0
     for place, sign in enumerate(f"{types},"):
         depth += (sign in "([<") - (sign in ")]>")
@@ -176,7 +176,7 @@ def _split(types):
 
 
 def compiler_line(text, file):
-    """Return the line of a file that Numba names; None if it names none.
+    """Return the line of a file in Numba's message; None if there is none.
 
     >>> compiler_line('File "kernels.py", line 7: ...', "kernels.py")
     7
@@ -186,7 +186,7 @@ def compiler_line(text, file):
 
 
 def is_about_axes(text):
-    """Tell whether Numba says that a shape has another number of sizes than there are names for.
+    """Return whether Numba says that a shape is unpacked into the wrong number of names.
 
     >>> is_about_axes("('wrong tuple length for $64load_attr.9: ', 'expected 3, got 2')")
     True
@@ -195,23 +195,23 @@ def is_about_axes(text):
 
 
 class RefusalText(NamedTuple):
-    """What the compiler says of a kernel."""
+    """What the compiler says about a kernel."""
 
     reason: str
     """Its first reason, in a line."""
     cause: Cause | None
     places: tuple
-    """Of (file, line, function), the outermost first."""
+    """As (file, line, function), the outermost first."""
 
 
 def read_refusal(text):
-    """Return what Numba says of a kernel that it refuses."""
+    """Parse Numba's message about a kernel that it refuses."""
     found = re.findall(r'File "(.+?)", line (\d+):\s*def (\w+)', text)
     places = tuple((file, int(line), name) for file, line, name in found)
     if "NRT required" in text or "_ol_array_allocate" in text:
         return RefusalText("it would need memory for a new array", None, places)
     if missing := re.search(r"No implementation of function .*? found for signature:\s*>>> (.+)", text):
         return RefusalText(f"there is no {missing[1]}", compiler_cause(missing[0]), places)
-    said = re.sub(r".* does not compile for compute capability [\d.]+: ", "", text)
-    reason = next(line.strip() for line in said.splitlines() if line.strip() and "Failed in" not in line)
+    text = re.sub(r".* does not compile for compute capability [\d.]+: ", "", text)
+    reason = next(line.strip() for line in text.splitlines() if line.strip() and "Failed in" not in line)
     return RefusalText(reason, compiler_cause(reason), places)

@@ -1,4 +1,4 @@
-"""What a host asks of its GPU where the simulator is one: one device, on which everything happens at once."""
+"""The host's interface to the simulated GPU: one device, where every operation is done at once."""
 
 import asyncio
 import contextlib
@@ -8,51 +8,34 @@ from typing import NamedTuple
 
 from gpuless.limits import BLOCK_LIMITS, GRID_LIMITS, SHARED_LIMIT, THREADS_LIMIT, WARP
 
-#: What `numba.cuda` has of this.
+#: Exported by `numba.cuda`.
 __all__ = [
-    *(
-        "Archive",
-        "CUSource",
-        "Cubin",
-        "CudaSupportError",
-        "Fatbin",
-        "In",
-        "InOut",
-        "KernelRuntimeError",
-        "LTOIR",
-    ),
-    *("LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
-    *("current_context", "default_stream", "defer_cleanup", "detect", "event"),
-    *("event_elapsed_time", "external_stream", "get_current_device", "gpus", "is_available"),
-    *("is_bfloat16_supported", "is_float16_supported", "is_fp8_supported", "is_supported_version"),
-    *(
-        "legacy_default_stream",
-        "list_devices",
-        "literal_unroll",
-        "per_thread_default_stream",
-        "profile_start",
-    ),
-    *("profile_stop", "profiling", "reduce", "require_context", "runtime", "select_device", "stream"),
-    "synchronize",
+    *("Archive", "CUSource", "Cubin", "CudaSupportError", "Fatbin", "In", "InOut", "KernelRuntimeError"),
+    *("LTOIR", "LinkableCode", "MemoryInfo", "Object", "Out", "PTXSource", "Reduce", "close", "cuda_error"),
+    *("current_context", "default_stream", "defer_cleanup", "detect", "event", "event_elapsed_time"),
+    *("external_stream", "get_current_device", "gpus", "is_available", "is_bfloat16_supported"),
+    *("is_float16_supported", "is_fp8_supported", "is_supported_version", "legacy_default_stream"),
+    *("list_devices", "literal_unroll", "per_thread_default_stream", "profile_start", "profile_stop"),
+    *("profiling", "reduce", "require_context", "runtime", "select_device", "stream", "synchronize"),
 ]
 
 _CAPABILITY = (8, 0)
 
 
 class CudaSupportError(RuntimeError):
-    """There is no such GPU."""
+    """The GPU does not exist."""
 
 
 class CudaAPIError(RuntimeError):
-    """What the driver would answer; the simulator has none, and never raises it."""
+    """An error of the driver; the simulator has no driver and never raises it."""
 
 
 class KernelRuntimeError(RuntimeError):
-    """A kernel that failed; in the simulator the exception itself arrives."""
+    """A kernel that failed; the simulator raises the kernel's own exception instead."""
 
 
 class Stream:
-    """A stream, in which nothing ever waits."""
+    """A stream, whose work is always done."""
 
     handle = 0
 
@@ -63,19 +46,19 @@ class Stream:
         return True
 
     def synchronize(self):
-        """Wait for what is in the stream: it is done."""
+        """Do nothing: the stream's work is done."""
 
     @contextlib.contextmanager
     def auto_synchronize(self):
-        """Wait at the end of a block."""
+        """Synchronize at the end of a ``with`` block."""
         yield self
 
     def add_callback(self, callback, arg=None):
-        """Call a function when what is in the stream is done: at once."""
+        """Call a function when the stream's work is done: at once."""
         callback(self, 0, arg)
 
     def async_done(self):
-        """Return an awaitable of the stream, which is done."""
+        """Return an awaitable that is done."""
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -88,7 +71,7 @@ def stream():
 
 @functools.cache
 def default_stream():
-    """Return the stream that launches go to that name none."""
+    """Return the stream of launches that name none."""
     return Stream()
 
 
@@ -96,32 +79,32 @@ legacy_default_stream = per_thread_default_stream = default_stream
 
 
 def external_stream(ptr):
-    """Raise: what another library has on a GPU does not reach the simulator."""
+    """Raise RuntimeError: other libraries' streams don't exist in the simulator."""
     raise RuntimeError("the simulator has no streams of other libraries")
 
 
 class Event:
-    """A point in a stream; the time between two is that of the host, and no GPU's."""
+    """A point in a stream; times between events are measured on the host, and say nothing about a GPU."""
 
     def __init__(self, timing=True):
         self._time = None
 
     def record(self, stream=0):
-        """Be at this point."""
+        """Take the time."""
         self._time = time.perf_counter()
 
     def query(self):
-        """Return whether the point is reached."""
+        """Return True: the event has been reached."""
         return True
 
     def wait(self, stream=0):
-        """Let a stream wait for the point, which is reached."""
+        """Do nothing: the event has been reached."""
 
     def synchronize(self):
-        """Wait for the point, which is reached."""
+        """Do nothing: the event has been reached."""
 
     def elapsed_time(self, event):
-        """Return the milliseconds from here to another event, by the clock of the host."""
+        """Return the milliseconds from this event to another, by the host's clock."""
         if None in (self._time, event._time):
             raise ValueError("the time between two events is known once both are recorded")
         return 1000 * (event._time - self._time)
@@ -136,14 +119,14 @@ def event_elapsed_time(evtstart, evtend):
 
 
 class MemoryInfo(NamedTuple):
-    """Bytes of the device's memory, which has no limit here."""
+    """Bytes of the device's memory, which is unlimited here."""
 
     free: float
     total: float
 
 
 class Device:
-    """The one device. Its limits are those that every GPU has."""
+    """The only device, with the limits that every GPU has."""
 
     id, name, compute_capability = 0, "gpuless simulator", _CAPABILITY
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
@@ -158,11 +141,11 @@ class Device:
         return f"<CUDA device {self.id} '{self.name}'>"
 
     def reset(self):
-        """Let the device forget everything: it keeps nothing."""
+        """Do nothing: the device has no state."""
 
 
 class Context:
-    """The host's context of a device, to be used as a context of a block as well."""
+    """The host's context of a device, which also works in a ``with`` statement."""
 
     def __init__(self, device):
         self.device = device
@@ -181,13 +164,13 @@ class Context:
         return MemoryInfo(float("inf"), float("inf"))
 
     def synchronize(self):
-        """Wait for the device: it is done."""
+        """Do nothing: the device's work is done."""
 
     push = pop = reset = synchronize
 
 
 class Devices:
-    """The list of devices, with one in it."""
+    """The list of devices: it has one."""
 
     _contexts = (Context(Device()),)
 
@@ -204,7 +187,7 @@ class Devices:
 
     @property
     def lst(self):
-        """The devices, as Numba's own list has them."""
+        """The devices as a list, as in Numba's class."""
         return list(self._contexts)
 
     @property
@@ -227,7 +210,7 @@ def get_current_device():
 
 
 def select_device(device_id=0):
-    """Use the one device; CudaSupportError for another one."""
+    """Select device 0; CudaSupportError for another one."""
     if device_id != 0:
         raise CudaSupportError(f"the simulator is one device, 0: there is no {device_id}")
     return gpus[0]
@@ -239,12 +222,12 @@ def list_devices():
 
 
 def require_context(function):
-    """Return a function that needs a context, as it is: there is one."""
+    """Return a function that needs a context unchanged."""
     return function
 
 
 def detect():
-    """Print which devices there are; return whether one can be used."""
+    """Print the devices; return whether one can be used."""
     print("Found 1 CUDA devices")
     print(f"id 0    {get_current_device().name!r:>20} {'[SUPPORTED]':>40}")
     print(f"{'compute capability':>40}: {'.'.join(map(str, _CAPABILITY))}")
@@ -260,7 +243,7 @@ is_supported_version = is_float16_supported = is_available
 
 
 def is_bfloat16_supported():
-    """Return whether there are numbers of this type."""
+    """Return whether the device supports numbers of this type."""
     return False
 
 
@@ -268,12 +251,12 @@ is_fp8_supported = is_bfloat16_supported
 
 
 def cuda_error():
-    """Return what the driver failed with: nothing."""
+    """Return the driver's error: none."""
     return None
 
 
 def synchronize():
-    """Wait for the device: it is done."""
+    """Do nothing: the device's work is done."""
 
 
 close = profile_start = profile_stop = synchronize
@@ -281,7 +264,7 @@ close = profile_start = profile_stop = synchronize
 
 @contextlib.contextmanager
 def defer_cleanup():
-    """Free no memory within a block; Python frees what nobody has."""
+    """Do nothing: Python frees memory."""
     yield
 
 
@@ -289,16 +272,16 @@ profiling = defer_cleanup
 
 
 class Runtime:
-    """The CUDA runtime, of which there is none."""
+    """The CUDA runtime, which doesn't exist here."""
 
     supported_versions = ((-1, -1),)
 
     def get_version(self):
-        """Return a version that no runtime has."""
+        """Return (-1, -1), which is no runtime's version."""
         return (-1, -1)
 
     def is_supported_version(self):
-        """Return whether kernels can run with it."""
+        """Return True: kernels can run."""
         return True
 
 
@@ -328,7 +311,7 @@ reduce = Reduce
 
 
 class LinkableCode:
-    """Compiled code that a kernel may be linked with, which the simulator cannot run."""
+    """Compiled code to link with a kernel, which the simulator cannot run."""
 
     def __init__(self, data, name=None, **callbacks):
         self.data, self.name = data, name or f"<unnamed {type(self).__name__}>"
@@ -339,7 +322,7 @@ for _name in ("Archive", "CUSource", "Cubin", "Fatbin", "LTOIR", "Object", "PTXS
 
 
 class _Hint:
-    """An argument of a launch, with what is to be copied for it."""
+    """An argument of a launch; the class says which copies it needs."""
 
     def __init__(self, value):
         self.value = value
@@ -358,5 +341,5 @@ class InOut(_Hint):
 
 
 def literal_unroll(container):
-    """Return a tuple, over whose elements, of several types, a kernel may loop."""
+    """Return a tuple unchanged; a kernel may loop over its elements even if their types differ."""
     return container

@@ -1,4 +1,4 @@
-"""`numba.njit` and `numba.jit` where Numba is not installed: functions of the host stay Python."""
+"""`numba.njit` and `numba.jit` if Numba isn't installed: the host runs the functions as Python."""
 
 import functools
 import inspect
@@ -6,7 +6,7 @@ import warnings
 
 
 class HostFunction:
-    """A function that runs as Python on the host, and in a kernel is one of its device functions."""
+    """A function that runs as Python on the host, and is a device function in kernels."""
 
     def __init__(self, function, options):
         functools.update_wrapper(self, function)
@@ -18,16 +18,16 @@ class HostFunction:
 
 
 class _Slow(HostFunction):
-    """One that a compiler would make fast."""
+    """A host function, which a compiler would make fast."""
 
     def __call__(self, *arguments, **named):
-        """Run it as Python, and say once that this is slow."""
+        """Run it as Python, and warn once that this is slow."""
         _warn()
         return self.py_func(*arguments, **named)
 
 
 def jit(signature_or_function=None, **options):
-    """Return a function that runs as Python on the host, and is a device function in a kernel."""
+    """Return a function that runs as Python on the host, and is a device function in kernels."""
     given = getattr(signature_or_function, "py_func", signature_or_function)
     return _Slow(given, options) if inspect.isfunction(given) else lambda function: jit(function, **options)
 
@@ -37,7 +37,7 @@ njit = jit
 
 @functools.cache
 def _warn():
-    """Say once that nothing is compiled."""
+    """Warn once that nothing is compiled."""
     warnings.warn(
         "Numba is not installed, so functions with @njit run as Python, slowly: pip install numba",
         RuntimeWarning,

@@ -1,10 +1,10 @@
-"""What makes machine code, where it is only named: modules that write intrinsics can be imported."""
+"""Placeholders for parts of a compiler, so that modules that define intrinsics can be imported."""
 
 from gpuless.simulator.lacking import NeedsCompiler
 
 
 class Inert:
-    """Whatever a compiler has: asking it for anything, or calling it, gives it again; it is false."""
+    """Any object of a compiler: its attributes, items and calls return it again; it is false."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -16,7 +16,6 @@ class Inert:
         return self
 
     def __getitem__(self, index):
-        """Return it again."""
         return self
 
     def __iter__(self):
@@ -30,12 +29,12 @@ INERT = Inert()
 
 
 def attribute(name):
-    """Return what a module has under a name, as its function `__getattr__`."""
-    if name.startswith("pytest"):  # which asks every module for plugins and marks
+    """Return an attribute of a module of placeholders: its function `__getattr__`."""
+    if name.startswith("pytest"):  # pytest asks every module for plugins and marks
         raise AttributeError(name)
     return getattr(INERT, name)
 
 
 def needs_numba(name):
-    """Return what stands for a function of Numba's."""
+    """Return a stand-in for a function of Numba."""
     return NeedsCompiler(name, "pip install numba")

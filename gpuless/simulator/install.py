@@ -1,8 +1,8 @@
-"""Let `numba.cuda` be the simulator, wherever it is imported, also where no Numba is installed.
+"""Make every import of `numba.cuda` load the simulator, even if Numba isn't installed.
 
-What takes its place is in the folder `standin`, as files that Python loads under Numba's names: `numba.cuda`,
-`numba_cuda_mlir` with its `cuda`, and, only where Numba is not installed, `numba` and `llvmlite`. Importing
-Numba takes time, so nothing is imported for this: the first import of one of these names finds ours.
+The folder `standin` holds the files that Python then loads under Numba's names: `numba.cuda`,
+`numba_cuda_mlir` with its `cuda`, and, only if Numba isn't installed, `numba` and `llvmlite`. As importing
+Numba takes time, this imports nothing: the first import of one of these names finds the stand-in.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from gpuless.simulator.jit import jit
 from gpuless.simulator.lacking import remedy
 
 _HERE = Path(__file__).parent / "standin"
-#: By the name of a package: the folder of what stands in for it.
+#: The folder that stands in for each package.
 _FOLDERS = {
     "llvmlite": _HERE / "llvmlite",
     "numba": _HERE / "numba",
@@ -25,10 +25,9 @@ _FOLDERS = {
 
 
 def install():
-    """Use this simulator for every kernel, from when one of its names is first imported.
+    """Use this simulator for every kernel defined from now on, unless its compiler has been imported.
 
-    Without effect on a compiler that is imported already. Numba's own simulator, if imported already, becomes
-    this one for what is made from now on. Calling it again changes nothing.
+    If Numba's own simulator has been imported, this one replaces it. Calling it again changes nothing.
     """
     if not any(isinstance(finder, _StandIns) for finder in sys.meta_path):
         sys.meta_path.insert(0, _StandIns())
@@ -45,7 +44,7 @@ def is_ours(module):
 
 
 class _StandIns:
-    """Finds what stands in for a compiler, and for Numba where that is not installed."""
+    """Finds the stand-ins for compilers, and for Numba if that isn't installed."""
 
     def __init__(self):
         theirs = _FOLDERS.keys() & sys.modules.keys()
@@ -55,7 +54,7 @@ class _StandIns:
         self._packages = {name: folder for name, folder in _FOLDERS.items() if name not in theirs}
 
     def find_spec(self, name, path=None, target=None):
-        """Return how to load a module, None to leave that to others."""
+        """Return how to load a module, None to leave it to other finders."""
         parts = name.split(".")
         for count in (2, 1):
             package = ".".join(parts[:count])
@@ -63,16 +62,16 @@ class _StandIns:
                 spec = _spec(name, self._packages[package].joinpath(*parts[count:]))
                 if spec is None:
                     fix = "pip install numba" if package in ("numba", "llvmlite") else remedy()
-                    told = (
+                    message = (
                         f"{name} is not in the simulator, in which kernels run; a compiler may have it: {fix}"
                     )
-                    raise ModuleNotFoundError(told, name=package)
+                    raise ModuleNotFoundError(message, name=package)
                 return spec
         return None
 
 
 def _spec(name, path):
-    """Return how to load a module from a folder or a file, None if there is neither."""
+    """Return how to load a module from a folder or a file; None if neither exists."""
     if path.is_dir():
         return importlib.util.spec_from_file_location(
             name, path / "__init__.py", submodule_search_locations=[str(path)]

@@ -1,7 +1,7 @@
-"""Arithmetic that a kernel may use and Python does not have, or has otherwise.
+"""Arithmetic in kernels that Python lacks or does differently.
 
-`popc`, `clz` and their like as `numba.cuda` offers them; float16 functions; vector types such as
-``float32x4``; and a `math` that answers as a GPU does, with NaN and infinity where Python raises.
+`popc`, `clz` and their like from `numba.cuda`; float16 functions; vector types such as ``float32x4``; and a
+`math` that returns NaN and infinity where Python raises, as on a GPU.
 """
 
 import cmath
@@ -31,7 +31,7 @@ class Dim3:
 
 
 def _bits(value):
-    """Return the bits of an integer as a non-negative number, and how many there are: 32 if it fits there."""
+    """Return the bits of an integer as a non-negative number, and their number: 32 if it fits, else 64."""
     width = 32 if -(2**31) <= value < 2**32 else 64
     return value & ((1 << width) - 1), width
 
@@ -60,17 +60,17 @@ def ffs(value):
 
 
 def fma(a, b, c):
-    """Return a * b + c (with two roundings where the GPU has one)."""
+    """Return a * b + c, rounded twice where a GPU rounds once."""
     return a * b + c
 
 
 def selp(condition, a, b):
-    """Return a where the condition holds, else b."""
+    """Return a if the condition holds, else b."""
     return a if condition else b
 
 
 def _selection(select, is_negative):
-    """Return `hmax` or `hmin`: they prefer any number to a NaN, and know the signs of zeros."""
+    """Return `hmax` or `hmin`: a number is preferred to NaN, and -0 is less than 0."""
 
     def function(a, b):
         a, b = np.float16(a), np.float16(b)
@@ -110,7 +110,7 @@ for _name in "eq ne ge gt le lt".split():
 
 
 class _Vector:
-    """One to four numbers called x, y, z, w, as CUDA's ``float4`` is."""
+    """One to four numbers named x, y, z, w, like CUDA's ``float4``."""
 
     def __init__(self, *parts):
         numbers = []
@@ -135,7 +135,7 @@ _ALIASES |= {"float32": "float", "float64": "double"}
 
 
 def vector_types():
-    """Make the vector types, ``float32x4`` and its kind; they go by CUDA's names as well, ``float4``.
+    """Return the vector types by Numba's names, such as ``float32x4``, and by CUDA's, such as ``float4``.
 
     >>> float4 = vector_types()["float4"]
     >>> float4(float4(1, 2, 3, 4)).w
@@ -158,19 +158,19 @@ _MATH = {
 MATH_ARGUMENTS = {name: count for count, names in _MATH.items() for name in names.split()}
 _MATH_CONSTANTS = ("e", "inf", "nan", "pi", "tau")
 
-# Those that compute with a float16; the others make a float32 of it.
+# Functions with a float16 version; the others convert a float16 to float32.
 _OF_HALF = frozenset("ceil cos exp exp2 fabs floor log log10 log2 sin sqrt tanh trunc".split())
-# Those that Numba types for floats alone.
+# Functions that Numba types for floats only.
 _OF_FLOATS = frozenset("copysign fmod frexp ldexp nextafter pow remainder".split())
-# NumPy's names where they differ; NumPy returns NaN and infinity instead of raising.
+# NumPy's names, if they differ; NumPy returns NaN and infinity instead of raising.
 _NUMPY_NAMES = {"pow": "power", "acos": "arccos", "asin": "arcsin", "acosh": "arccosh", "atanh": "arctanh"}
 _NUMPY_NAMES |= {"atan": "arctan", "asinh": "arcsinh"}
-# Python's own make an integer of a float, or do not take a float32 for one.
+# Functions of which Python's version returns an integer, or doesn't take a float32 as such.
 _BY_NUMPY = ("ceil", "floor", "nextafter", "trunc")
 
 
 def _as_on_a_gpu(name):
-    """Return a function of `math` that never raises and answers in the type of its arguments, as on a GPU."""
+    """Return a function of `math` as on a GPU: it never raises and keeps the type of its arguments."""
     exact = _EXACT.get(name) or getattr(np if name in _BY_NUMPY else math, name)
     fallback = getattr(np, _NUMPY_NAMES.get(name, name), None)
     of_half = np.float16 if name in _OF_HALF else np.float64 if name == "modf" else np.float32
@@ -199,9 +199,9 @@ def _as_on_a_gpu(name):
 
 
 def _common_type(numbers, types, of_floats):
-    """Return the type that floats have in common, and an integer of up to 16 bits with a float32.
+    """Return the common type of floats; an integer of up to 16 bits doesn't widen a float32.
 
-    `of_floats` says that there is no such function of integers: then these alone make a float32 as well.
+    `of_floats` says that the function has no integer version: then such integers alone make a float32, too.
     """
     kinds = {types.get(type(each), "narrow" if is_narrow(each) else np.float64) for each in numbers}
     if kinds == {"narrow"}:
@@ -222,15 +222,15 @@ def _lgamma(number):
     return math.inf if number <= 0 and number == math.floor(number) else math.lgamma(number)
 
 
-# Where Python raises, and NumPy has nothing.
+# Functions for which Python raises and NumPy has no version.
 _EXACT = {"ldexp": _ldexp, "gamma": _gamma, "lgamma": _lgamma}
 
 
 class GpuMath:
-    """The `math` module as a kernel knows it.
+    """The `math` module in a kernel.
 
-    ``math.log(0.0)`` is -inf there, not a ValueError; of a float32 it is a float32, and ``math.floor`` is a
-    float.
+    ``math.log(0.0)`` is -inf there, not a ValueError; its result for a float32 is a float32, and
+    ``math.floor`` returns a float.
 
     >>> with np.errstate(all="ignore"):
     ...     GpuMath().log(0.0), GpuMath().exp(np.float32(100)), GpuMath().sqrt(-1), GpuMath().floor(2.5)
@@ -244,22 +244,22 @@ class GpuMath:
             setattr(self, name, np.float64(getattr(math, name)))
 
     def __getattr__(self, name):
-        getattr(math, name)  # or else there is no such name at all
+        getattr(math, name)  # raises AttributeError for a name that doesn't exist
         raise UnsupportedPython("is not available", f"math.{name}")
 
 
 GPU_MATH = GpuMath()
 
-# The functions of `cmath` that numba-cuda compiles: those of any number, and those of a complex one only.
+# The functions of `cmath` that numba-cuda compiles: for any number, and for complex ones only.
 _CMATH = "acos asin asinh atan atanh cos exp isfinite isinf isnan log sin sqrt tan".split()
 _OF_COMPLEX = "acosh cosh log10 phase polar sinh tanh".split()
 CMATH_NAMES = frozenset(_CMATH + _OF_COMPLEX)
-# What is computed in complex128 even of a complex64.
+# Functions that compute in complex128 even for a complex64.
 _IN_DOUBLE = ("acosh", "log10", "tanh")
 
 
 def _complex_on_a_gpu(name):
-    """Return a function of `cmath` that never raises and answers in the type of its argument."""
+    """Return a function of `cmath` that never raises, with results in the type of its argument."""
     compute = {"phase": np.angle}.get(name) or getattr(np, _NUMPY_NAMES.get(name, name))
 
     def function(number):
@@ -277,7 +277,7 @@ def _complex_on_a_gpu(name):
 
 
 class GpuCmath:
-    """The `cmath` module as a kernel knows it.
+    """The `cmath` module in a kernel.
 
     >>> GpuCmath().exp(np.complex64(0)), GpuCmath().sqrt(-1), GpuCmath().polar(2j)[0]
     (np.complex64(1+0j), np.complex128(1j), np.float64(2.0))
@@ -291,7 +291,7 @@ class GpuCmath:
             setattr(self, name, np.complex128(value) if isinstance(value, complex) else np.float64(value))
 
     def log(self, number, base=None):
-        """Return the natural logarithm, or the one to a base, as a complex128."""
+        """Return the natural logarithm, or the logarithm to a base, as a complex128."""
         found = self._log(number)
         return found if base is None else np.complex128(found) / np.complex128(self._log(base))
 
@@ -303,7 +303,7 @@ class GpuCmath:
     _log = staticmethod(_complex_on_a_gpu("log"))
 
     def __getattr__(self, name):
-        getattr(cmath, name)  # or else there is no such name at all
+        getattr(cmath, name)  # raises AttributeError for a name that doesn't exist
         raise UnsupportedPython("is not available", f"cmath.{name}")
 
 

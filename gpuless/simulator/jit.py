@@ -1,4 +1,4 @@
-"""What ``@cuda.jit`` makes in the simulator: kernels and device functions that are stepped as Python."""
+"""``@cuda.jit`` in the simulator: kernels and device functions that run as Python."""
 
 import functools
 import inspect
@@ -16,10 +16,10 @@ _OPTIONS = frozenset(
 
 
 def jit(func_or_sig=None, device=False, **options):
-    """Make a kernel or device function; all options of the compiler are accepted and ignored.
+    """Make a kernel or device function; all the compiler's options are accepted, and most are ignored.
 
-    A signature keeps globals as they are now, and converts numbers. `boundscheck`, which CUDA does not have,
-    is refused, and so is `link`: compiled code cannot be simulated.
+    With a signature, globals keep their present values and numbers are converted. `boundscheck`, which CUDA
+    lacks, is refused, and so is `link`, as compiled code cannot be simulated.
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
@@ -37,7 +37,7 @@ def jit(func_or_sig=None, device=False, **options):
             compile_now(kernel)
         return kernel
 
-    # If something is decorated already, Numba decorates its function.
+    # Like Numba, decorate the function of something already decorated.
     given = getattr(func_or_sig, "py_func", func_or_sig)
     return make(given) if inspect.isfunction(given) else make
 
@@ -51,7 +51,7 @@ def _listed(signatures):
 class Kernel:
     """A kernel or a device function; `py_func` is its Python function.
 
-    `targetoptions` and `signatures` are where a compiled kernel keeps them, for code that compiles this one.
+    `targetoptions` and `signatures` have the names of a compiled kernel's, for code that compiles this one.
     """
 
     def __init__(self, function, device, options):
@@ -76,7 +76,7 @@ class Kernel:
         return self[griddim, blockdim, stream, sharedmem]
 
     def __call__(self, *arguments):
-        """Call a device function from a kernel. From the host only a configured launch can be called."""
+        """Call a device function from a kernel; from the host, raise LaunchError."""
         twins = running_twins()
         if twins is not None:
             return twins.call(self, arguments)
@@ -102,7 +102,7 @@ class Kernel:
 
     @property
     def overloads(self):
-        """What is known of the kernel for some types of its arguments; the same for all."""
+        """The compiled versions by types of arguments: here one object for all types."""
         return _Overloads()
 
     def __getattr__(self, name):
@@ -112,7 +112,7 @@ class Kernel:
 
 
 class Configured(Launch):
-    """A launch, with what a compiled kernel's has under the same names."""
+    """A launch, with the attributes of a compiled kernel's."""
 
     dispatcher = property(lambda self: self.kernel)
     griddim = property(lambda self: self.grid)

@@ -1,9 +1,8 @@
-"""What the compiler says of a kernel, where there is one.
+"""Ask the compiler, if there is one, whether it accepts a kernel.
 
-The simulator runs Python, and so would run what no compiler takes. Its own rules, in `restrictions`, refuse
-most of that. What they neither refuse nor know is left to the real compiler, in the process that `compiler`
-starts for it: 2 seconds, once for each kernel and types of its arguments. Where it is not installed, the
-kernel runs.
+The simulator runs Python, so it could run code that doesn't compile. Its own rules, in `restrictions`, refuse
+most of that. What they don't know goes to the real compiler, in a process that `gpuless.compiler` starts:
+2 seconds, once for each kernel and types of its arguments. Without a compiler, the kernel runs.
 """
 
 import functools
@@ -17,14 +16,14 @@ from gpuless.simulator.errors import SourcePlace, UnsupportedPython
 from gpuless.simulator.foreign import read_refusal
 
 _CC = (8, 0)
-# By function: the types of arguments it was not refused for.
+# By function: the types of arguments that were accepted.
 _passed: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def judge(kernel, function, arguments, types, doubt):
     """Raise `UnsupportedPython`, with line and reason, if the compiler refuses a kernel for these arguments.
 
-    `types` are those of the arguments, as `argument_types` has them, and `doubt` is the place in question.
+    `types` are the arguments' `argument_types`; `doubt` is the place in question.
     """
     passed = _passed.setdefault(function, set())
     if types not in passed and has_compiler():
@@ -43,7 +42,7 @@ def has_compiler():
 
 
 def _ask(kernel, arguments):
-    """Return what the compiler has against a kernel; None if nothing, or if it cannot be asked."""
+    """Return the compiler's objection to a kernel; None if it has none, or if it cannot be asked."""
     from gpuless.compiler.jobs import InspectionError, Job, Refusal, compile_jobs, types_of
 
     try:
@@ -58,7 +57,7 @@ def _unsupported(refusal, function, doubt):
     """Return the error, at the place that the compiler names, else at the doubtful one."""
     file, where = function.__code__.co_filename, doubt
     for path, line, name in refusal.places:
-        if os.path.basename(path) == os.path.basename(file):  # the first is where it began
+        if os.path.basename(path) == os.path.basename(file):  # the outermost place in this file
             source = linecache.getline(file, line).strip()
             where = SourcePlace(name, line, source, device=name != function.__name__)
             break

@@ -1,7 +1,7 @@
-"""From ``kernel[grid, block](*arguments)`` to threads in the scheduler.
+"""Launches: from ``kernel[grid, block](*arguments)`` to threads in the scheduler.
 
-All that is needed of a kernel is its Python function, so this works on kernels compiled for a real GPU as
-well, and without `numba.cuda`'s own simulator.
+A launch needs only the kernel's Python function, so it also works on kernels compiled for a real GPU, and
+without `numba.cuda`'s own simulator.
 """
 
 import reprlib
@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 
 def python_function(kernel):
-    """Return the Python function of a kernel, whichever Numba made it, or the function given."""
+    """Return the Python function of a kernel, from any version of Numba, or of a function itself."""
     function = getattr(kernel, "py_func", kernel)
     if not isinstance(function, types.FunctionType):
         raise TypeError(f"expected a kernel made by cuda.jit, got {reprlib.repr(kernel)}")
@@ -53,7 +53,7 @@ def _running_with(twins):
 
 
 def configuration_of(given):
-    """Return what stands in the brackets of a launch: grid and block, and perhaps stream and shared bytes."""
+    """Check and return the brackets of a launch: grid and block, and perhaps stream and shared bytes."""
     if not isinstance(given, tuple) or not 2 <= len(given) <= 4:
         raise LaunchError(
             "a launch is configured as kernel[grid, block] or kernel[grid, block, stream, shared bytes], "
@@ -75,9 +75,9 @@ class Launch:
     kernel : kernel or function
     grid, block : int or tuple of int
     stream : object
-        Ignored: everything happens at once.
+        Ignored: a launch is done when it returns.
     dynamic_bytes : int
-        Dynamic shared memory.
+        Bytes of dynamic shared memory.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class Launch:
             self.run(on_device, order=order_of_launches())
 
     def run(self, arguments, memory=None, order="forwards", seed=0, observe=None):
-        """Run the kernel on arguments that are where it can reach them; the others are as in `Scheduler`."""
+        """Run the kernel on arguments in device memory; the other parameters are those of `Scheduler`."""
         memory = memory or Memory(self.dynamic_bytes)
         cuda = Cuda(self.grid, self.block, memory)
         names, kinds = argument_names(self.function, len(arguments)), argument_types(arguments)
@@ -122,7 +122,7 @@ class Launch:
 
 
 def _coroutine(function, *arguments):
-    """Return a kernel's call as a coroutine, if the operating system has a thread for it."""
+    """Return a kernel's call as a coroutine; an error if the operating system has no threads."""
     try:
         return Coroutine(function, *arguments)
     except RuntimeError:
@@ -130,13 +130,13 @@ def _coroutine(function, *arguments):
 
 
 class Observed(Generic[_Result]):
-    """A kernel that is launched as usual, ``observed[grid, block](*arguments)``, and reports what was seen.
+    """A kernel whose launch, ``observed[grid, block](*arguments)``, returns what was observed.
 
     Parameters
     ----------
     kernel : kernel or function
     run : callable
-        Given a `Launch` and its arguments in device memory; what it returns the launch returns.
+        Takes a `Launch` and its arguments in device memory; the launch returns its result.
     """
 
     def __init__(self, kernel: Any, run: Callable[..., _Result]) -> None:
@@ -163,14 +163,14 @@ def simulate(kernel: Any, order: str = "forwards") -> Observed:
     ----------
     kernel : kernel or function
     order : {"forwards", "reversed", "shuffled", "in step"}
-        The order of the blocks, and of the threads between two barriers. With "in step" the lanes of a warp
+        The order of the blocks, and of the threads between two barriers. With "in step", the lanes of a warp
         store together, so that a race between them loses updates as on a GPU.
 
     Returns
     -------
     object
-        Launched like the kernel: ``simulate(kernel)[grid, block](*arguments)``. A mistake is an
-        exception that names kernel, line, block and thread.
+        Launched like the kernel: ``simulate(kernel)[grid, block](*arguments)``. A mistake raises an exception
+        that names kernel, line, block and thread.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Which operators of Python's may be wrong in a kernel, as far as its source tells.
+"""Find the operators for which Python's own may be wrong in a kernel, from its source.
 
-They are right between two integers, between two bools, and between two numbers of which neither is one of
-Python's ints. Where the source does not tell which these are, the operator is replaced.
+Python's operators are right between two integers, between two bools, and between two numbers that are not
+Python ints. If the source doesn't tell the operands' kinds, the operator is replaced.
 """
 
 import ast
@@ -10,10 +10,10 @@ import dis
 import numpy as np
 
 from gpuless.simulator.arithmetic import as_dtype
-from gpuless.simulator.definition import UNKNOWN, assignments, is_type
+from gpuless.simulator.definition import LITERALS, UNKNOWN, assignments, is_type
 from gpuless.simulator.operators import OPERATORS
 
-# What an expression may be: an integer for sure, a bool, something else for sure, or any of these.
+# What an expression is known to be: an integer, a bool, something else, or any of these.
 _INTEGER, _BOOL, _OTHER, _EITHER = "integer", "bool", "other", "either"
 _ALWAYS = (ast.Div, ast.Pow, ast.LShift, ast.RShift, ast.Invert)
 _UNLESS_INTEGERS = (ast.FloorDiv, ast.Mod)
@@ -27,7 +27,7 @@ _INTEGER_TYPES = frozenset(map(np.dtype, "int8 int16 int32 int64 uint8 uint16 ui
 
 
 class Kinds:
-    """Tells what the expressions of a function may be."""
+    """The kinds of the expressions of a function."""
 
     def __init__(self, definition, parameters):
         self._definition, self._types = definition, dict(parameters)
@@ -46,14 +46,14 @@ class Kinds:
         return _of_dtype(kind) if isinstance(kind, type) else _OTHER
 
     def _find_names(self):
-        """Go through all assignments; return whether that showed anything new."""
+        """Go through all assignments; return whether that changed anything."""
         before = self._names.copy()
         for name, value in self._bindings:
             self._names[name] = _joined(self._names.get(name), self.of(value))
         return self._names != before
 
     def is_replaced(self, node):
-        """Return whether an operator of Python's may be wrong here."""
+        """Return whether Python's own operator may be wrong at this node."""
         operation = getattr(node, "op", None)
         if not isinstance(operation, tuple(OPERATORS)) or folded(node) is not UNKNOWN:
             return False
@@ -67,9 +67,9 @@ class Kinds:
         return _EITHER in pair or None in pair or pair.count(_INTEGER) == 1
 
     def comparisons(self, tree):
-        """Return the comparisons of which NumPy's bool is used as a value: it is no number to its operators.
+        """Return the comparisons whose result, a NumPy bool, is used as a value.
 
-        No bool is an index, so that one stays as it is.
+        NumPy's operators don't treat it as a number. Indices are left out, as a bool is never an index.
         """
         tested, found = set(), []
         for node in ast.walk(tree):
@@ -81,17 +81,17 @@ class Kinds:
                 tested.add(node.test)
             elif isinstance(node, ast.Subscript):
                 tested.add(node.slice)
-            elif isinstance(node, ast.Compare) and node not in tested and self._is_numpys(node):
+            elif isinstance(node, ast.Compare) and node not in tested and self._gives_numpy_bool(node):
                 found.append(node)
         return found
 
-    def _is_numpys(self, comparison):
+    def _gives_numpy_bool(self, comparison):
         kinds = set(map(self.of, (comparison.left, *comparison.comparators)))
         is_ordered = any(isinstance(each, _COMPARISONS) for each in comparison.ops)
         return is_ordered and not kinds <= {_INTEGER, _BOOL}
 
     def of(self, node):
-        """Return the kind of an expression; None if nothing is known yet of a name in it."""
+        """Return the kind of an expression; None if it has a name whose kind is not known yet."""
         find = getattr(self, f"_of_{type(node).__name__}", None)
         return find(node) if find else _OTHER
 
@@ -127,7 +127,7 @@ class Kinds:
         return _EITHER if dtype is None else _of_dtype(dtype)
 
     def _dtype(self, node):
-        """Return the type of an array's elements, None of a tuple; of unknown ones it is float64."""
+        """Return the dtype of an array, float64 if it is unknown; None for a tuple."""
         while isinstance(node, ast.Subscript):
             node = node.value
         kind = self._types.get(getattr(node, "id", None))
@@ -174,15 +174,12 @@ class Kinds:
         return _EITHER if dtype is None else _of_dtype(dtype)
 
 
-_LITERALS = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
-
-
 def folded(node):
-    """Return what Python's compiler makes of an expression of literals; `UNKNOWN` if it leaves it as it is.
+    """Return the value of an expression of literals that Python's compiler folds, else `UNKNOWN`.
 
-    It computes as Python does, before Numba sees anything: ``10**-3`` is 0.001.
+    Python folds it before Numba sees it, and by its own rules: ``10**-3`` is 0.001.
     """
-    if not all(isinstance(each, _LITERALS) for each in ast.walk(node)):
+    if not all(isinstance(each, LITERALS) for each in ast.walk(node)):
         return UNKNOWN
     steps = list(dis.get_instructions(compile(ast.Expression(node), "", "eval")))
     if any(each.opname.startswith(("BINARY", "UNARY", "CALL")) for each in steps):
@@ -191,9 +188,9 @@ def folded(node):
 
 
 def as_type(value):
-    """Return the dtype that a type of NumPy's or Numba's stands for, None if it is no such type."""
-    is_numbas = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
-    return as_dtype(value) if is_numbas or is_type(value, np.generic) or value is float else None
+    """Return the dtype of a type of NumPy or Numba, None for anything else."""
+    is_from_numba = type(value).__module__.startswith("numba") and hasattr(value, "bitwidth")
+    return as_dtype(value) if is_from_numba or is_type(value, np.generic) or value is float else None
 
 
 def _of_dtype(dtype):
@@ -203,7 +200,7 @@ def _of_dtype(dtype):
 
 
 def _computed(operator, *kinds):
-    """Return what an operator makes of numbers; a bool counts as an integer to all but those of bits."""
+    """Return the kind of an operator's result; except in operators on bits, a bool counts as an integer."""
     if _BOOL in kinds and not isinstance(operator, _OF_BITS):
         kinds = [_INTEGER if each == _BOOL else each for each in kinds]
         return _OTHER if _OTHER in kinds else _joined(*kinds)
@@ -211,6 +208,6 @@ def _computed(operator, *kinds):
 
 
 def _joined(*kinds):
-    """Return what something is that is one or the other; what is not known yet does not count."""
+    """Return the kind of a value that may be of any of these; kinds not known yet, None, are ignored."""
     known = set(kinds) - {None}
     return (known.pop() if len(known) == 1 else _EITHER) if known else None

@@ -1,8 +1,7 @@
-"""The memory a simulated kernel sees: poisoned where a GPU has garbage, limited where a GPU is limited.
+"""The memory of a simulated kernel: poisoned where a GPU has garbage, and with a GPU's limits.
 
-`Memory` hands out shared and local arrays as ndarrays. `gpuless.access.recording` derives the memory
-that also notes every access; it overrides `Memory.wrap`, through which every array passes on its way into
-the kernel.
+`Memory` hands out shared and local arrays. Every array passes through `Memory.wrap` on its way into the
+kernel; `gpuless.access.recording` overrides that to log every access.
 """
 
 import functools
@@ -14,17 +13,15 @@ from gpuless.simulator.arithmetic import Unsigned, as_dtype, typed
 from gpuless.simulator.arrays import typed_array
 from gpuless.source.instructions import assigned_name, instruction_start, site
 
-# Values nobody computes: a NaN with a payload, and integers near the extreme, which crash as an index.
+# Values that no kernel computes: a NaN with a payload, and integers near the extreme, which fail as an index.
 _DISTANCES = {1: 2, 2: 0xDE, 4: 0xDEAD, 8: 0xDEAD}
-_EMULATED = b"\xff\x7f"  # again and again, in the memory of the emulated GPU
+_EMULATED = b"\xff\x7f"  # repeated, the poison of the emulated GPU's memory
 _NAN_BITS = {2: 0x7EAD, 4: 0x7FC0DEAD, 8: 0x7FF8DEADDEADDEAD}
 
 
 @functools.cache
 def poison(dtype):
-    """Return the value that stands for memory nobody has written.
-
-    It is NaN for floats, a value near the extreme for integers, True for bool.
+    """Return the value of unwritten memory: NaN for floats, near the extreme for integers, True for bool.
 
     >>> poison(np.dtype("float32")), poison(np.dtype("int32")) < -(2**30)
     (np.float32(nan), np.True_)
@@ -40,27 +37,16 @@ def poison(dtype):
 
 
 def poisoned(shape, dtype, order="C"):
-    """Return an array full of `poison`.
-
-    Parameters
-    ----------
-    shape : int or tuple of int
-    dtype : dtype
-    order : {"C", "F"}
-
-    Returns
-    -------
-    ndarray
-    """
+    """Return an array full of `poison`, in the order "C" or "F"."""
     array = np.empty(shape, dtype, order)
     array[...] = poison(array.dtype)
     return array
 
 
 def is_poison(array):
-    """Return which elements still hold `poison`, bit for bit.
+    """Return a mask of the elements that still hold `poison`, bit for bit.
 
-    Integers of one or two bytes have no value to spare: there an element only counts if all do.
+    A kernel may well compute any integer of one or two bytes: in such arrays, all elements count or none.
     """
     dtype = array.dtype
     if dtype.kind not in "fiu" or array.size == 0:
@@ -72,10 +58,22 @@ def is_poison(array):
     return same if dtype.kind == "f" or dtype.itemsize >= 4 else np.full(array.shape, same.all())
 
 
+def address_of(array):
+    """Return the address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+def owner_of(array):
+    """Return the array that owns the memory of another one."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 class Memory:
     """Shared, local and constant memory for the blocks of one launch, one block after another."""
 
-    log_entries = 0  # nothing is logged here
+    log_entries = 0  # this class logs nothing
 
     def __init__(self, dynamic_bytes=0):
         self.dynamic_bytes = dynamic_bytes
@@ -83,24 +81,23 @@ class Memory:
         self.begin_block()
 
     def begin_block(self):
-        """Forget the shared arrays: the next block gets its own, poisoned afresh."""
+        """Drop the shared arrays: the next block gets newly poisoned ones."""
         self._shared = {}
         self._shared_bytes = {}
         self._dynamic = None
 
     def wrap(self, array, space, name=None, code=None, offset=None):
-        """Turn an array of one of the four spaces into what the kernel gets; here that is `typed_array`.
+        """Return what the kernel gets for an array of one of the four spaces; here a `typed_array`.
 
-        The name is that of the argument or of the global variable; code and offset say where the kernel asked
-        for an array that has no name yet.
+        The name is that of an argument or a global; for an array that a kernel allocates, code and offset
+        are the instruction that does.
         """
         return typed_array(array)
 
     def shared(self, frame, shape, dtype):
-        """Return the shared array that belongs to this call in the source, the same for all threads.
+        """Return the shared array of this call in the source, the same for all threads.
 
-        The place of the call names the array, as in the compiled kernel. All arrays of shape 0 are the same,
-        dynamic, memory.
+        All arrays of shape 0 are the same memory, the dynamic one.
         """
         code = frame.f_code
         key = id(code), instruction_start(code, frame.f_lasti)
@@ -140,7 +137,7 @@ class Memory:
         return self._dynamic[: count * dtype.itemsize].view(dtype)
 
     def local(self, frame, shape, dtype):
-        """Return a new array of the calling thread's own."""
+        """Return a new array of the calling thread."""
         array = poisoned(_checked(shape, "local"), as_dtype(dtype))
         if array.nbytes > LOCAL_LIMIT:
             raise LaunchError(
@@ -150,7 +147,7 @@ class Memory:
         return self.wrap(array, "local", None, frame.f_code, frame.f_lasti)
 
     def constant(self, array, name):
-        """Return a read-only array: what a kernel gets to see of a global one."""
+        """Return a read-only array: a global array in a kernel."""
         view = np.ascontiguousarray(array).view()
         view.flags.writeable = False
         return self.wrap(view, "constant", name)
@@ -166,11 +163,11 @@ class Memory:
                 f"({site(code, offset)})"
             )
         if not isinstance(array, np.ndarray):
-            return array  # seen already, as a global
+            return array  # wrapped already, as a global
         return self.constant(array, assigned_name(code, offset) or "constant array")
 
     def update(self, array, index, new, value):
-        """Replace one element by a function of itself and a value in one atomic step; return the old one."""
+        """Set an element to ``new(old, value)`` atomically; return the old one."""
         old = array[index]
         array[index] = new(old, value)
         return old
@@ -184,23 +181,23 @@ class Memory:
         array[index] = value
 
     def synchronise_warp(self, threads):
-        """Note that these lanes have passed `syncwarp`: nothing to do here."""
+        """Note that these lanes have passed `syncwarp`; does nothing here."""
 
     def lanes_missing(self, threads, finished):
-        """Note that lanes met without others that their mask names: nothing to do here."""
+        """Note an operation of a warp whose mask names lanes that have finished; does nothing here."""
 
     def absent_lane(self, thread, source, own):
-        """Return what a shuffle reads from a lane that is not there, in the type of the lane's own value."""
+        """Return what a shuffle reads from an absent lane: poison, in the type of the lane's own value."""
         own = np.uint64(own) if isinstance(own, Unsigned) else own
         dtype = "int64" if type(own) is int else np.asarray(own).dtype
         return typed(poison(np.dtype(dtype)))
 
     def fence(self):
-        """Order the thread's writes before what it does next, as seen by others: they always are here."""
+        """Order the thread's writes before its next accesses, as other threads see them; they always are."""
 
 
 def _checked(shape, space):
-    """Return a shape if it is one that a compiler could have known."""
+    """Return a shape if all its sizes are positive integers, else raise."""
     for size in shape if isinstance(shape, tuple) else (shape,):
         if not isinstance(size, (int, np.integer)) or size <= 0:
             raise LaunchError(f"the shape of a {space} array is made of positive integers, got {shape}")

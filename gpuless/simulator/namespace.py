@@ -1,8 +1,8 @@
-"""What the name `cuda` means inside a simulated kernel.
+"""The namespace `cuda` inside a simulated kernel.
 
-One `Cuda` per launch. Before the scheduler lets a thread run it writes the thread into the namespace
+Each launch has one `Cuda`. Before the scheduler lets a thread run, it sets the thread in the namespace
 (`thread`, `threadIdx`), so that reading ``cuda.threadIdx.x`` costs two attribute look-ups; nothing else runs
-until the thread comes back.
+until the thread waits or ends.
 """
 
 import inspect
@@ -21,16 +21,16 @@ from gpuless.simulator.foreign import Cause
 from gpuless.simulator.intrinsics import Dim3
 
 FULL_MASK = 0xFFFFFFFF
-#: The order of threads in which they wait before they store, and what they wait for then.
+#: The order in which threads wait before they store, and the name of that wait.
 IN_STEP = "in step"
 _VECTOR_TYPES = intrinsics.vector_types()
 _GENERATOR = inspect.CO_GENERATOR
 
 
 class Wait:
-    """What an operation returns at which a thread waits; yielded to the scheduler, which sends the result.
+    """What a waiting operation returns: it is yielded to the scheduler, which sends the result.
 
-    `answer` makes that of what all who met have brought.
+    `answer` computes that from the values brought by all threads that wait together.
     """
 
     __slots__ = ("answer",)
@@ -43,28 +43,28 @@ class Wait:
 
 
 def is_waiting(value):
-    """Return whether a call has returned what is to be waited for, with `yield from`."""
+    """Return whether a call's result is to be waited for with `yield from`."""
     return type(value) is types.GeneratorType or type(value) is Wait
 
 
 def missed(name, where=None):
-    """Return the error of a thread that waits, at an operation or in a function, where its caller cannot."""
+    """Return the error of a thread that waits, at an operation or in a function, but whose caller cannot."""
     reason = "the simulator has to see the call in the source of a kernel or device function"
     return UnsupportedPython(f"cannot wait here: {reason}", name, where)
 
 
-_votes, _mask = map(cast, map(np.dtype, ("int32", "uint32")))  # of lanes that vote; and other masks
+_votes, _mask = map(cast, map(np.dtype, ("int32", "uint32")))  # types of votes, and of other masks
 
 
-def _lanes_that(lanes, said):
+def _lanes_that(lanes, brought):
     """Return the mask of the lanes that have brought this value."""
-    return _votes(sum(1 << lane for lane, value in lanes.items() if value == said))
+    return _votes(sum(1 << lane for lane, value in lanes.items() if value == brought))
 
 
-# Those that need nothing but what has been brought; of lanes, by the lane.
-_MET = Wait(lambda _: None)
+# Waits whose answer needs only the values brought: a list of them in a block, a dict by lane in a warp.
+_ARRIVED = Wait(lambda _: None)
 _COUNT, _ALL, _ANY = Wait(sum), Wait(lambda votes: int(all(votes))), Wait(lambda votes: int(any(votes)))
-_GRID_MET = Wait(lambda _: 1)
+_GRID_ARRIVED = Wait(lambda _: 1)
 _ACTIVE = Wait(lambda lanes: _mask(sum(1 << lane for lane in lanes)))
 _ALL_LANES, _ANY_LANE = (Wait(lambda lanes, of=of: of(lanes.values())) for of in (all, any))
 _EQUAL_LANES = Wait(lambda lanes: len(set(lanes.values())) == 1)
@@ -78,7 +78,7 @@ class Shared:
         self._memory = memory
 
     def array(self, shape, dtype, alignment=None):
-        """Return the block's array for this place in the source."""
+        """Return the block's array for this call in the source."""
         return self._memory.shared(sys._getframe(1), shape, dtype)
 
 
@@ -89,7 +89,7 @@ class Local:
         self._memory = memory
 
     def array(self, shape, dtype, alignment=None):
-        """Return an array of the thread's own."""
+        """Return a new array of the thread."""
         return self._memory.local(sys._getframe(1), shape, dtype)
 
 
@@ -104,9 +104,9 @@ class Constant:
         return self._memory.constant_like(sys._getframe(1), array)
 
 
-# The elements that atomic instructions take: most of them, those of bits, and those that count.
+# The dtypes of atomic operations: of most, of those on bits, and of inc and dec.
 _NUMBERS, _INTEGERS, _COUNTERS = "iIlLqQfd", "iIlLqQ", "ILQ"
-# What atomic operations make of an element and a value, and which elements they take.
+# For each atomic operation: the new element from the old one and a value, and the dtypes.
 _ATOMIC = {
     "add": (operator.add, _NUMBERS),
     "sub": (operator.sub, _NUMBERS),
@@ -118,39 +118,39 @@ _ATOMIC = {
     "exch": (lambda old, value: value, _INTEGERS),
     "max": (max, _NUMBERS),
     "min": (min, _NUMBERS),
-    # Of integers the same: NumPy would make floats of some.
+    # For integers as max and min, as NumPy would make floats of some.
     "nanmax": (lambda old, value: max(old, value) if isinstance(old, int) else np.fmax(old, value), _NUMBERS),
     "nanmin": (lambda old, value: min(old, value) if isinstance(old, int) else np.fmin(old, value), _NUMBERS),
 }
 
 
 class Atomic:
-    """`cuda.atomic`: only one thread runs at a time, so that reading and then writing is atomic.
+    """`cuda.atomic`: only one thread runs at a time, so a read followed by a write is atomic.
 
-    ``cuda.atomic.add(array, index, value)`` and its like, those of `_ATOMIC`, return the old element.
+    ``cuda.atomic.add(array, index, value)`` and the others of `_ATOMIC` return the old element.
     """
 
     def __init__(self, memory):
         self._update = memory.update
 
     def cas(self, array, index, old, value):
-        """array[index] = value if it equals `old`; return the old element."""
+        """Set an element if it equals `old`; return the old element."""
         old, value = (_element("cas", array, each, _INTEGERS) for each in (old, value))
         return self._update(array, index, lambda found, new: new if found == old else found, value)
 
     def compare_and_swap(self, array, old, value):
-        """Do as `cas` does, for the first element."""
+        """Do `cas` for the first element."""
         old, value = (_element("compare_and_swap", array, each, _INTEGERS) for each in (old, value))
         return self._update(
             array, (0,) * array.ndim, lambda found, new: new if found == old else found, value
         )
 
 
-def _atomic(name, new, taken):
+def _atomic(name, new, chars):
     def operation(self, array, index, value):
-        return self._update(array, index, new, _element(name, array, value, taken))
+        return self._update(array, index, new, _element(name, array, value, chars))
 
-    operation.__qualname__ = f"Atomic.{name}"  # which Python says where an argument is missing
+    operation.__qualname__ = f"Atomic.{name}"  # Python's name for it in errors about arguments
     return operation
 
 
@@ -158,13 +158,13 @@ for _name, _of in _ATOMIC.items():
     setattr(Atomic, _name, _atomic(_name, *_of))
 
 
-def _element(operation, array, value, taken):
-    """Return a value in the type of an array's elements: so an atomic instruction takes it."""
+def _element(operation, array, value, chars):
+    """Return a value in the type of an array's elements, as atomic instructions take it."""
     name, dtype = f"cuda.atomic.{operation}", getattr(array, "dtype", None)
     if dtype is None or isinstance(array, np.generic):
         raise UnsupportedPython("takes an array first, then the index", name, cause=Cause("no array", name))
-    if dtype.char not in taken:
-        known = dict.fromkeys(np.dtype(char).name for char in taken)  # two letters may mean one type
+    if dtype.char not in chars:
+        known = dict.fromkeys(np.dtype(char).name for char in chars)  # two letters may mean one type
         raise UnsupportedPython(f"takes {', '.join(known)}, not {dtype}", name)
     return value if type(value) is dtype.type else cast(dtype)(value)
 
@@ -176,10 +176,10 @@ class _Grid:
         self._cuda = cuda
 
     def sync(self):
-        """Wait for all threads of the grid, which may have one block here."""
+        """Wait for all threads of the grid, which must have a single block here."""
         if self._cuda.gridDim.x * self._cuda.gridDim.y * self._cuda.gridDim.z > 1:
             raise LaunchError("the simulator runs one block after another: grid.sync() needs a grid of one")
-        return self._cuda._wait("grid.sync", None, sys._getframe(1), _GRID_MET)
+        return self._cuda._wait("grid.sync", None, sys._getframe(1), _GRID_ARRIVED)
 
 
 class CooperativeGroups:
@@ -196,8 +196,8 @@ class CooperativeGroups:
 _BOOLS = (bool, np.bool_)
 
 
-def _taken(operation, value, kinds, refused):
-    """Return a value unless it is of a type that an operation does not take."""
+def _checked(operation, value, kinds, refused):
+    """Return a value if an operation takes its type, else raise."""
     if isinstance(value, refused):
         kind = "unsigned integers" if isinstance(value, Unsigned) else np.asarray(value).dtype
         raise UnsupportedPython(f"takes {kinds}, not {kind}: cast it", f"cuda.{operation}")
@@ -205,34 +205,34 @@ def _taken(operation, value, kinds, refused):
 
 
 class Warp:
-    """What the 32 lanes of a warp do together; part of `Cuda`.
+    """The operations of the 32 lanes of a warp; part of `Cuda`.
 
-    Every function here waits until all lanes named in the mask have come, and passes a value on. It returns
-    the `Wait` for what its docstring says.
+    Each waits until all lanes in the mask have come, each with a value. It returns a `Wait`, whose result is
+    what the docstring says.
     """
 
     def _gather(self, name, mask, value, frame, wait):
-        """Wait for the lanes of the mask; each brings a value."""
+        """Wait for the lanes in the mask; each brings a value."""
         return self._wait(name, (int(mask) & FULL_MASK, value), frame, wait)
 
     def _shuffle(self, name, mask, value, frame, source):
-        """Do the same for a value that one lane takes from another, which may not be there."""
-        _taken(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
+        """Wait for the lanes in the mask, and get the value of the lane `source`, which may be absent."""
+        _checked(name, value, "int32, int64, float32 and float64", (*_BOOLS, Unsigned, np.float16))
 
         def answer(lanes):
-            # Of a lane that is not there the result is undefined on a GPU.
+            # On a GPU, reading from an absent lane is undefined.
             return lanes[source] if source in lanes else self._absent_lane(self.thread, source, value)
 
         return self._gather(name, mask, value, frame, Wait(answer))
 
     def _vote(self, name, mask, predicate, frame, wait):
-        """Do the same for what is yes or no."""
-        predicate = bool(_taken(name, predicate, "integers and bool", np.floating))
+        """Wait for the lanes in the mask; each brings a truth value."""
+        predicate = bool(_checked(name, predicate, "integers and bool", np.floating))
         return self._gather(name, mask, predicate, frame, wait)
 
     def syncwarp(self, mask=FULL_MASK):
-        """Wait for the other lanes; what they wrote before can be read after."""
-        return self._gather("syncwarp", mask, None, sys._getframe(1), _MET)
+        """Wait for the other lanes; what they wrote before can be read afterwards."""
+        return self._gather("syncwarp", mask, None, sys._getframe(1), _ARRIVED)
 
     def shfl_sync(self, mask, value, src_lane):
         """Return the value of one lane."""
@@ -257,19 +257,19 @@ class Warp:
         )
 
     def all_sync(self, mask, predicate):
-        """Return whether all lanes say yes."""
+        """Return whether the predicate holds in all lanes."""
         return self._vote("all_sync", mask, predicate, sys._getframe(1), _ALL_LANES)
 
     def any_sync(self, mask, predicate):
-        """Return whether one lane says yes."""
+        """Return whether the predicate holds in any lane."""
         return self._vote("any_sync", mask, predicate, sys._getframe(1), _ANY_LANE)
 
     def eq_sync(self, mask, predicate):
-        """Return whether all lanes say the same."""
+        """Return whether the predicate is the same in all lanes."""
         return self._vote("eq_sync", mask, predicate, sys._getframe(1), _EQUAL_LANES)
 
     def ballot_sync(self, mask, predicate):
-        """Return a mask of the lanes that say yes."""
+        """Return a mask of the lanes where the predicate holds."""
         return self._vote("ballot_sync", mask, predicate, sys._getframe(1), _BALLOT)
 
     def match_any_sync(self, mask, value):
@@ -287,7 +287,7 @@ class Warp:
         return self._gather("match_all_sync", mask, value, sys._getframe(1), Wait(answer))
 
     def activemask(self):
-        """Return a mask of the warp's lanes that are here now."""
+        """Return a mask of the warp's active lanes."""
         return self._wait("activemask", (0, None), sys._getframe(1), _ACTIVE)
 
     def lanemask_lt(self):
@@ -326,16 +326,16 @@ class Cuda(Warp):
     def __getattr__(self, name):
         if name in _VECTOR_TYPES:
             return _VECTOR_TYPES[name]
-        # Types such as cuda.int32, and whatever else needs no simulation.
+        # Types such as cuda.int32, and other names that need no simulation.
         return typed(of_cuda(name))
 
     @property
     def laneid(self):
-        """The thread's place in its warp."""
+        """The thread's number in its warp."""
         return self.thread.lane
 
     def grid(self, ndim):
-        """Return the thread's place in the grid: a number, or a tuple of two or three."""
+        """Return the thread's position in the grid: a number, or a tuple of two or three."""
         thread, block, size = self.threadIdx, self.blockIdx, self.blockDim
         x = block.x * size.x + thread.x
         if ndim == 1:
@@ -355,7 +355,7 @@ class Cuda(Warp):
         return sizes[0] if ndim == 1 else sizes[:ndim]
 
     def _wait(self, operation, value, frame, wait):
-        """Note what this thread waits for, and where; return what the kernel is to yield."""
+        """Note what this thread waits for, and where; return what the kernel yields."""
         thread, code = self.thread, frame.f_code
         if thread.wait is not None:
             raise missed(thread.waits_for)
@@ -364,35 +364,35 @@ class Cuda(Warp):
         return wait if code.co_flags & _GENERATOR else thread.wait_outside()
 
     def in_step(self, value):
-        """Wait for the lanes that store together, with the value that is to be stored; return it."""
+        """Wait for the lanes that store together; return the value to be stored."""
         return self._wait(IN_STEP, None, sys._getframe(1), Wait(lambda _: value))
 
     def syncthreads(self):
         """Wait for all threads of the block."""
-        return self._wait("syncthreads", None, sys._getframe(1), _MET)
+        return self._wait("syncthreads", None, sys._getframe(1), _ARRIVED)
 
     def syncthreads_count(self, predicate):
-        """Wait for all threads of the block; return how many say yes."""
+        """Wait for all threads of the block; return in how many the predicate holds."""
         return self._wait_and_vote("syncthreads_count", predicate, sys._getframe(1), _COUNT)
 
     def syncthreads_and(self, predicate):
-        """Wait for all threads of the block; return 1 if all say yes, else 0."""
+        """Wait for all threads of the block; return 1 if the predicate holds in all, else 0."""
         return self._wait_and_vote("syncthreads_and", predicate, sys._getframe(1), _ALL)
 
     def syncthreads_or(self, predicate):
-        """Wait for all threads of the block; return 1 if one says yes, else 0."""
+        """Wait for all threads of the block; return 1 if the predicate holds in any, else 0."""
         return self._wait_and_vote("syncthreads_or", predicate, sys._getframe(1), _ANY)
 
     def _wait_and_vote(self, operation, predicate, frame, wait):
-        """Do as `_wait` does with what is yes or no, which at a barrier is an integer."""
-        _taken(operation, predicate, "integers", (*_BOOLS, np.floating))
+        """Wait with a predicate, which must be an integer at a barrier."""
+        _checked(operation, predicate, "integers", (*_BOOLS, np.floating))
         return self._wait(operation, bool(predicate), frame, wait)
 
     def nanosleep(self, nanoseconds):
-        """Do nothing: time means nothing here."""
+        """Do nothing: time is not simulated."""
 
 
-# Names of `numba.cuda` that mean something else, or nothing, outside a kernel.
+# Names of `numba.cuda` with another meaning, or none, outside a kernel.
 DEVICE_NAMES = (
     *(name for name in dir(Cuda) if not name.startswith("_")),
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "const", "atomic", "cg"),

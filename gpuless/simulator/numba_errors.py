@@ -1,12 +1,12 @@
-"""Numba's warnings and errors, where Numba is not there to define them: programs catch them by name."""
+"""Numba's warnings and errors for programs that catch them by name, if Numba isn't installed."""
 
 
 class NumbaWarning(Warning):
-    """A warning of Numba's."""
+    """A warning of Numba."""
 
 
 class NumbaError(Exception):
-    """An error of Numba's; the simulator raises none of them."""
+    """An error of Numba; the simulator never raises it."""
 
 
 _WARNINGS = (

@@ -1,6 +1,6 @@
-"""Operators and built-in functions where Python's own give another type or value than those of a kernel.
+"""Operators and built-in functions whose type or value in a kernel differs from Python's.
 
-`rewriting` puts the operators in the place of Python's; the functions, in `BUILTINS`, go by their own names.
+`rewriting` replaces Python's operators by these; the functions, in `BUILTINS`, have Python's names.
 """
 
 import ast
@@ -15,14 +15,14 @@ from gpuless.simulator.errors import UnsupportedPython
 
 _int64, _uint64 = cast(np.dtype(np.int64)), cast(np.dtype(np.uint64))
 _MASK = 2**64 - 1
-# Beyond this Numba leaves a power to a function of floats.
+# Beyond this exponent, Numba computes a power in floats.
 _MANY = 0x10000
 
 
 def _alike(a, b):
-    """Return two numbers so that NumPy gives what they make the type it has in a kernel.
+    """Return two numbers for which NumPy's result has the type that it has in a kernel.
 
-    A Python int would give way to a float32; an int64 does not.
+    A Python int would give way to a float32; in a kernel, an int64 does not.
     """
     if isinstance(a, int):
         return (_float_of(a, b), b) if isinstance(b, np.inexact) else (a, b)
@@ -32,7 +32,7 @@ def _alike(a, b):
 
 
 def _float_of(number, other=None):
-    """Return an integer as the float that it becomes where it meets another."""
+    """Return an integer as the float that it becomes in an operation with a float."""
     if not is_narrow(number):
         return np.float64(number)
     fits_half = type(other) is np.float16 and getattr(number, "dtype", np.int8) == np.int8
@@ -51,7 +51,7 @@ def _mixed(of_numbers):
 
 
 def divide(a, b):
-    """Return a / b: of integers a float64."""
+    """Return a / b: for integers a float64."""
     if isinstance(a, np.inexact) and type(a) is type(b):  # the most frequent, so first
         return a / b
     if _are_integers(a, b):
@@ -60,7 +60,7 @@ def divide(a, b):
 
 
 def _floats(a, b):
-    """Return two numbers in the type in which a kernel divides them, no less than float32."""
+    """Return two numbers in the type in which a kernel divides them, at least float32."""
     a, b = _alike(a, b)
     common = np.result_type(np.float32, *(each for each in (a, b) if isinstance(each, np.inexact)))
     if any(isinstance(each, Unsigned) for each in (a, b)):
@@ -69,14 +69,14 @@ def _floats(a, b):
 
 
 def _left_of(x, times, y):
-    """Return x - times * y as NVIDIA's assembler has it: one multiply-add, which is rounded once."""
+    """Return x - times * y as NVIDIA's assembler computes it: in one multiply-add, rounded once."""
     if not np.isfinite(times) or not np.isfinite(y):
         return x - times * y
     return type(x)(float(Fraction(float(x)) - Fraction(float(times)) * Fraction(float(y))))
 
 
 def _float_divmod(a, b):
-    """Return quotient and remainder as the kernel computes them: not exact for a large quotient."""
+    """Return quotient and remainder as a kernel computes them: inexact for a large quotient."""
     x, y = _floats(a, b)
     remainder = _left_of(x, np.trunc(x / y), y)
     if y == 0:
@@ -103,7 +103,7 @@ def remainder(a, b):
 
 
 def power(a, b):
-    """Return a ** b: of integers an integer, of a float32 and an integer a float32."""
+    """Return a ** b: an integer for integers, a float32 for a float32 and an integer."""
     if _are_integers(a, b):
         of_kind = _uint64 if isinstance(a, Unsigned) and isinstance(b, Unsigned) else _int64
         return of_kind(_integer_power(int(of_kind(a)), int(b), unsigned if of_kind is _uint64 else signed))
@@ -114,7 +114,7 @@ def power(a, b):
 
 
 def _integer_power(base, exponent, wrap):
-    """Return what Numba's loop makes of integers; the product leaves it through a float64."""
+    """Return a power of integers as Numba's loop computes it; its product becomes a float64 at the end."""
     if exponent < 0 and base not in (1, -1):
         return 0 if base else -(2**63)
     if abs(exponent) > _MANY:
@@ -130,7 +130,7 @@ def _integer_power(base, exponent, wrap):
 
 
 def _multiplied(base, exponent):
-    """Return the power of a float in its own type, by repeated multiplication."""
+    """Return a power of a float in its own type, by repeated multiplication."""
     if abs(exponent) > _MANY:
         return type(base)(np.power(np.float64(base), np.float64(exponent)))
     result, rest = type(base)(1), abs(exponent)
@@ -141,7 +141,7 @@ def _multiplied(base, exponent):
 
 
 def shift_left(a, b):
-    """Return a << b: 0 where all bits are shifted out, as many as they are."""
+    """Return a << b: 0 if all bits are shifted out, by any number."""
     if not _are_integers(a, b):
         return a << b
     bits = _shift_count(b)
@@ -157,12 +157,12 @@ def shift_right(a, b):
 
 
 def _shift_count(b):
-    """Return how far a GPU shifts: it looks at 32 bits of the count, and stops after 64."""
+    """Return how far a GPU shifts: it uses 32 bits of the count, and at most 64."""
     return min(int(b) & 0xFFFFFFFF, 64)
 
 
 def invert(a):
-    """Return ~a: of a bool the other one."""
+    """Return ~a: for a bool, the other one."""
     return not a if isinstance(a, (bool, np.bool_)) else ~a
 
 
@@ -204,31 +204,31 @@ IN_PLACE = {kind: _in_place(OPERATORS[kind], on_arrays) for kind, on_arrays in _
 
 
 def to_int(value=0):
-    """Return what `int` means in a kernel: an unsigned integer remains one."""
+    """Return `int(value)` in a kernel: an unsigned integer remains unsigned."""
     return value if isinstance(value, Unsigned) else _int64(value)
 
 
 def to_float(value=0.0):
-    """Return a number as a float: what `float` means in a kernel. A float32 remains one."""
+    """Return `float(value)` in a kernel: a float32 remains one."""
     if isinstance(value, (bool, np.bool_, complex, np.complexfloating)):
         raise UnsupportedPython(f"takes integers and floats, not {np.asarray(value).dtype}", "float()")
     return value if isinstance(value, np.floating) else np.float64(value)
 
 
 def to_complex(real, imag=None):
-    """Return what `complex` means in a kernel: of float32 alone a complex64."""
+    """Return `complex(real, imag)` in a kernel: a complex64 if all parts are float32."""
     parts = [real] if imag is None else [real, imag]
     is_narrow = all(type(each) is np.float32 for each in parts)
     return (np.complex64 if is_narrow else np.complex128)(complex(*parts))
 
 
 def absolute(value):
-    """Return abs(value): that of the lowest integer does not exist, and is the integer itself."""
+    """Return abs(value); the lowest integer has no absolute value, and stays as it is."""
     return signed(abs(value)) if type(value) is int else abs(value)
 
 
 def rounded(value, digits=None):
-    """Return what `round` means in a kernel: an int64, or with digits a float."""
+    """Return `round(value, digits)` in a kernel: an int64, or with digits a float."""
     if digits is None:
         return _int64(np.rint(value if isinstance(value, np.floating) else np.float64(value)))
     value = np.float32(value) if type(value) is np.float16 else value
@@ -237,7 +237,7 @@ def rounded(value, digits=None):
 
 
 def _rounded(value, digits):
-    """Return a float rounded by way of an int64, with Numba's steps."""
+    """Return a rounded float, by way of an int64 and with Numba's steps."""
     scale, more = 10.0 ** min(abs(digits), 22), 10.0 ** max(digits - 22, 0)
     scaled = value * scale * more if digits >= 0 else value / np.float64(10.0) ** -digits
     if np.isinf(scaled):
@@ -249,7 +249,7 @@ def _rounded(value, digits):
 
 
 def _common(a, b):
-    """Return two numbers in the type that they have in common; that of int64 and uint64 is float64."""
+    """Return two numbers in their common type, which is float64 for int64 and uint64."""
     if _are_integers(a, b):
         kinds = [each for each in (a, b) if isinstance(each, Unsigned)]
         if len(kinds) == 2 or (kinds and any(isinstance(each, bool) for each in (a, b))):
@@ -261,15 +261,15 @@ def _common(a, b):
 
 
 def _dtype(number):
-    """Return the type that says what a number has in common with others: NumPy's rules are right for it."""
+    """Return a type with which NumPy's rules find the right common type of a number and others."""
     is_known = isinstance(number, np.inexact) or (hasattr(number, "dtype") and number.dtype.itemsize < 4)
     return number.dtype if is_known else np.dtype(np.float64)
 
 
 def _extreme(name, sign):
-    """Return `max` or `min`: of two types the common one.
+    """Return `max` or `min`, whose result has the common type of its arguments.
 
-    For two floats an instruction selects, which prefers any number to a NaN, and knows the signs of zeros.
+    For two floats, it is an instruction that prefers a number to NaN, and for which -0 is less than 0.
     """
     is_beyond = operator.gt if sign > 0 else operator.lt
     selected = (np.float32, np.float64)
@@ -302,14 +302,14 @@ def quotient_and_remainder(a, b):
 
 
 def count(first, *others):
-    """Return what `range` means in a kernel: of unsigned integers it is made of such."""
+    """Return `range` in a kernel: with unsigned arguments, its numbers are unsigned."""
     numbers = range(first, *others)
     if type(first) is int or not all(isinstance(each, Unsigned) for each in (first, *others)):
         return numbers
     return map(unsigned, numbers)
 
 
-# What kernels get for Python's functions of these names.
+# Python's functions, by name, in a kernel.
 BUILTINS = {
     "int": to_int,
     "float": to_float,
@@ -325,7 +325,7 @@ BUILTINS = {
 
 
 def of_numbers(ufunc):
-    """Return a function of NumPy's as it is of numbers in a kernel; of arrays it is NumPy's own."""
+    """Return a ufunc with a kernel's results for numbers; for arrays it is NumPy's own."""
 
     @functools.wraps(ufunc)
     def function(*arguments, **options):
@@ -343,7 +343,7 @@ def of_numbers(ufunc):
 
 
 def _sized(number):
-    """Return an integer with the width that it has in a kernel, as far as it knows it."""
+    """Return an integer with the width that it has in a kernel, if known."""
     if isinstance(number, (Narrow, Unsigned)):
         return number.dtype.type(number)
     return np.int64(number) if type(number) is int else number
@@ -354,5 +354,5 @@ def _is_short(number):
 
 
 def _weak(number):
-    """Return an integer so that NumPy lets it give way to a float, as numba-cuda does in these functions."""
+    """Return an integer as a Python int, which gives way to a float as in numba-cuda's ufuncs."""
     return int(number) if isinstance(number, (Narrow, Unsigned)) else number

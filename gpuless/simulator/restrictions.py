@@ -1,8 +1,8 @@
-"""Python that runs in the simulator and would not compile for a GPU: refused here too, with the line.
+"""Refuse Python that the simulator could run, but that would not compile for a GPU.
 
 The rules were measured by compiling one small kernel for each with numba-cuda 0.30; those kernels are in
-tests/gpuless/simulator_constructs.py. They look at the source; a function without source (typed at a prompt,
-say) goes unchecked.
+tests/gpuless/simulator_constructs.py. The rules check the source; a function without source, such as one
+typed at a prompt, is not checked.
 """
 
 import ast
@@ -17,7 +17,7 @@ import numpy as np
 from gpuless.limits import CONSTANT_LIMIT
 from gpuless.simulator.arrays import NO_WHOLE_ARRAYS, REDUCTIONS, UFUNCS
 from gpuless.simulator.compilers import PACKAGES
-from gpuless.simulator.definition import UNKNOWN, index_parts, is_part, is_type, package
+from gpuless.simulator.definition import LITERALS, UNKNOWN, index_parts, is_part, is_type, package
 from gpuless.simulator.errors import UnsupportedPython
 from gpuless.simulator.intrinsics import CMATH_NAMES, MATH_ARGUMENTS
 
@@ -48,7 +48,7 @@ _BUILTINS = frozenset(
     "getattr globals hash hex id input list locals map memoryview object oct open reversed set setattr "
     "sorted str super vars".split()
 )
-# What the compiler knows of all that arrays and numbers have in Python: the rest is refused.
+# The methods of arrays and numbers that the compiler knows: others are refused.
 METHODS = REDUCTIONS | {"conjugate", "fill", "item", "reshape", "transpose", "view"}
 PYTHON_ATTRIBUTES = frozenset().union(*map(dir, (np.ndarray, np.generic, int, float)))
 # Functions of NumPy that can be called; others are refused.
@@ -57,7 +57,7 @@ NUMPY_FUNCTIONS = UFUNCS | REDUCTIONS | {"dtype", "finfo", "iinfo", "ndenumerate
 
 @functools.cache
 def global_names(code):
-    """Return the names that a function, or one within it, looks up in its module."""
+    """Return the names that a function, or a function within it, looks up in its module."""
     loads = (each for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     inner = (global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return frozenset(each.argval for each in loads).union(*inner)
@@ -78,7 +78,7 @@ class _Checker:
             self._visit(statement, inner=False)
 
     def _visit(self, node, inner):
-        """Check a node and what is in it; `inner` says that it is in a function within the function."""
+        """Check a node and its children; `inner` says that it is in a function within the function."""
         reason = _SYNTAX.get(type(node))
         if isinstance(node, ast.Starred) and not isinstance(node.ctx, ast.Store):
             reason = None
@@ -110,13 +110,13 @@ class _Checker:
             self._check_store(node)
         elif isinstance(node.slice, ast.Name) and node.slice.id in self.definition.arrays:
             self._refuse(node, "elements cannot be picked into a new array: write the loop")
-        elif not all(isinstance(part, (ast.Slice, *_LITERAL)) for part in index_parts(node)):
+        elif not all(isinstance(part, (ast.Slice, *LITERALS)) for part in index_parts(node)):
             self._check_tuple(node.value, "indexed with a variable")
         if not self._is_constant(node.slice):
             self._check_constants(node)
 
     def _check_constants(self, node):
-        """Refuse global arrays that do not fit in constant memory: once for each time that one is named."""
+        """Refuse global arrays that don't fit in constant memory, each counted once for each use."""
         array = self._value(node.value)
         self._constants += array.nbytes if isinstance(array, np.ndarray) else 0
         if self._constants > CONSTANT_LIMIT:
@@ -127,7 +127,7 @@ class _Checker:
             )
 
     def _check_tuple(self, node, use):
-        """Refuse what is done with a tuple if its elements have several types."""
+        """Refuse a use of a tuple if its elements have several types."""
         is_mixed = isinstance(node, ast.Name) and node.id in self.definition.mixed_tuples
         values, made = self._value(node), node
         if isinstance(node, ast.Name) and values is UNKNOWN:
@@ -200,7 +200,7 @@ class _Checker:
         self._refuse(node, f"is not available{hint}", name)
 
     def _is_constant(self, shape):
-        """Return whether the compiler can know a shape. It folds literals, but computes with no names."""
+        """Return whether the compiler can know a shape: it folds literals, but doesn't compute with names."""
         if isinstance(shape, ast.Tuple):
             return all(map(self._is_constant, shape.elts))
         if isinstance(shape, ast.Name) and shape.id in self.definition.locals:
@@ -210,13 +210,10 @@ class _Checker:
             return isinstance(self._value(shape.value), tuple)
         if isinstance(shape, (ast.Name, ast.Attribute)):
             return isinstance(self._value(shape), (int, np.integer, tuple))
-        return all(isinstance(node, _LITERAL) for node in ast.walk(shape))
+        return all(isinstance(node, LITERALS) for node in ast.walk(shape))
 
     def _refuse(self, node, reason, code="", whole_array=False):
         raise UnsupportedPython(reason, code, self.definition.where(node), whole_array)
-
-
-_LITERAL = (ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop)
 
 
 def _is_none(value):
@@ -224,7 +221,7 @@ def _is_none(value):
 
 
 def _has_slice(node):
-    """Tell whether an expression takes a part of an array, such as `x[0, 1:3]`."""
+    """Return whether an expression takes a part of an array, such as `x[0, 1:3]`."""
     return isinstance(node, ast.Subscript) and any(
         isinstance(part, ast.Slice) for part in ast.walk(node.slice)
     )

@@ -1,11 +1,11 @@
-"""A kernel's code, compiled again from its source: its threads can wait, and its operators are Numba's.
+"""Compile a kernel's code again from its source, so that its threads can wait and its operators are Numba's.
 
-A function that waits becomes a generator. At a call that waits it yields what the call returns, and is sent
-the result; a device function that waits is a generator too. In step a store is such a call. Every loop tells
-`Watch` of its rounds. All stays at its own line and column.
+A function that waits becomes a generator. At a call that waits, it yields what the call returns, and is sent
+the result; a device function that waits is a generator too. In step, a store is such a call. Every loop
+reports its rounds to `Watch`. All code keeps its line and column.
 
-The operators of `operators` take longer, so that Python's remain where `kinds` finds them right.
-A comparison whose value is used is made a bool of Python's: to NumPy's operators its own is no number.
+The functions in `operators` are slow, so Python's operators stay where `kinds` finds them right. A comparison
+whose value is used becomes a Python bool, as NumPy's operators don't treat NumPy's bool as a number.
 """
 
 import __future__
@@ -23,18 +23,18 @@ from gpuless.simulator.kinds import Kinds
 from gpuless.simulator.namespace import is_waiting
 from gpuless.simulator.operators import IN_PLACE, OPERATORS
 
-#: How a call that waits is rewritten: one of `cuda`, one of a function, and one of which it is not known.
+#: How to rewrite a call that waits: of `cuda`, of a function, and of either.
 YIELD, YIELD_FROM, EITHER = "yield", "yield from", "either"
-#: What is rewritten of a function that calls itself.
+#: Marks a function that calls itself, which counts its calls.
 RECURSIVE = "recursive"
 
 
 def rewritten(definition, parameters, calls):
-    """Return the code of a function as a kernel has it; as it is if nothing in it is another there.
+    """Return the code of a function in a kernel; its own code if nothing needs rewriting.
 
-    `calls` are those that wait, by their nodes, with one of `YIELD`, `YIELD_FROM` and `EITHER`; statements
-    that do so before they store, with `YIELD`; and functions that are `RECURSIVE`. Without source, or if the
-    source is not that of the code, it stays as it is too.
+    `calls` has, by node, the calls that wait, as `YIELD`, `YIELD_FROM` or `EITHER`; statements that wait
+    before they store, as `YIELD`; and functions that are `RECURSIVE`. Without source, or if the source
+    doesn't match the code, the code stays unchanged.
     """
     tree, code, nodes = source_of(definition.function), definition.function.__code__, {}
     kinds = Kinds(definition, parameters)
@@ -44,19 +44,19 @@ def rewritten(definition, parameters, calls):
     if not (calls or compared or any(_is_loop(each) or kinds.is_replaced(each) for each in ast.walk(tree))):
         return code
     copied = copy.deepcopy(tree, nodes)
-    before, copied.decorator_list = copied.decorator_list, []  # those are not the kernel's
+    before, copied.decorator_list = copied.decorator_list, []  # decorators are not rewritten
     calls = {id(nodes[id(node)]): form for node, form in calls.items()}
     _Rewriter(kinds, calls, {id(nodes[id(node)]) for node in compared}).visit(copied)
     copied.decorator_list = before
     return _compiled(copied, code)
 
 
-# By function; None if there is no source, or it is not that of the code.
+# By function; None if there is no source, or if it doesn't match the code.
 _sources: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def source_of(function):
-    """Return the syntax tree that a function's code was made from, None if it is not known."""
+    """Return the syntax tree that a function's code was compiled from, None if unknown."""
     if function not in _sources:
         tree = syntax_tree(function)
         _sources[function] = tree if tree is not None and _is_source(tree, function) else None
@@ -68,14 +68,14 @@ def _is_source(tree, function):
     made = _compiled(tree, code)
     if made == code or "@pytest_ar" not in function.__globals__:
         return made == code
-    # In a test file pytest compiles what has an `assert` in its own way.
+    # In a test file, pytest rewrites functions that have an `assert`.
     asserts = any(isinstance(node, ast.Assert) for node in ast.walk(tree))
     parameters = [each.co_varnames[: each.co_argcount] for each in (made, code)]
     return asserts and made.co_firstlineno == code.co_firstlineno and parameters[0] == parameters[1]
 
 
 def is_store(node):
-    """Return whether a statement stores into an array, perhaps after it has read there."""
+    """Return whether a statement stores into an array, by ``=`` or by ``+=`` and its like."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     is_assignment = isinstance(node, (ast.Assign, ast.AugAssign))
     parts = (each for target in targets if is_assignment for each in ast.walk(target))
@@ -87,7 +87,10 @@ def _is_loop(node):
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Puts calls of `OPERATORS` where `Kinds` asks for them. Their names are no names of Python's."""
+    """Rewrites a function's tree: calls and stores that wait, loops, and the operators that `Kinds` names.
+
+    The names of its helpers are not valid Python, so they can't clash with the kernel's.
+    """
 
     def __init__(self, kinds, calls, compared):
         self._kinds, self._calls, self._compared = kinds, calls, compared
@@ -135,9 +138,9 @@ class _Rewriter(ast.NodeTransformer):
         return _call(_operator(node), node, node.operand) if is_replaced else node
 
     def visit_Compare(self, node):
-        is_numpys = id(node) in self._compared
+        is_compared = id(node) in self._compared
         self.generic_visit(node)
-        return _negated(_negated(node)) if is_numpys else node  # a bool of Python's, without a call
+        return _negated(_negated(node)) if is_compared else node  # makes a Python bool without a call
 
     def visit_AugAssign(self, node):
         is_replaced, waits = self._kinds.is_replaced(node), self._calls.get(id(node)) == YIELD
@@ -153,7 +156,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _waiting(node):
-    """Let a statement wait with the value that it stores, after it has read what it changes."""
+    """Let a statement wait before it stores its value, after it has read what it changes."""
     node.value = ast.copy_location(ast.Yield(_call("in_step()", node.value, node.value)), node.value)
     return node
 
@@ -163,7 +166,7 @@ def _negated(node):
 
 
 def _counting_loop(node):
-    """Return a `while` loop as a `for` loop over its rounds, which takes no longer."""
+    """Return a `while` loop as a `for` loop over its rounds, which is as fast."""
     ends = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
     rounds, number = ast.Name("rounds()", ast.Load()), ast.Name("round()", ast.Store())
     loop = ast.For(number, rounds, [ends, *node.body], [])
@@ -173,7 +176,7 @@ def _counting_loop(node):
 
 
 def _count_round(body):
-    """Let a body count when it is executed: in its first line, as who steps through it would see another."""
+    """Let a body count its executions, on its first line so that a debugger sees no extra line."""
     is_constant = [isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in body]
     place = 0 if all(is_constant) else is_constant.index(False)  # after a docstring
     first = body[place]
@@ -182,7 +185,7 @@ def _count_round(body):
 
 
 def _call(name, node, *operands):
-    """Return a call, in the place of a node, of a helper whose name is not valid Python."""
+    """Return a call of a helper, at the place of a node."""
     function = ast.copy_location(ast.Name(name, ast.Load()), node)
     return ast.copy_location(ast.Call(function, list(operands), []), node)
 
@@ -192,7 +195,7 @@ def _operator(node, sign=""):
 
 
 def _either(node):
-    """Return a call that waits if what it returns does so."""
+    """Return a call that waits if its result is a wait."""
     taken, result = (ast.Name("result()", context) for context in (ast.Store(), ast.Load()))
     test = _call("is_waiting()", node, ast.copy_location(ast.NamedExpr(taken, node), node))
     waited = ast.copy_location(ast.YieldFrom(result), node)
@@ -202,7 +205,7 @@ def _either(node):
 
 
 def _evaluated(target):
-    """Return statements that evaluate array and index of a target once, and the target made of these."""
+    """Return statements that evaluate a target's array and index once, and the target with their values."""
     parts = ("value", "slice") if isinstance(target, ast.Subscript) else ("value",)
     statements = []
     for part in parts:
@@ -225,7 +228,7 @@ NAMES |= {"next()": next, "is_waiting()": is_waiting}
 
 
 def _compiled(tree, code):
-    """Return the code of a function from its syntax tree: compiled as the given code was."""
+    """Return the code of a function, compiled from its syntax tree as the given code was."""
     module = ast.parse(f"def outer({', '.join(code.co_freevars)}): pass")
     if code.co_flags & inspect.CO_NESTED:
         module.body[0].body = [tree]
@@ -240,9 +243,9 @@ def _compiled(tree, code):
 
 
 def _imported(code):
-    """Return the globals that may be imported where a function is defined.
+    """Return the globals that may be imported in a function's module.
 
-    Calls of their functions are compiled otherwise than those of methods, and so tell which are not.
+    Python compiles ``name.f()`` as the call of a method unless the same file imports `name`.
     """
     names, methods = set(), set()
     for first, second in itertools.pairwise(
@@ -256,5 +259,5 @@ def _imported(code):
 
 
 def _inner(code, name):
-    """Return the code of the function that a piece of code defines."""
+    """Return the code of a function that a piece of code defines."""
     return next(each for each in code.co_consts if getattr(each, "co_name", None) == name)

@@ -1,13 +1,13 @@
-"""One generator for each CUDA thread, and who runs when.
+"""Run the threads of a launch, each as a generator.
 
 A kernel that waits is a generator (see `rewriting`): it gives up control at barriers and at operations of its
-warp, and between two of them it runs undisturbed. The scheduler takes one block after another and sweeps over
-its threads: each runs to its next barrier (or to its end), and when all have arrived the next sweep begins.
-One sweep is one *barrier interval*. A kernel that never waits is called, once for each thread.
+warp, and runs undisturbed between them. The scheduler takes one block after another and sweeps over its
+threads: each runs to its next barrier, or to its end, and when all have arrived the next sweep begins. One
+sweep is one *barrier interval*. A kernel that never waits is called once for each thread.
 
-The order of blocks and of the threads within a sweep is free, as on a GPU: forwards, reversed or shuffled.
-In step it is forwards too, but the lanes of a warp store together: each waits before it stores, so what one
-of them has read is not yet changed by another, as on a GPU. A correct kernel computes the same in any order.
+The order of blocks, and of threads within a sweep, is free, as on a GPU: forwards, reversed or shuffled. The
+order "in step" is forwards too, but the lanes of a warp store together: each waits before it stores, so that
+all read before any of them stores, as on a GPU. A correct kernel computes the same in any order.
 """
 
 import itertools
@@ -33,15 +33,15 @@ _AS_NUMBERED = (ORDERS[0], IN_STEP)
 
 _BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or", "grid.sync"}
 _FINISHED = None
-# What a function returns that waits.
+# What a call of a function that waits returns.
 _WORKERS = (GeneratorType, Coroutine)
 
-# By identity of the code, which is kept, as in `source`.
+# By the id of the code, which is kept, as in `gpuless.source.instructions`.
 _round_names: dict = {}
 
 
 def order_of_launches():
-    """Return the order of the threads of launches, unless another one is asked for: ``GPULESS_ORDER``."""
+    """Return the default order of launches: ``GPULESS_ORDER`` in the environment, or forwards."""
     order = os.environ.get("GPULESS_ORDER", "").strip() or ORDERS[0]
     _check_order("GPULESS_ORDER", order)
     return order
@@ -54,19 +54,11 @@ def _check_order(name, order):
 
 
 class Thread:
-    """One thread of a block, and what it is waiting for."""
+    """One thread of a block, and what it waits for."""
 
     __slots__ = (
-        "code",
-        "lane",
-        "number",
-        "offset",
-        "threadIdx",
-        "value",
-        "wait",
-        "waits_for",
-        "warp",
-        "worker",
+        *("code", "lane", "number", "offset", "threadIdx"),
+        *("value", "wait", "waits_for", "warp", "worker"),
     )
 
     def __init__(self, number, block):
@@ -78,7 +70,7 @@ class Thread:
 
     @property
     def place(self):
-        """Which instruction it waits at, as something to compare."""
+        """The instruction it waits at, to be compared."""
         return id(self.code), instruction_start(self.code, self.offset)
 
     @property
@@ -88,21 +80,19 @@ class Thread:
 
     @property
     def frames(self):
-        """The frames of the kernel and its device functions while it waits, the kernel's last."""
-        if isinstance(self.worker, Coroutine):
-            frames = self.worker.frames
-        else:
-            frames = suspended_frames(self.worker)
+        """The frames of the kernel and its device functions while it waits; the kernel's is last."""
+        worker = self.worker
+        frames = worker.frames if isinstance(worker, Coroutine) else suspended_frames(worker)
         return [frame for frame in frames if not frame.f_code.co_filename.startswith(PACKAGE)]
 
     def wait_outside(self):
-        """Wait in a function that is no generator; return the result."""
+        """Wait in a function that is not a generator; return the result."""
         if not isinstance(self.worker, Coroutine):
             raise missed(self.waits_for)
         return self.worker.wait(self.wait)
 
     def run_outside(self, generator):
-        """Run a device function that waits, called by a function that is no generator; return its result."""
+        """Run a device function that waits, for a caller that is not a generator; return its result."""
         if not isinstance(self.worker, Coroutine):
             raise missed(generator.__name__)
         return self.worker.run(generator)
@@ -117,9 +107,8 @@ class Scheduler:
         Of the kernel, for messages.
     grid, block : tuple of (int, int, int)
     cuda : Cuda
-        The namespace to write the running thread into.
+        The kernel's namespace, in which the running thread is set.
     memory : Memory
-        Told when a block begins.
     order : {"forwards", "reversed", "shuffled", "in step"}
         Of the blocks, and of the threads within each barrier interval.
     seed : int
@@ -130,7 +119,7 @@ class Scheduler:
     Attributes
     ----------
     watch : Watch
-        Ends what does not end.
+        Stops a launch that reaches a limit.
 
     Examples
     --------
@@ -157,18 +146,18 @@ class Scheduler:
         self.watch = Watch(memory, order == IN_STEP)
 
     def run(self, function, arguments):
-        """Run the whole grid. What a thread raises gets the place added to its message.
+        """Run the whole grid; an exception in a thread gets the place added to its message.
 
-        The function is called once for each thread; it waits where it returns a generator or a `Coroutine`.
-        Raises `DivergenceError` if threads wait for others who never come, and `LaunchStopped` if no thread
-        finishes for long, or the memory has logged too much.
+        The function is called once for each thread; it waits if it returns a generator or a `Coroutine`.
+        Raises `DivergenceError` if threads wait for others that never come, and `LaunchStopped` if no thread
+        finishes for a long time, or the memory has logged too much.
         """
         self._job = function, arguments
         self._threads = [Thread(number, self.block) for number in range(int(np.prod(self.block)))]
         self._number, self.cuda.thread = 0, self._threads[0]
         self.watch.begin()
         try:
-            # A GPU computes NaN and infinity without a word.
+            # A GPU doesn't warn of NaN and infinity.
             with np.errstate(all="ignore"):
                 for number in self._ordered(range(int(np.prod(self.grid)))):
                     self._run_block(number)
@@ -180,7 +169,7 @@ class Scheduler:
             raise LaunchStopped(self.watch.reason, where) from None
 
     def _end(self):
-        """End the threads that wait, where nobody sees it who traces what they do."""
+        """End the threads that wait, with tracing off."""
         tracer = sys.gettrace()
         sys.settrace(None)
         for worker in (thread.worker for thread in self._threads if thread.worker is not None):
@@ -196,7 +185,7 @@ class Scheduler:
 
     def _run_block(self, number):
         """Run the threads of one block from barrier to barrier until all have finished."""
-        self.watch.look()  # a kernel without loops has a log as well
+        self.watch.look()  # the log of a kernel without loops grows, too
         self.memory.begin_block()
         self.cuda.blockIdx = Dim3(*coordinates(number, self.grid))
         self._number, self._interval = number, 0
@@ -209,7 +198,7 @@ class Scheduler:
             self._interval += 1
 
     def _go_on(self, threads, brought):
-        """Sweep over threads; in step over one warp after the other, whose lanes wait before they store."""
+        """Sweep over threads; in step, over one warp after the other, whose lanes wait before they store."""
         if self._order != IN_STEP:
             self._sweep(threads, brought)
             return
@@ -222,9 +211,9 @@ class Scheduler:
                 values = [None] * len(lanes)
 
     def _sweep(self, threads, brought):
-        """Let each thread run until it waits or has finished, beginning with what it was waiting for.
+        """Let each thread get the result it waits for, and run until it waits again or has finished.
 
-        `brought` has, for each, what those have brought who met with it.
+        `brought` has, for each thread, the values brought by all threads that waited with it.
         """
         cuda, observe, (function, arguments) = self.cuda, self.observe, self._job
         pairs = zip(threads, brought, strict=True)
@@ -252,7 +241,7 @@ class Scheduler:
                 self.watch.finished += 1
 
     def _located(self, error, thread):
-        """Return what a thread has raised, with its place; perhaps it has not waited where it should have."""
+        """Return a thread's exception with its place; another one if the thread waited where it can't."""
         if thread.wait is not None:
             error = missed(thread.waits_for)
         return located(error, self._where(thread, error.__traceback__))
@@ -263,7 +252,7 @@ class Scheduler:
         return Place(self.name, place(traceback) or thread.site, block, position, launch)
 
     def _complete_barrier(self, waiting):
-        """Check that the whole block waits at one barrier; return what each thread gets from it."""
+        """Check that the whole block waits at one barrier; return for each thread all values brought."""
         if not waiting:
             return []
         if len(waiting) < len(self._threads):
@@ -280,7 +269,7 @@ class Scheduler:
         return [values] * len(waiting)
 
     def _check_rounds(self, waiting):
-        """Check that threads that wait at one barrier in a loop do so in the same round of it."""
+        """Check that all threads wait at a barrier in a loop in the same round."""
         first, frames = waiting[0], waiting[0].frames
         names = [_round_variables(frame, frame.f_code is frames[-1].f_code) for frame in frames]
         if not any(names):
@@ -292,13 +281,13 @@ class Scheduler:
                 self._diverge("divergent barrier", first, thread, rounds=(name, mine, others.get(name)))
 
     def _diverge(self, kind, thread, other, **more):
-        """Report a thread that waits for another one in vain; `more` are further fields of `Divergence`."""
+        """Raise for a thread that waits in vain for another; `more` are further fields of `Divergence`."""
         launch, block = Shape(self.grid, self.block), coordinates(self._number, self.grid)
         numbers, sites = (thread.number, other.number), (thread.site, other.site)
         raise DivergenceError(Divergence(kind, numbers, sites, launch, block, **more), self.name)
 
     def _complete_warps(self, threads):
-        """Let warps finish what their lanes do together; return the threads that wait at a barrier."""
+        """Complete the operations of warps; return the threads that then wait at a barrier."""
         while True:
             waiting = [thread for thread in threads if thread.waits_for is not _FINISHED]
             in_warps = [thread for thread in waiting if thread.waits_for not in _BARRIERS]
@@ -314,10 +303,10 @@ class Scheduler:
             self._go_on(ready, answers)
 
     def _warp_groups(self, threads):
-        """Return the groups of lanes that wait at the same operation with nobody of their mask missing."""
+        """Return the groups of lanes that wait at the same operation with no lane of their mask missing."""
         groups = {}
         for thread in threads:
-            groups.setdefault(_meeting(thread), []).append(thread)
+            groups.setdefault(_wait_key(thread), []).append(thread)
         complete = []
         for (warp, operation, mask, _), group in groups.items():
             if operation == "activemask":
@@ -347,14 +336,14 @@ class Scheduler:
         return sum(1 << thread.lane for thread in self._warp(warp) if thread.waits_for is not _FINISHED)
 
     def _diverge_in_warp(self, thread):
-        """Report a lane that waits for others of its warp in vain."""
-        _, operation, mask, _ = _meeting(thread)
+        """Raise for a lane that waits in vain for others of its warp."""
+        _, operation, mask, _ = _wait_key(thread)
         missing = [
             other
             for other in self._warp(thread.warp)
             if mask >> other.lane & 1
             and other.waits_for is not _FINISHED
-            and _meeting(other) != _meeting(thread)
+            and _wait_key(other) != _wait_key(thread)
         ]
         other = missing[0]
         self._diverge(
@@ -369,23 +358,23 @@ class Scheduler:
 
 
 def _round_variables(frame, in_kernel):
-    """Return the variables that show in which round a frame is; looked up once for each instruction."""
+    """Return the variables that identify the round of a frame's loops; found once for each instruction."""
     code, offset = frame.f_code, instruction_start(frame.f_code, frame.f_lasti)
     known = _round_names.get((id(code), offset))
     if known is None:
-        # Parsing takes time, and most barriers are in no loop.
+        # Parsing takes time, and most barriers are not in a loop.
         names = round_variables(code, offset, in_kernel) if is_in_loop(code, offset) else ()
         known = _round_names[id(code), offset] = code, names
     return known[1]
 
 
 def _rounds(thread, names):
-    """Return the variables that show in which round of its loops a thread is."""
+    """Return the values of the variables that identify the round of a thread's loops."""
     pairs = zip(thread.frames, names, strict=False)
     return {name: frame.f_locals.get(name) for frame, mine in pairs for name in mine}
 
 
-def _meeting(thread):
-    """Return what lanes must have in common to meet: warp, operation, mask and place."""
+def _wait_key(thread):
+    """Return what lanes that wait together have in common: warp, operation, mask and instruction."""
     mask = None if thread.waits_for in _BARRIERS else thread.value[0]
     return thread.warp, thread.waits_for, mask, thread.place

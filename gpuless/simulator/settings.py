@@ -1,4 +1,4 @@
-"""Numba's settings that mean something in the simulator: what the environment says, and may be set."""
+"""The settings of Numba that matter in the simulator: from the environment, and writable."""
 
 import os
 

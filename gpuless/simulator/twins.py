@@ -1,11 +1,11 @@
-"""Kernels and device functions as they are within a launch.
+"""Twins: kernels and device functions as they run within a launch.
 
-A twin of a function is the same code with literals and globals of its own: in them `cuda` is the simulated
-namespace, `math` that of a GPU, device functions are twins themselves, arrays are constants, and numbers and
-types are `typed`. The module in which the user wrote the kernel is never touched.
+A function's twin has the same code with its own literals and globals: `cuda` is the simulated namespace,
+`math` behaves as on a GPU, device functions are twins themselves, arrays are constants, and numbers and types
+are `typed`. The module of the user's kernel is never changed.
 
-What a global or a variable of an outer function holds is, as in Numba, that which it held when the function
-was compiled: at the first launch with arguments of these types, or where it was decorated with a signature.
+As in Numba, a global or a variable of an outer function has the value that it had when the function was
+compiled: at the first launch with arguments of these types, or when it was decorated with a signature.
 """
 
 import ast
@@ -36,11 +36,11 @@ from gpuless.source.instructions import PACKAGE
 
 
 class Twins:
-    """Functions as they are within one launch, with arguments of these types.
+    """The twins of functions within one launch, with arguments of these types.
 
-    `judge` is called with the place of a doubt; it raises if the compiler shares it. `in_step` says whether
-    threads wait before they store. `written` has, by the
-    id of the code that runs, each function that a user wrote: an intrinsic's stand-in is none.
+    `judge` is called with the place of a doubt; it raises if the compiler refuses the kernel. `in_step` says
+    whether threads wait before they store. `written` has each function written by a user, by the id of the
+    code that runs, without stand-ins of intrinsics.
     """
 
     def __init__(self, cuda, memory, argument_types, judge, watch, in_step=False):
@@ -56,16 +56,16 @@ class Twins:
         return Waits(self._constants, self._modules, _stubs(self._modules), self._in_step)
 
     def function(self, function, device=True, parameters=()):
-        """Return the twin of a function, made on first sight; `UnsupportedPython` if it cannot be compiled.
+        """Return the twin of a function, made at first use; `UnsupportedPython` if it cannot be compiled.
 
-        A device function may return something. `parameters` has what is known of its arguments.
+        Only a device function may return a value. `parameters` has the known types of its arguments.
         """
         if function in self._known:
             return self._known[function]
         if not device:
             self._types = _compiled.get(function, self._types)
         doubt, code = self._checked(function, device, parameters)
-        # What has the attribute `stands_in` does so for an intrinsic: nobody compiles it.
+        # A function with the attribute `stands_in` stands in for an intrinsic and is never compiled.
         stands_in = getattr(function, "stands_in", False)
         if doubt and not stands_in:
             self._judge(doubt)
@@ -80,7 +80,7 @@ class Twins:
             tuple(cells.values()),
         )
         twin.__kwdefaults__ = function.__kwdefaults__
-        # Known before its globals are looked through: a function may call itself.
+        # Registered before its globals are replaced, as a function may call itself.
         self._known[function] = twin
         if not stands_in and package(function) not in PACKAGES:
             self.written[id(twin.__code__)] = function
@@ -94,21 +94,21 @@ class Twins:
         return twin
 
     def call(self, device_function, arguments):
-        """Call a device function that the kernel has not by name, but as an argument or from a tuple."""
+        """Call a device function that the kernel got not by name, but as an argument or from a tuple."""
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
         return self._called(device_function, frame.f_code.co_flags & inspect.CO_GENERATOR)(*arguments)
 
     def _called(self, device_function, can_wait):
-        """Return what is called for a device function, by code that can wait for it or not."""
+        """Return the callable for a device function, for callers that can or can't wait for it."""
         twin = self.function(device_function.py_func)
         conversion, names = getattr(device_function, "conversion", None), twin.__code__.co_varnames
         twin = twin if can_wait else self._waited_for(twin)
         return conversion.around(twin, names) if conversion else twin
 
     def need_threads(self, function):
-        """Return whether a kernel waits in a function that has no source to be rewritten."""
+        """Return whether a kernel waits in a function without source, which can't be rewritten."""
         key = self._key(function), self._in_step
         known = _need_threads.setdefault(function, {})
         if key not in known:
@@ -116,14 +116,14 @@ class Twins:
         return known[key]
 
     def _key(self, function):
-        """Return what a function's constants are known by."""
+        """Return the key of a function's constants."""
         return _compiled.get(function, self._types)
 
     def _constants(self, function):
         return _constants(function, self._key(function))
 
     def _checked(self, function, device, parameters):
-        """Refuse a function, or return what is doubtful in it, if anything, and its code in a kernel."""
+        """Return what is doubtful in a function, or None, and its code in a kernel; raise if it's refused."""
         if package(function) in PACKAGES:
             return None, function.__code__
         known = _known_functions.setdefault(function, {})
@@ -135,7 +135,7 @@ class Twins:
         if (key := (self._key(function), self._in_step)) not in codes:
             definition = Definition(function, device, parameters)
             calls = self._waits.calls(definition)
-            # Most are the same whatever the constants.
+            # Mostly the same for all constants.
             same = frozenset(calls.items())
             if same not in codes:
                 codes[same] = rewritten(definition, parameters, calls)
@@ -143,13 +143,13 @@ class Twins:
         return doubt, codes[key]
 
     def _waited_for(self, twin):
-        """Return a device function for callers that cannot wait for it, as they are no generators."""
+        """Return a device function for callers that aren't generators and so can't wait for it."""
         if not twin.__code__.co_flags & inspect.CO_GENERATOR:
             return twin
         return lambda *given, **named: self._cuda.thread.run_outside(twin(*given, **named))
 
     def _replace(self, constants, has_source, name, value):
-        """Return what a global is in a kernel, in a function that has source or not."""
+        """Return what a global is in a kernel; `has_source` is that of the function that uses it."""
         if any(value is module for module in self._modules):
             return self._cuda
         if value is math or value is cmath:
@@ -173,22 +173,22 @@ class Twins:
         return typed(value)
 
 
-# By function: of what is known of its arguments, what is doubtful then and its code by its constants.
+# By function, then by its parameters' types: what is doubtful, and the code by the key of its constants.
 _known_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 # By function, and then by its constants.
 _need_threads: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 class _Constants(NamedTuple):
-    """What a function's code names, as it was at the first launch."""
+    """The values that a function's code names, as they were at the first launch."""
 
     names: dict
     """Globals, and variables of an outer function."""
     attributes: dict
-    """Of modules, by module and name, added as the kernel comes upon them."""
+    """Attributes of modules, by module and name, added at the first use of each."""
 
     def attribute(self, module, name):
-        """Return an attribute of a module, as it was when it was first asked for."""
+        """Return an attribute of a module, as it was at its first use."""
         if (module, name) not in self.attributes:
             self.attributes[module, name] = _constant(getattr(module, name))
         return self.attributes[module, name]
@@ -198,7 +198,7 @@ class _Constants(NamedTuple):
 _known_constants: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-# What stands for the types of the arguments of functions that were compiled when they were decorated.
+# For functions compiled when they were decorated: a key in place of their arguments' types.
 _compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
@@ -210,7 +210,7 @@ def compile_now(kernel):
     if (own := function.__name__) in restrictions.global_names(function.__code__).union(
         function.__code__.co_freevars
     ):
-        # Where it is decorated, its name stands for nothing yet.
+        # The name is not bound yet while the function is being decorated.
         _constants(function, key).names.setdefault(own, kernel)
 
 
@@ -230,7 +230,7 @@ def _keep_constants(function, key):
 
 
 def _device_function(value):
-    """Return the Python function of a device function; None if it is something else."""
+    """Return the Python function of a device function; None for other values."""
     inner = getattr(value, "py_func", None)
     return inner if isinstance(inner, types.FunctionType) and getattr(value, "_device", True) else None
 
@@ -246,22 +246,22 @@ def _constants(function, argument_types):
 
 
 def _constant(value):
-    """Return what the compiler keeps of a value: of a host array a copy."""
+    """Return what the compiler keeps of a value: a copy if it is a host array."""
     return value.copy(order="K") if isinstance(value, np.ndarray) else value
 
 
 @functools.cache
 def _stubs(modules):
-    """Return the names that `from numba.cuda import threadIdx` and its like give things, by their id.
+    """Return the names of objects imported as in `from numba.cuda import threadIdx`, by the objects' id.
 
-    A number, as numba-cuda-mlir has for ``warpsize``, is the same thing wherever it is written.
+    Numbers, such as ``warpsize`` in numba-cuda-mlir, are left out: any equal number may be the same object.
     """
     values = ((getattr(module, name, None), name) for module in modules for name in DEVICE_NAMES)
     return {id(value): name for value, name in values if not isinstance(value, (int, type(None)))}
 
 
 class _Module:
-    """A module in which everything is what it is in a kernel."""
+    """A module whose attributes are what they are in a kernel."""
 
     def __init__(self, module, constants, replace):
         self._of = module, constants, replace
@@ -269,11 +269,11 @@ class _Module:
     def __getattr__(self, name):
         module, constants, replace = self._of
         value = replace(name, constants.attribute(module, name))
-        setattr(self, name, value)  # from now on found without coming here
+        setattr(self, name, value)  # found without __getattr__ from now on
         return value
 
 
-# What is another thing in each thread.
+# Names whose value differs between threads.
 _LIVE = {"threadIdx", "blockIdx", "laneid"}
 
 

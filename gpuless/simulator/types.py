@@ -1,7 +1,7 @@
-"""The types that kernels, and signatures of kernels, are written with, where no compiler brings its own.
+"""The types used in kernels and signatures, for when there is no compiler with its own.
 
-They have Numba's names. On the host a type converts a number as NumPy does; in a kernel it is the `cast` of
-its dtype. Types of arrays and signatures are data: the simulator compiles nothing for them.
+They have Numba's names. On the host, a type converts a number as NumPy does; in a kernel it is the `cast` of
+its dtype. Array types and signatures are only data, as the simulator compiles nothing.
 """
 
 import importlib
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Type:
-    """A type, known by its name.
+    """A type, identified by its name.
 
     >>> float32(0.1), float32[:, ::1], void(int32, float32[:])
     (np.float32(0.1), array(float32, 2d, C), (int32, array(float32, 1d, A)) -> none)
@@ -29,17 +29,17 @@ class Type:
         return hash(self.name)
 
     def __call__(self, *arguments):
-        """Convert a number; of types make a signature that returns this one."""
+        """Convert a number; called with types, return a signature with this return type."""
         if len(arguments) == 1 and not isinstance(arguments[0], Type):
             return self.converted(arguments[0])
         return Signature(self, arguments)
 
     def converted(self, value):
         """Return a value of the host in this type."""
-        raise TypeError(f"{self} converts no value, such as {value!r}")
+        raise TypeError(f"{self} cannot convert a value, such as {value!r}")
 
     def __getitem__(self, axes):
-        """Return the type of an array of these: ``[:, ::1]`` is C-contiguous, ``[::1, :]`` Fortran's."""
+        """Return the type of an array of this type: ``[:, ::1]`` is C-contiguous, ``[::1, :]`` Fortran's."""
         axes = axes if isinstance(axes, tuple) else (axes,)
         if not all(isinstance(axis, slice) for axis in axes):
             raise TypeError(f"the axes of an array's type are written as colons, {self}[:, ::1], not {axes}")
@@ -51,7 +51,7 @@ class Type:
 
 
 def _named(name):
-    """Return a type of this name: in a process that compiles kernels the compiler's."""
+    """Return the type of this name in the process that unpickles it: the compiler's, if there is one."""
     return getattr(_compiler().cuda.types, name)
 
 
@@ -60,7 +60,7 @@ def _record(dtype):
 
 
 def _array(dtype, ndim, layout):
-    """Return the type of an array of elements that may be the compiler's."""
+    """Return the type of an array of elements, whose type may be the compiler's."""
     axes = [slice(None)] * ndim
     if layout in "CF":
         axes[-1 if layout == "C" else 0] = slice(None, None, 1)
@@ -73,7 +73,7 @@ def _compiler():
 
 
 class Signature(Type):
-    """What a function takes, and what it returns."""
+    """The types of a function's arguments and its result."""
 
     def __init__(self, return_type, args):
         super().__init__(f"({', '.join(map(str, args))}) -> {return_type}")
@@ -100,7 +100,7 @@ class Scalar(Type):
 
     @property
     def bitwidth(self):
-        """How many bits a number has."""
+        """The number of bits."""
         return 8 * self.numpy_dtype.itemsize
 
 
@@ -146,11 +146,11 @@ class Record(Scalar):
 
 
 class NoneType(Type):
-    """Nothing, as a function returns that returns nothing."""
+    """The type of None."""
 
 
 class Opaque(Type):
-    """What kernels have, and hosts do not."""
+    """The type of an object that only kernels have."""
 
 
 class Array(Type):
@@ -176,7 +176,7 @@ class Tuple(Type):
 
 
 class UniTuple(Type):
-    """A tuple of one type."""
+    """A tuple of elements of one type."""
 
     def __init__(self, dtype, count):
         super().__init__(f"UniTuple({dtype} x {count})")
@@ -197,19 +197,11 @@ _NUMBERS = (
     *(int8, int16, int32, int64, uint8, uint16, uint32, uint64),
     *(float16, float32, float64, complex64, complex128, boolean),
 )
-# What else Numba calls them; those of C by their size on this machine.
+# Numba's other names for them; those of C types by their size on this machine.
 _ALIASES = {
     **{"bool": boolean, "bool_": boolean, "b1": boolean, "none": void},
-    **{
-        "i1": int8,
-        "i2": int16,
-        "i4": int32,
-        "i8": int64,
-        "u1": uint8,
-        "u2": uint16,
-        "u4": uint32,
-        "u8": uint64,
-    },
+    **{"i1": int8, "i2": int16, "i4": int32, "i8": int64},
+    **{"u1": uint8, "u2": uint16, "u4": uint32, "u8": uint64},
     **{"f2": float16, "f4": float32, "f8": float64, "c8": complex64, "c16": complex128, "double": float64},
     **{"byte": uint8, "char": int8, "uchar": uint8, "short": int16, "ushort": uint16},
     **{"longlong": int64, "ulonglong": uint64},
@@ -221,7 +213,7 @@ _OF_THIS_MACHINE = {
 
 
 def from_dtype(dtype):
-    """Return the type of elements with a dtype of NumPy's.
+    """Return the type of elements with a NumPy dtype.
 
     >>> from_dtype(np.dtype("uint8"))
     uint8
@@ -255,6 +247,6 @@ def typeof(value):
     return Array(kind, ndim, "C" if flags["C_CONTIGUOUS"] else "F" if flags["F_CONTIGUOUS"] else "A")
 
 
-#: What `numba.cuda`, and `numba` itself, call types by: each name with its type.
+#: The types by their names in `numba.cuda` and `numba`.
 NAMES = {kind.name: kind for kind in _NUMBERS} | _ALIASES | {"boolean": boolean, "void": void}
 NAMES |= {name: from_dtype(dtype) for name, dtype in _OF_THIS_MACHINE.items()}

@@ -1,7 +1,7 @@
-"""Which calls of a kernel wait for other threads: read off its source, and off that of what it calls.
+"""Find the calls in a kernel that wait for other threads, from its source and that of the functions it calls.
 
-A name means what it meant when the kernel was compiled. Where the source does not show what is called, say an
-argument, the call may wait.
+A name has the value that it had when the kernel was compiled. If the source doesn't show what is called, as
+for an argument, the call may wait.
 """
 
 import ast
@@ -22,24 +22,24 @@ WAITING = frozenset(
     "syncthreads syncthreads_count syncthreads_and syncthreads_or syncwarp activemask shfl_sync shfl_up_sync "
     "shfl_down_sync shfl_xor_sync all_sync any_sync eq_sync ballot_sync match_any_sync match_all_sync".split()
 )
-# What a call may come to, besides functions: a wait, what does not wait, and what is not known.
+# What a call may call, besides a user's functions: a wait, something that does not wait, something unknown.
 _WAIT, _PLAIN, _ANY = "wait", "plain", "any"
-# Of arrays and numbers and their types: these do not wait.
+# Attributes of arrays, numbers and their types, which do not wait.
 _ATTRIBUTES = PYTHON_ATTRIBUTES.union(dir(np.dtype))
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 
 
 class Waits:
-    """What the functions of one launch wait for.
+    """The waiting calls in the functions of one launch.
 
     Parameters
     ----------
     constants_of : callable
-        Returns the `Constants` of a function.
+        Returns the constants of a function, as in `twins`.
     modules : tuple of module
         Each `cuda`.
     stubs : dict
-        The names of what these offer, by its id.
+        The names of the modules' objects, by their id.
     in_step : bool
         Whether a thread waits before it stores.
     """
@@ -50,9 +50,9 @@ class Waits:
         self._scopes = {}
 
     def calls(self, definition):
-        """Return, by node, how to rewrite calls and stores that wait, and functions that call themselves.
+        """Return, by node, how to rewrite calls and stores that wait, and recursive functions.
 
-        Raises `UnsupportedPython` where a function that waits is given to what cannot wait for it.
+        Raises `UnsupportedPython` if a function that waits is an argument of a call that cannot wait for it.
         """
         forms = {}
         for scope in (each for each in self._all(definition.function) if each.node):
@@ -65,7 +65,7 @@ class Waits:
         return {node: form for node, form in forms.items() if form != _PLAIN}
 
     def need_threads(self, function):
-        """Return whether a function without source waits: this one, or one that it calls."""
+        """Return whether a function without source waits: this one or one that it calls."""
         reached = self._reached(self._scope(function), sourceless=True)
         return any(each.node is None and self._waits(each, sourceless=True) for each in reached)
 
@@ -83,12 +83,12 @@ class Waits:
         return any(scope in self._called(each) for each in self._reached(scope, sourceless=True))
 
     def _called(self, scope):
-        """Return the scopes of the functions that one may call."""
+        """Return the scopes of the functions that a scope may call."""
         targets = set().union(*scope.calls.values())
         return {self._scope(each) for each in targets if not isinstance(each, str)}
 
     def _reached(self, scope, sourceless):
-        """Yield a scope and those that it calls; `sourceless` says whether also those without source."""
+        """Yield a scope and all that it calls in turn; `sourceless` includes functions without source."""
         waiting, seen = [scope], {scope}
         while waiting:
             scope = waiting.pop()
@@ -101,7 +101,7 @@ class Waits:
         return self._all(target)[0] if isinstance(target, types.FunctionType) else target
 
     def _all(self, function):
-        """Return the scope of a function, and those of the functions within it."""
+        """Return the scope of a function and those of the functions within it."""
         if function not in self._scopes:
             constants = self._constants_of(function)
             if package(function) in PACKAGES:
@@ -113,7 +113,7 @@ class Waits:
         return self._scopes[function]
 
     def _sourceless(self, function, constants):
-        """Return the scope of a function without source: it may call whatever its code names."""
+        """Return the scope of a function without source: it may call anything that its code names."""
         scope, names, values = _Scope(None), _names(function.__code__), constants.names.values()
         modules = [each for each in values if isinstance(each, types.ModuleType)]
         attributes = [self.attribute(each, name, constants) for each in modules for name in names]
@@ -123,7 +123,7 @@ class Waits:
         return scope
 
     def attribute(self, owner, name, constants):
-        """Return an attribute of a global thing, None if it has none of the name."""
+        """Return an attribute of a global object, None if it doesn't have it."""
         if name in WAITING and any(owner is module for module in self._modules):
             return _WAIT
         find = constants.attribute if isinstance(owner, types.ModuleType) else getattr
@@ -133,7 +133,7 @@ class Waits:
             return None
 
     def targets(self, value):
-        """Return what the call of a global thing, or of an element of a tuple, may come to."""
+        """Return what the call of a global object, or of an element of a tuple, may call."""
         if isinstance(value, tuple):
             return set().union(*map(self.targets, value))
         if value is _WAIT or self._stubs.get(id(value)) in WAITING:
@@ -143,7 +143,7 @@ class Waits:
 
 
 class _Scope:
-    """A function, or one within it: its node if there is source, and what each of its calls may come to."""
+    """A function, or one within it: its node if there is source, and what each of its calls may call."""
 
     def __init__(self, node):
         self.node, self.calls = node, {}
@@ -163,7 +163,7 @@ class _Reader:
             self._read(statement, self._functions[tree])
 
     def _read(self, node, scope):
-        """Note the calls in a node; those in the body of a function are its own."""
+        """Record the calls in a node; those in the body of an inner function belong to that."""
         if isinstance(node, ast.Call):
             scope.calls[node] = self._targets(node.func) or {_ANY}
             scope.given[node] = self._functions_among(node.args + [each.value for each in node.keywords])
@@ -181,7 +181,7 @@ class _Reader:
         return {each for each in targets if not isinstance(each, str)}
 
     def _targets(self, node, names=frozenset()):
-        """Return what the call of an expression may come to; `names` are those on the way to it."""
+        """Return what the call of an expression may call; `names` are those already followed."""
         value = self._value(node)
         if value is not UNKNOWN:
             return self._waits.targets(value)
@@ -198,7 +198,7 @@ class _Reader:
         return set().union(*(self._targets(each, names) for each in parts)) if parts else {_ANY}
 
     def _value(self, node):
-        """Return what an expression of globals stands for."""
+        """Return the value of an expression of globals."""
         if isinstance(node, ast.Name) and node.id not in self._bound:
             return self._constants.names.get(node.id, getattr(builtins, node.id, None))
         if isinstance(node, ast.Attribute) and (owner := self._value(node.value)) is not UNKNOWN:
@@ -207,7 +207,7 @@ class _Reader:
 
 
 def _bindings(tree):
-    """Return what the names of a function, and of those within it, may stand for, as expressions."""
+    """Return the expressions that the local names of a function, and of those within it, may stand for."""
     bound = {}
     for name, value in assignments(tree):
         bound.setdefault(name, []).append(value)
@@ -222,7 +222,7 @@ def _bindings(tree):
 
 
 def _alternatives(node):
-    """Return the expressions of which one is what an expression gives; none if that is not known."""
+    """Return the subexpressions of which one is an expression's value; none if unknown."""
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.BoolOp):

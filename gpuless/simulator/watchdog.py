@@ -1,13 +1,13 @@
-"""Stops a launch that would not end, or whose log would fill the memory.
+"""Stop a launch that doesn't end, or whose log would fill the memory.
 
-A thread has the processor to itself until it comes to a barrier, so an endless loop never gives it back.
-Loops therefore count their rounds, and look at the launch after a number of them. A `while` loop takes one of
-`rounds` in each round, as does a function that calls itself when it is called; a `for` loop begins with
-`counted`, which takes 100 ns. Loops without source are not watched.
+A thread runs alone until its next barrier, so nothing interrupts an endless loop. Loops therefore count their
+rounds, and check the limits after a number of them. A `while` loop takes an item of `rounds` in each round,
+and so does each call of a recursive function; a `for` loop begins with `counted`, which takes 100 ns. Loops
+without source are not watched.
 
-Progress is a thread of the launch that finishes: what spins, and what goes from barrier to barrier for ever,
-has none, while a launch that merely takes long has some every few milliseconds. It is measured against
-processor time, as a busy machine and a debugger that waits make a launch slow and not endless.
+Progress means that a thread of the launch finishes. A thread that spins, or goes from barrier to barrier for
+ever, makes none; a launch that just takes long makes some every few milliseconds. The limit is in processor
+time, as a busy machine or a debugger makes a launch slow, not endless.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import time
 from gpuless.limits import RUNNING
 
 _PERIOD = 1024  # rounds between two looks
-_WHY = "is a loop without end? One that waits for what another thread writes is, as {}."
+_WHY = "is a loop without end? One that waits for another thread to write never ends, as {}."
 _ONE_BY_ONE = "a thread here runs to its next barrier before others go on"
 _IN_STEP = (
     "the lanes of a warp run in step here: the one that has a lock cannot store before all others have come "
@@ -26,7 +26,7 @@ _IN_STEP = (
 
 
 class Stop(BaseException):
-    """Raised in the thread that launches. No `Exception`: nothing on the way may take it for the kernel's."""
+    """Raised to stop a launch. Not an `Exception`, so that nothing takes it for one of the kernel."""
 
 
 class Watch:
@@ -43,9 +43,9 @@ class Watch:
     clock : callable
         Returns the processor time of the thread, or threads, that run the launch.
     finished : int
-        How many threads have finished, in all blocks.
+        How many CUDA threads have finished, in all blocks.
     reason : str or None
-        Why it was stopped.
+        Why the launch was stopped.
     """
 
     def __init__(self, memory, in_step):
@@ -55,15 +55,15 @@ class Watch:
         self.begin()
 
     def begin(self):
-        """Count from now on."""
+        """Start the clock."""
         self._progress, self._since = self.finished, self.clock()
 
     def names(self):
-        """Return what the rewritten code of a kernel calls, by its names there."""
-        return {"rounds()": itertools.chain.from_iterable(self._spells()), "counted()": self.counted}
+        """Return what the rewritten code of a kernel uses, by its names there."""
+        return {"rounds()": itertools.chain.from_iterable(self._periods()), "counted()": self.counted}
 
     def counted(self, numbers):
-        """Return what a `for` loop goes through: a long range so that it is looked at now and then."""
+        """Return what a `for` loop iterates over; in a long range, limits are checked now and then."""
         kind = type(numbers)
         if kind is range:
             try:
@@ -77,7 +77,7 @@ class Watch:
             self.look()
             if count <= _PERIOD:
                 return numbers
-        elif kind is not map:  # of unsigned numbers
+        elif kind is not map:  # a range of unsigned numbers is a map
             return numbers
         return itertools.chain.from_iterable(self._parts(iter(numbers)))
 
@@ -86,7 +86,7 @@ class Watch:
             yield itertools.chain((first,), itertools.islice(numbers, _PERIOD - 1))
             self.look()
 
-    def _spells(self):
+    def _periods(self):
         while True:
             yield itertools.repeat(None, _PERIOD)
             self.look()
@@ -118,7 +118,7 @@ class Watch:
 
 
 def _processor_clock():
-    """Return a clock of the processor time of this thread; where there is none, of the process."""
+    """Return a clock of this thread's processor time; if there is none, of the process's."""
     for name in ("thread_time", "process_time"):
         try:
             getattr(time, name)()

@@ -1,4 +1,4 @@
-"""The sentences about what ends a launch in the simulator, each made of the fields of an error."""
+"""The sentences of the errors that end a launch in the simulator, made from their fields."""
 
 from gpuless.limits import WARP
 from gpuless.positions import describe_lanes, describe_position
@@ -6,7 +6,7 @@ from gpuless.simulator.foreign import is_about_indices, is_about_integers
 
 
 def place(where):
-    """Return a `Place` as two lines: source, and thread."""
+    """Return a `Place` as two lines: source and thread."""
     site, line = where.site, ""
     if site:
         inside = "" if site.function == where.kernel else f", device function {site.function}"
@@ -16,16 +16,16 @@ def place(where):
 
 
 def unsupported(error):
-    """Return what an `UnsupportedPython` says."""
-    said = f"{error.code} {error.reason}" if error.code else error.reason
+    """Return the message of an `UnsupportedPython`."""
+    sentence = f"{error.code} {error.reason}" if error.code else error.reason
     if error.where is None:
-        return said
+        return sentence
     refused = "the compiler refuses this: " if error.of_compiler else ""
-    return f"{error.where}: {refused}{said}\n    {error.where.source}"
+    return f"{error.where}: {refused}{sentence}\n    {error.where.source}"
 
 
 def explained(error):
-    """Return what an exception says, and what to do where a float stands in the place of an integer."""
+    """Return an exception's message, with what to do if a float is used as an integer."""
     message = str(error)
     if is_about_indices(message):
         message = "an index must be an integer"
@@ -35,7 +35,7 @@ def explained(error):
 
 
 def divergence(found, sites=True):
-    """Return which thread of a `Divergence` waits where, and for whom; without `sites` no lines are named."""
+    """Return which thread of a `Divergence` waits where, and for which; without `sites`, omit lines."""
     thread, other = (f"thread {describe_position(each, found.launch.block)}" for each in found.threads)
     here = f" ({found.sites[0]})" if sites else ""
     if found.operation:

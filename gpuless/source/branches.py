@@ -1,4 +1,4 @@
-"""Which branches and loops an instruction stands in, and where a thread can leave the function before it."""
+"""Find the branches and loops around an instruction, and the returns before it."""
 
 import ast
 import functools
@@ -10,7 +10,7 @@ LOOPS = (ast.For, ast.While)
 
 @functools.lru_cache(maxsize=1024)
 def _position(code, offset):
-    """Return (line, column) where an instruction begins and ends; None if Python does not know."""
+    """Return (line, column) of an instruction's begin and end; None if unknown."""
     line, end_line, column, end_column = list(code.co_positions())[offset // 2]
     return None if column is None else ((line, column), (end_line, end_column))
 
@@ -19,7 +19,7 @@ def _position(code, offset):
 def _parse(text):
     try:
         return ast.parse(text)
-    except SyntaxError:  # a notebook's magic commands
+    except SyntaxError:  # such as magic commands of a notebook
         return ast.Module([], [])
 
 
@@ -36,11 +36,11 @@ def _holds(node, position):
 
 
 def path(code, offset):
-    """Return the syntax around an instruction, from its function inwards; empty without source."""
+    """Return the nodes around an instruction, from its function inwards; empty without source."""
     return _path(syntax(code.co_filename), code.co_name, _position(code, offset))
 
 
-# By the tree, not by the code: the nodes found are those of the tree that `syntax` gives at the time.
+# Cached by the tree, not by the code: nodes must be those of the tree that `syntax` returns at the time.
 @functools.lru_cache(maxsize=1024)
 def _path(tree, function, position):
     node, nodes = tree, []
@@ -53,7 +53,7 @@ def _path(tree, function, position):
 
 
 def _arm(node, inner):
-    """Return which part of a statement or expression runs only if a condition holds; None if none does."""
+    """Return "body" or "else" if `inner` is a part of a node that runs under a condition, else None."""
     if isinstance(node, (ast.If, ast.IfExp)) and inner is not node.test:
         body = node.body if isinstance(node.body, list) else [node.body]
         return "body" if inner in body else "else"
@@ -65,16 +65,16 @@ def _arm(node, inner):
 
 
 def conditions(code, offset):
-    """Return each `if` and loop that an instruction stands in, from the outermost inwards.
+    """Return each `if` and loop around an instruction, from the outermost inwards; none without source.
 
-    Each comes with the arm that the instruction is in, "body" or "else"; none without source.
+    Each comes with the arm that the instruction is in, "body" or "else".
     """
     nodes = path(code, offset)
     return [(node, arm) for node, inner in itertools.pairwise(nodes) if (arm := _arm(node, inner))]
 
 
 def common_path(*places):
-    """Return the function, and within it each `if` and loop with all the instructions in one arm.
+    """Return the function, and each `if` and loop in it that has all the instructions in one arm.
 
     A place is (code, offset). Empty without source.
     """
@@ -87,15 +87,12 @@ def common_path(*places):
 
 
 def returns_before(code, offset):
-    """Return the lines of each `return` by which a thread can leave before an instruction.
-
-    None without source.
-    """
+    """Return the line of each `return` that a thread can take before an instruction; None without source."""
     nodes = path(code, offset)
     if not nodes:
         return None
     line = _position(code, offset)[0][0]
-    # In a loop, what stands below comes before the next round.
+    # In a loop, code below the instruction runs before its next round.
     loops = [node for node in nodes if isinstance(node, LOOPS)]
     last = max([line, *(node.end_lineno + 1 for node in loops)])
     returns = (node for node in ast.walk(nodes[0]) if isinstance(node, ast.Return))

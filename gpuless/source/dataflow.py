@@ -1,6 +1,6 @@
-"""What the numbers in a kernel are made of: of the thread, of what is in memory, or of neither.
+"""Find from a kernel's source what its numbers depend on: the thread, memory, or neither.
 
-Read off the source. Without source nothing is known, and each function here says what then holds.
+Without source nothing is known; each function says what it returns then.
 """
 
 import ast
@@ -10,9 +10,9 @@ from gpuless.source.branches import LOOPS, conditions, path
 
 _THREAD = {"threadIdx", "laneid"}
 _LAUNCH = {"blockIdx", "blockDim", "gridDim"}
-# Calls that give the same number to all who give them the same.
+# Calls that return the same number for the same arguments.
 _PLAIN_CALLS = set("range len min max abs int round int32 int64 uint32 uint64 gridsize".split())
-# What an atomic operation can do: the others take the old value apart from the new one.
+# Operators that atomic operations exist for.
 _ATOMIC_OPERATORS = (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
 
 
@@ -25,10 +25,10 @@ def is_data_dependent(code, offset):
 
 @functools.lru_cache(maxsize=1024)
 def is_atomic_update(code, offset):
-    """Return whether an atomic operation could take the place of a write, and of the read before it.
+    """Return whether an atomic operation could replace a write and the read before it; True without source.
 
-    It can if the new value is the old one of this same element, and something added or compared that comes
-    from elsewhere. In a swap it cannot: there the new value is that of another element. True without source.
+    It can if the new value combines the element's old value with a value from elsewhere, by adding or
+    comparing. It can't for a swap, where the new value is that of another element.
     """
     nodes = path(code, offset)
     if not nodes:
@@ -40,7 +40,7 @@ def is_atomic_update(code, offset):
     tests = [node.test for node, _ in conditions(code, offset) if isinstance(node, ast.If)]
     asking = [test for test in tests if any(_reads(node, text) for node in flow.made_of(test))]
     value = flow.resolved(_value_of(statement, target))
-    # Other elements of the array that the new value comes from are read for a swap, a stencil or a tree.
+    # A swap, a stencil or a tree reads other elements of the array for the new value.
     if any(_reads_elsewhere(flow.made_of(each), name, text) for each in (value, *asking)):
         return False
     if isinstance(statement, ast.AugAssign):
@@ -54,7 +54,7 @@ def is_atomic_update(code, offset):
 
 
 def is_of_the_thread_alone(function, test):
-    """Return whether a condition is the same for a thread in every launch, whatever its grid and block."""
+    """Return whether a condition depends only on the thread, so that it is the same in every launch."""
     flow = _flow(function)
     return not any(
         isinstance(node, (ast.Subscript, ast.Call))
@@ -65,11 +65,10 @@ def is_of_the_thread_alone(function, test):
 
 
 def round_variables(code, offset, in_kernel):
-    """Return the variables that show in which round of its loops an instruction is executed.
+    """Return the variables that identify the round of the loops around an instruction; none without source.
 
-    Only of loops in which a thread can go around the instruction, and only variables that have, in one round,
-    the same value in all threads. (The arguments of the kernel itself have, those of a device function may
-    not.) None without source.
+    Only for loops in which a thread can bypass the instruction, and only variables with the same value in all
+    threads within a round. (A kernel's arguments have that; a device function's may not.)
     """
     nodes, found = path(code, offset), []
     uniform = uniform_in(nodes[0], in_kernel) if nodes else None
@@ -83,9 +82,9 @@ def round_variables(code, offset, in_kernel):
 
 
 def has_uneven_rounds(code, offset, in_kernel):
-    """Return whether a loop around an instruction goes on to, or begins at, another number in each thread.
+    """Return whether a loop around an instruction begins or ends at a different number in each thread.
 
-    False without source, and for a loop that makes strides.
+    False without source, and for a range with a step.
     """
     nodes = path(code, offset)
     uniform = uniform_in(nodes[0], in_kernel) if nodes else None
@@ -95,7 +94,7 @@ def has_uneven_rounds(code, offset, in_kernel):
 
 
 class _Flow:
-    """What the local names of a function are assigned from."""
+    """The expressions that the local names of a function are assigned from."""
 
     def __init__(self, function):
         self.parameters = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
@@ -105,7 +104,7 @@ class _Flow:
                 self.sources.setdefault(name, []).append(value)
 
     def made_of(self, expression):
-        """Return all the nodes of an expression, and of those that its names are assigned from."""
+        """Return all nodes of an expression, and of the expressions that its names are assigned from."""
         waiting, seen, nodes = [expression], set(), []
         while waiting:
             for node in ast.walk(waiting.pop()):
@@ -116,7 +115,7 @@ class _Flow:
         return nodes
 
     def resolved(self, expression):
-        """Return what a name stands for, as far as each name on the way is assigned once."""
+        """Return the expression that a name stands for, following names that are assigned once."""
         for _ in self.sources:
             if not isinstance(expression, ast.Name) or len(self.sources.get(expression.id, ())) != 1:
                 break
@@ -125,7 +124,7 @@ class _Flow:
 
 
 class Uniform:
-    """Which names of a function have the same value in all threads that execute an instruction together."""
+    """The names of a function with the same value in all threads that execute an instruction together."""
 
     def __init__(self, function, in_kernel):
         self._varying = set() if in_kernel else set(_flow(function).parameters)
@@ -138,7 +137,7 @@ class Uniform:
                     self._varying.update(names)
 
     def is_so(self, expression):
-        """Return whether an expression has the same value in all threads; False if that is not sure."""
+        """Return whether an expression has the same value in all threads; False if unsure."""
         return all(map(self._keeps, ast.walk(expression)))
 
     def header(self, loop):
@@ -167,14 +166,14 @@ class Uniform:
         return not isinstance(node, ast.Call) or _called(node) in _PLAIN_CALLS
 
     def _leaves_together(self, node):
-        """Return whether all threads enter a branch or loop, and leave the loop, together."""
-        escapes = (ast.Break, ast.Continue)  # a thread that returns is gone
+        """Return whether all threads enter a branch or loop together, and leave a loop together."""
+        escapes = (ast.Break, ast.Continue)  # not `return`: that thread executes nothing more
         return self.is_so(_deciding(node)) and not (
             isinstance(node, LOOPS) and any(isinstance(each, escapes) for each in ast.walk(node))
         )
 
 
-# A launch with a race may have thousands, all between the same two lines.
+# Cached, as a launch may have thousands of races between the same two lines.
 uniform_in = functools.lru_cache(maxsize=256)(Uniform)
 
 
@@ -184,7 +183,7 @@ def _flow(function):
 
 
 def _assignments(function):
-    """Yield the names that are assigned, what they are assigned from, and the branches and loops around."""
+    """Yield assigned names, the expression that they are assigned from, and the branches and loops around."""
 
     def visit(node, around):
         if isinstance(node, ast.Assign):
@@ -206,7 +205,7 @@ def _assignments(function):
 
 
 def _side_by_side(target, value):
-    """Yield the parts of an assignment of tuples one by one, where they stand side by side."""
+    """Yield each target with its value; an assignment of a tuple to a tuple is split into its parts."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         for part, of in zip(target.elts, value.elts, strict=True):
             yield from _side_by_side(part, of)
@@ -215,7 +214,7 @@ def _side_by_side(target, value):
 
 
 def _names(target):
-    """Return the local names that are assigned; an element of an array is none."""
+    """Return the local names in a target; elements of arrays are left out."""
     if isinstance(target, ast.Name):
         return [target.id]
     return [name for part in getattr(target, "elts", ()) for name in _names(part)]
@@ -226,14 +225,14 @@ def _loaded(target):
 
 
 def _deciding(node):
-    """Return the expression on which it depends whether what is within is executed, and how often."""
+    """Return the expression that decides whether, or how often, the inside of a node is executed."""
     if isinstance(node, ast.For):
         return node.iter
     return node if isinstance(node, ast.BoolOp) else node.test
 
 
 def _assignment(nodes):
-    """Return the statement that writes, and the element that it writes."""
+    """Return the statement that writes, and the target that it writes."""
     target = nodes[-1] if isinstance(nodes[-1], (ast.Subscript, ast.Attribute)) else None
     statement = next(
         (node for node in reversed(nodes) if isinstance(node, (ast.Assign, ast.AugAssign))), None
@@ -244,7 +243,7 @@ def _assignment(nodes):
 
 
 def _value_of(statement, target):
-    """Return what an element is assigned from, also as one of several."""
+    """Return the expression that a target is assigned from, also if it is one of several targets."""
     if isinstance(statement, ast.Assign):
         for each in statement.targets:
             for part, value in _side_by_side(each, statement.value):
@@ -254,7 +253,7 @@ def _value_of(statement, target):
 
 
 def _root(node):
-    """Return the name of the array that an element, or a field of one, is in."""
+    """Return the name of the array of an element, or of an element's field."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -265,7 +264,7 @@ def _reads(node, text):
 
 
 def _reads_elsewhere(nodes, name, text):
-    """Return whether some of the nodes read another element of an array than the one that text names."""
+    """Return whether any of the nodes reads another element of an array than the one in `text`."""
     same = {part for node in nodes if _reads(node, text) for part in ast.walk(node)}
     elements = (node for node in nodes if isinstance(node, ast.Subscript) and not _is_shape(node))
     return any(_root(node) == name for node in elements if node not in same)
@@ -276,7 +275,7 @@ def _is_shape(node):
 
 
 def _is_data(node):
-    """Return whether a node takes something from memory, or from other threads."""
+    """Return whether a node reads from memory, or a value of another thread."""
     if isinstance(node, ast.Subscript):
         return not _is_shape(node)
     if not isinstance(node, ast.Call):
@@ -286,5 +285,5 @@ def _is_data(node):
 
 
 def _called(node):
-    """Return the last name of what is called, such as ``add`` of ``cuda.atomic.add``."""
+    """Return the last name of the function called, such as ``add`` in ``cuda.atomic.add``; "" if no call."""
     return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""

@@ -1,13 +1,13 @@
-"""Source files, as Python and compilers call them."""
+"""The names of source files in Python and in compilers."""
 
 import os
 import posixpath
 
 
 def source_file(path: str) -> str:
-    """Return a source file as Python knows it.
+    """Return Python's name of a source file.
 
-    Names that are no file, such as "<stdin>", lose the folder that a compiler gave them.
+    Names that aren't files, such as "<stdin>", lose the folder that a compiler put before them.
 
     >>> source_file("/home/me/<stdin>"), source_file("/home/me/it.py")
     ('<stdin>', '/home/me/it.py')

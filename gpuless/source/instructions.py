@@ -1,7 +1,7 @@
-"""From a running instruction to the line, the expression and the variable a person knows.
+"""Turn a running instruction into its line, its expression and its variable in the source.
 
-The simulator notes where a kernel is as a code object and a byte offset, which costs next to nothing, and
-asks for the source only when there is something to tell. No file names: a notebook cell's is a random one.
+The simulator keeps the place in a kernel as a code object and a byte offset, which costs almost nothing, and
+looks up the source only for a message. Messages name no files: a notebook cell's file has a random name.
 """
 
 import ast
@@ -36,16 +36,15 @@ def _instructions(code):
     return tuple(dis.get_instructions(code))
 
 
-# By identity: hashing a code object hashes all that is in it. The code is kept, so that its id stays
-# its own.
+# By id, as hashing a code object hashes its whole content. The code is kept, so that its id is not reused.
 _starts = {}
 
 
 def instruction_start(code, offset):
     """Return the offset of the instruction that a frame's ``f_lasti`` belongs to.
 
-    Python points a frame at an instruction or at the inline cache after it, as it has specialised the
-    instruction or not; both must count as the same place.
+    A frame points to an instruction or to the inline cache after it, depending on whether Python has
+    specialised the instruction; both must count as the same place.
     """
     known = _starts.get(id(code))
     if known is None:
@@ -64,8 +63,8 @@ def instruction_starts(code):
 
 
 def is_in_loop(code, offset):
-    """Return whether an instruction can be executed several times: whether one after it jumps back."""
-    # Without interrupt one waits for what is yielded from a device function.
+    """Return whether an instruction is in a loop: whether one after it jumps back."""
+    # A jump without interrupt is the wait in `yield from` a device function.
     backward = (each for each in _instructions(code) if "JUMP_BACKWARD" in each.opname)
     jumps = (each for each in backward if not each.opname.endswith("NO_INTERRUPT"))
     return any(each.argval <= offset < each.offset for each in jumps)
@@ -86,19 +85,19 @@ def site(code, offset):
 
 @functools.cache
 def assigned_name(code, offset):
-    """Return the variable that the result of a call is stored in, None if it is not stored at once."""
+    """Return the variable that a call's result is stored in, None if it isn't stored at once."""
     start = instruction_start(code, offset)
     following = (each for each in _instructions(code) if each.offset > start and each.opname != "CACHE")
     store = next(following, None)
     if store is None or not store.opname.startswith("STORE_"):
         return None
-    # Newer Pythons store and load in one instruction, which then has two names.
+    # Newer versions of Python store and load in one instruction, which has two names.
     return store.argval[0] if isinstance(store.argval, tuple) else store.argval
 
 
 @functools.cache
 def negative_literals(expression):
-    """Return the axes on which a subscript, given as text, is a negative number written out, and so meant.
+    """Return the axes of a subscript, given as text, with a negative literal, which is on purpose.
 
     >>> negative_literals("x[-1]"), negative_literals("x[i - 1, -1]"), negative_literals("x[i - 1]")
     (frozenset({0}), frozenset({1}), frozenset())
@@ -119,19 +118,19 @@ def _is_negative_number(node):
 
 
 def place(traceback):
-    """Return where in the kernel an exception was raised, None if nowhere.
+    """Return the site in the kernel where an exception was raised, None if there is none.
 
-    It is the innermost line before one that is the simulator's own again, or NumPy's. What has a variable
-    `__tracebackhide__` only passes a call on.
+    It is the innermost frame of a user's code before one of the simulator or NumPy. Functions with a variable
+    `__tracebackhide__` are skipped.
     """
     found = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        # By its name: where NumPy is installed as bytecode, its files have the names of another machine.
-        is_numpys = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
-        if not is_numpys and not code.co_filename.startswith(PACKAGE):
+        # By name: if NumPy is installed as bytecode, its files' paths are those of another machine.
+        is_numpy = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy"
+        if not is_numpy and not code.co_filename.startswith(PACKAGE):
             found = site(code, traceback.tb_lasti)
         elif found is not None and "__tracebackhide__" not in code.co_varnames:
-            break  # further inside, a library may be at work
+            break  # further inside may be a library's code
         traceback = traceback.tb_next
     return found

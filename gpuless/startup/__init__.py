@@ -1,1 +1,1 @@
-"""What Python runs as it starts in processes that a program under `gpuless` starts: see `sitecustomize`."""
+"""What Python runs at the start of a process whose parent runs under `gpuless`: see `sitecustomize`."""

@@ -1,8 +1,8 @@
-"""Let every process that a program starts have the GPU that the program has.
+"""Select the GPU of a program in every process that it starts.
 
-Python imports the module `sitecustomize` when it starts, and this folder is first on the ``PYTHONPATH`` that
-`gpuless.running.inherit` leaves to them. Nothing is loaded until a process asks for `numba.cuda` or for the
-driver, or for a Numba that is not installed. Another `sitecustomize`, which this one hides, is run as well.
+Python imports the module `sitecustomize` when it starts, and `gpuless.running.inherit` puts this folder first
+on the ``PYTHONPATH`` of child processes. Nothing is loaded until a process imports `numba.cuda`, the driver's
+bindings, or a Numba that isn't installed. A `sitecustomize` that this one hides is run as well.
 """
 
 import importlib.util
@@ -14,29 +14,29 @@ HERE = Path(__file__).resolve().parent
 
 
 class Selecting:
-    """Finds what speaks to a GPU as it would have been found, once it is selected which one that is."""
+    """Finds modules that use a GPU as Python would, but selects the GPU first."""
 
     def __init__(self, *names):
         self.names = names
 
     def find_spec(self, name, path=None, target=None):
-        """Return how to load a module, None to leave that to others."""
+        """Return how to load a module, None to leave it to other finders."""
         if name not in self.names:
             return None
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Selecting)]
-        if importlib.util.find_spec("gpuless") is None:  # it is not installed
+        if importlib.util.find_spec("gpuless") is None:  # not installed
             sys.path.append(str(HERE.parents[1]))
         try:
             from gpuless.selection import select
-        except ImportError:  # another Python, which has not what gpuless needs
+        except ImportError:  # another Python, without the packages that gpuless needs
             return None
         select()
-        # Afresh: others have been put before it by now.
+        # Searched again, as `select` has added finders.
         return importlib.util.find_spec(name)
 
 
 def run_the_hidden_one():
-    """Run the `sitecustomize` that would have been found without this one."""
+    """Run the `sitecustomize` that Python would have found without this one."""
     elsewhere = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
     spec = PathFinder.find_spec("sitecustomize", elsewhere)
     if spec is not None:

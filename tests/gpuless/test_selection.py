@@ -307,7 +307,7 @@ def test_where_no_gpu_may_be_seen_the_driver_is_not_loaded(monkeypatch, hidden):
     monkeypatch.setattr(nvidia, "_played", [])
     monkeypatch.setattr(nvidia, "_open_library", lambda names: pytest.fail(f"{names} was loaded"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    problem = "no GPU is visible, as CUDA_VISIBLE_DEVICES has it"
+    problem = "CUDA_VISIBLE_DEVICES hides all GPUs"
     assert nvidia.driver.__wrapped__() == ((), None, None, problem, False)
 
 

@@ -1,1 +1,1 @@
-"""Files that Python loads under the names of Numba and its compilers: see `gpuless.simulator.install`."""
+"""Files that Python loads under the names of Numba and its compilers; see `gpuless.simulator.install`."""

@@ -33,5 +33,5 @@ for _name in (*_COMPILERS.split(), "vectorize", "guvectorize", "open_ipc_array",
 
 
 def __getattr__(name):
-    # As of Numba's, whatever the name of this file.
+    # The message names Numba's module, whatever the name of this file.
     raise AttributeError(f"module 'numba.cuda' has no attribute '{name}'")

@@ -1,7 +1,7 @@
 """`numba.cuda.random` where kernels run in the simulator: xoroshiro128+, seeded by SplitMix64.
 
-The generators are those of Blackman and Vigna (https://prng.di.unimi.it), and the numbers those that Numba's
-functions give. A state is a record of two integers; each generator begins 2**64 steps after the one before.
+The generators are those of Blackman and Vigna (https://prng.di.unimi.it), with the same numbers as Numba's.
+A state is a record of two integers; each generator begins 2**64 steps after the one before.
 """
 
 import math
@@ -23,7 +23,7 @@ def _rotated(x, k):
 
 
 def _seeded(seed):
-    """Return the state that a seed gives: SplitMix64's first number, twice."""
+    """Return the state for a seed: SplitMix64's first number, twice."""
     z = int(seed) + 0x9E3779B97F4A7C15 & _MASK
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
@@ -47,7 +47,7 @@ def _jumped(s0, s1):
 
 
 def init_xoroshiro128p_states(states, seed, subsequence_start=0, stream=0):
-    """Set generators on the device to the subsequences from `subsequence_start` on, of a seed."""
+    """Set generators on the device to a seed's subsequences, from `subsequence_start` on."""
     state, found = _seeded(seed), np.empty(states.shape, xoroshiro128p_dtype)
     for _ in range(subsequence_start):
         state = _jumped(*state)
@@ -58,7 +58,7 @@ def init_xoroshiro128p_states(states, seed, subsequence_start=0, stream=0):
 
 
 def create_xoroshiro128p_states(n, seed, subsequence_start=0, stream=0):
-    """Return generators on the device: `n` subsequences, from `subsequence_start` on, of a seed."""
+    """Return generators on the device: `n` subsequences of a seed, from `subsequence_start` on."""
     states = device_array(n, xoroshiro128p_dtype, stream=stream)
     init_xoroshiro128p_states(states, seed, subsequence_start, stream)
     return states
@@ -86,7 +86,7 @@ def xoroshiro128p_next(states, index):
 
 @jit(device=True)
 def xoroshiro128p_uniform_float64(states, index):
-    """Return a number from 0 to 1, without 1."""
+    """Return a number from 0 to below 1."""
     return float64(xoroshiro128p_next(states, index) >> uint32(11)) * float64(2.0**-53)
 
 

@@ -1,7 +1,7 @@
-"""`numba` where Numba is not installed: what modules with kernels import of it.
+"""`numba` if Numba isn't installed: the names that modules with kernels import.
 
-Nothing is compiled for the host: there `njit` and `jit` leave functions to Python, as Numba itself does with
-NUMBA_DISABLE_JIT=1. In kernels such functions are device functions.
+Nothing is compiled for the host: functions with `njit` and `jit` run as Python, as in Numba with
+NUMBA_DISABLE_JIT=1. In kernels, they are device functions.
 """
 
 from gpuless.simulator import numba_errors as _errors, types as _types
@@ -23,9 +23,9 @@ for _name in ("carray", "cfunc", "farray", "guvectorize", "jit_module", "stencil
 
 
 def get_num_threads():
-    """Return how many threads `prange` has."""
+    """Return the number of threads of `prange`."""
     return 1
 
 
 def set_num_threads(n):
-    """Leave `prange` its one thread."""
+    """Do nothing: `prange` has one thread."""
