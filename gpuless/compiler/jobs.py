@@ -61,7 +61,7 @@ def compile_jobs(jobs):
     """Compile kernels, many of them in several processes, and cache the results.
 
     Returns the worker's result for each `Job`, a dict: registers, spill_stores, ... and "sass" or "ptx",
-    which is "" without a listing. Raises `InspectionError` if the compiler rejects a kernel or isn't installed.
+    which is "" without a listing. Raises `InspectionError` if the compiler rejects a kernel or is missing.
     """
     keys = [_key(job) for job in jobs]
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in _cache}
