@@ -165,7 +165,7 @@ def _latency(device: Device, modelled: Any) -> Iterator[str]:
 
 def _tail(device: Device, shape: Any) -> Iterator[str]:
     """Report a last wave of blocks that leaves most SMs idle."""
-    waves = shape.blocks / (device.sms * shape.resident)
+    waves = shape.waves(device)
     rest = waves - math.floor(waves)
     if 1 < waves < _WAVES and 0 < rest < _TAIL:
         yield (

@@ -93,7 +93,7 @@ def _launch(device, taken, compiled, shape):
         "launch__registers_per_thread": compiled.registers,
         "launch__shared_mem_per_block_static": compiled.shared,
         "launch__shared_mem_per_block_dynamic": taken.shared,
-        "launch__waves_per_multiprocessor": shape.blocks / (device.sms * shape.resident),
+        "launch__waves_per_multiprocessor": shape.waves(device),
     }
 
 
@@ -103,9 +103,8 @@ def _occupancy(device, modelled):
         f"launch__occupancy_limit_{name.replace('shared memory', 'shared_mem')}": limit
         for name, limit in found.limits.items()
     }
-    blocks = shape.blocks / min(device.sms, shape.blocks)
     stay = resident_cycles(device, modelled) / cycles_of(device, modelled.prediction)
-    active = blocks * shape.warps * stay / device.sm.warps
+    active = shape.per_sm(device) * shape.warps * stay / device.sm.warps
     return limits | {
         "sm__maximum_warps_per_active_cycle_pct": 100 * found.fraction,
         "sm__warps_active.avg.pct_of_peak_sustained_active": 100 * active,

@@ -36,6 +36,18 @@ class Shape(NamedTuple):
     warps: int  # of a block
     resident: int  # blocks that fit on an SM
 
+    def per_sm(self, device):
+        """Return the mean number of blocks of the SMs that have any."""
+        return self.blocks / min(device.sms, self.blocks)
+
+    def at_once(self, device):
+        """Return how many blocks an SM runs at a time."""
+        return min(self.resident, math.ceil(self.blocks / device.sms))
+
+    def waves(self, device):
+        """Return how many times the blocks fill the GPU."""
+        return self.blocks / (device.sms * self.resident)
+
 
 class Prediction(NamedTuple):
     """The model's results for a launch.
@@ -89,7 +101,7 @@ def predict(device, counts, traffic, shape):
     rate, alone = _rate(phases, totals, memory, counts, device, shape)
     bound = max(totals, key=totals.get)
     # The busiest SM ends last. If shared units are the bound, SMs with less work wait less.
-    count = whole if bound in own else shape.blocks / min(device.sms, shape.blocks)
+    count = whole if bound in own else shape.per_sm(device)
     cycles = max(count / rate, alone)
     if bound not in own:
         cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
@@ -109,7 +121,7 @@ def _at_work(counts, traffic, shape):
 
     Otherwise the average warp would resemble neither kind. With barriers no warp exits early.
     """
-    if any(step.base == "BAR" for step in counts.steps):
+    if counts.has_barriers:
         return shape, traffic.warps
     blocks, warps = traffic.at_work
     return (
@@ -123,12 +135,12 @@ def _rate(phases, demands, memory, counts, device, shape):
 
     `demands`: a warp's cycles at each unit; `memory`: those at units that all SMs share.
     """
-    at_once, warps = min(shape.resident, math.ceil(shape.blocks / device.sms)), shape.warps
+    at_once, warps = shape.at_once(device), shape.warps
     # Warps don't wait for atomic operations: these limit the rate of blocks, but delay no other request.
     atomics = demands.get("atomics", 0.0) * warps
     bound = 1 / atomics if atomics else math.inf
     waited = {unit: cycles for unit, cycles in demands.items() if unit != "atomics"}
-    if any(step.base == "BAR" for step in counts.steps):
+    if counts.has_barriers:
         alone = device.block_start + _block_alone(phases, memory, warps)
         most = max(waited.values()) * warps
         return min(bound, throughput(at_once, [most], max(0.0, alone - most))), alone
@@ -178,17 +190,16 @@ def _phases(counts, costs, per_warp, shape):
             pieces.append(current)
             current = []
     pieces += [current] if current else []
-    barriers = any(step.base == "BAR" for step in counts.steps)
-    return [_phase(piece, counts, costs, per_warp, shape, barriers) for piece in pieces]
+    return [_phase(piece, counts, costs, per_warp, shape) for piece in pieces]
 
 
-def _phase(piece, counts, costs, per_warp, shape, barriers):
+def _phase(piece, counts, costs, per_warp, shape):
     blocks = [block for block, _ in piece]
     at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
     often, demands = per_warp[at], costs.demands[at]
     (once, again), reasons = _alone([counts.steps[i] for i in at], costs.latencies[at], often > 1)
     slowest = often
-    if barriers:  # the block goes on when its last warp has arrived
+    if counts.has_barriers:  # the block goes on when its last warp has arrived
         ends = [i for i in at if counts.steps[i].base == "BAR"]
         passes = max((per_warp[i] for i in ends), default=0.0) or 1.0
         times = np.concatenate(

@@ -43,6 +43,11 @@ class SassCounts(NamedTuple):
     shares: dict
     missed: dict
 
+    @property
+    def has_barriers(self):
+        """Whether the kernel has barriers."""
+        return any(step.base == "BAR" for step in self.steps)
+
 
 class NoSolver(ImportError):
     """SciPy, which solves linear programs, is not installed."""

@@ -64,11 +64,6 @@ def _add(lines, place, row):
 # --- Queues -------------------------------------------------------------------------------------------------
 
 
-def at_once(device: Any, shape: Any) -> int:
-    """Return how many blocks an SM runs at a time."""
-    return min(shape.resident, math.ceil(shape.blocks / device.sms))
-
-
 def cycles_of(device: Any, prediction: Any) -> float:
     """Return the cycles of a launch, without those before its first block and after its last."""
     return (prediction.microseconds - device.launch) * device.clock * 1e3
@@ -77,8 +72,7 @@ def cycles_of(device: Any, prediction: Any) -> float:
 def resident_cycles(device: Any, modelled: Any) -> float:
     """Return how many cycles a block stays on an SM: blocks there at once / blocks that end per cycle."""
     shape, cycles = modelled.shape, cycles_of(device, modelled.prediction)
-    blocks = shape.blocks / min(device.sms, shape.blocks)
-    return min(cycles, cycles * at_once(device, shape) / blocks)
+    return min(cycles, cycles * shape.at_once(device) / shape.per_sm(device))
 
 
 def _barriers(device, modelled, queued):
@@ -112,7 +106,7 @@ def _queues(device, modelled, waited):
     each = np.array([*demands.values()])
     own = sum(cycles for unit, cycles in demands.items() if unit in UNITS)
     elsewhere, queues = max(0.0, prediction.alone - own), np.zeros(len(each))
-    for n in range(1, at_once(device, shape) * shape.warps + 1):
+    for n in range(1, shape.at_once(device) * shape.warps + 1):
         times = each * (1 + queues)
         queues = n / (elsewhere + times.sum()) * times
     shares = each * queues

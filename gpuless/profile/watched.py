@@ -170,8 +170,7 @@ def _timed(asked, reports, number):
     if asked.kind != KERNEL:
         return asked
     report = reports[asked.report][number]
-    device, shape = report.device, report.modelled.shape
-    share = min(1.0, shape.blocks / (device.sms * shape.resident))
+    share = min(1.0, report.modelled.shape.waves(report.device))
     duration, low, high = times_of(report)
     about = {"name": report.kernel, "share": share, "busy": _busy_of(report), "report": report}
     return asked._replace(duration=duration, low=low, high=high, **about)

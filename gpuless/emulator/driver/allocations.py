@@ -307,8 +307,11 @@ def place_of(address):
     allocation = device().arena.find(address or 0)
     if allocation is not None:
         return "pinned" if _kinds.get(allocation.address) == HOST else DEVICE
-    registered = any(at <= (address or 0) < at + size for at, size in _registered.items())
-    return "pinned" if registered else "pageable"
+    return "pinned" if _is_registered(address or 0) else "pageable"
+
+
+def _is_registered(address):
+    return any(at <= address < at + size for at, size in _registered.items())
 
 
 @driver_function("cuMemAdvise", types="pziip")
@@ -331,8 +334,7 @@ def _check_managed(address, size):
 def _attribute(attribute, address, found):
     allocation = device().arena.find(address)
     kind = _kinds.get(allocation.address, DEVICE) if allocation else None  # DEVICE: of a module or the heap
-    registered = any(at <= address < at + size for at, size in _registered.items())
-    if kind is None and registered:
+    if kind is None and _is_registered(address):
         kind = HOST
     start, size = (allocation.address, allocation.size) if allocation else (0, 0)
     handles = {

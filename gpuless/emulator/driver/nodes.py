@@ -34,20 +34,15 @@ def _kernel(at):
 def _copy(at):
     *fields, width, height, depth = _read(COPY, at)
     source, target = fields[:11], fields[11:]
-    about = Copy(_start(*target), _start(*source), width * height * depth)
-    starts, pitches, moves = [_start(*target), _start(*source)], (target[9:], source[9:]), []
+    starts, pitches = [_start(*target), _start(*source)], (target[9:], source[9:])
+    rows = []
     for z in range(depth):
         for y in range(height):
-            places = [
-                start + pitch * (y + rows * z) for start, (pitch, rows) in zip(starts, pitches, strict=True)
-            ]
-            moves.append(copying(*places, width).run)
-
-    def move():
-        for row in moves:
-            row()
-
-    return Work(move, "copy", partial(COPY.pack, *fields, width, height, depth), about=about)
+            ends = [start + pitch * (y + h * z) for start, (pitch, h) in zip(starts, pitches, strict=True)]
+            rows.append(copying(*ends, width).run)
+    about = Copy(*starts, width * height * depth)
+    parameters = partial(COPY.pack, *fields, width, height, depth)
+    return Work(partial(_run_all, rows), "copy", parameters, about=about)
 
 
 def _start(x, y, z, level, kind, host, device, array, reserved, pitch, height):
@@ -59,13 +54,14 @@ def _set(at):
     target, pitch, value, size, width, height = _read(SET, at)
     refuse_if(size not in (1, 2, 4), detail=f"elements of {size} bytes cannot be set")
     rows = [setting(target + pitch * y, value & (1 << 8 * size) - 1, width, size).run for y in range(height)]
-
-    def fill():
-        for row in rows:
-            row()
-
     parameters = partial(SET.pack, target, pitch, value, size, width, height)
-    return Work(fill, "set", parameters, about=Copy(target, target, size * width * height))
+    about = Copy(target, target, size * width * height)
+    return Work(partial(_run_all, rows), "set", parameters, about=about)
+
+
+def _run_all(functions):
+    for function in functions:
+        function()
 
 
 # --- Nodes -------------------------------------------------------------------------------------------------
