@@ -108,24 +108,14 @@ class Report:
 
     def to_dict(self) -> dict:
         """Return the report as values that JSON can hold."""
-        same = [
-            "kernel",
-            "grid",
-            "block",
-            "microseconds",
-            "low",
-            "high",
-            "unsure",
-            "limiter",
-            "busy",
-            "measured",
-        ]
-        same += ["l1_hit_rate", "l2_hit_rate", "dram_bytes", "flops", "stalls", "advice", "metrics"]
+        names = "kernel grid block microseconds low high unsure limiter busy measured l1_hit_rate l2_hit_rate"
+        names += " dram_bytes flops stalls advice metrics"
         lines = [
             {"file": file, "line": line, "text": linecache.getline(file, line).strip(), "stalls": stalls}
             for (file, line), stalls in self._by_time()
         ]
-        found = {"modelled": True, "gpu": self.device.name} | {name: getattr(self, name) for name in same}
+        same = {name: getattr(self, name) for name in names.split()}
+        found = {"modelled": True, "gpu": self.device.name} | same
         return found | {"occupancy": self.occupancy._asdict(), "lines": lines}
 
     def _occupancy(self):
