@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
 
-from gpuless.frontends import compiler_of, cuda, kernel_types, make_kernel
+from gpuless.frontends import compiler_of, cuda, make_kernel
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
 #: Further options of a decorator that the compiler needs.
@@ -74,17 +74,19 @@ def compile_jobs(jobs):
 
 def python_function(kernel):
     """Return the Python function of a kernel, real or simulated; raise TypeError for anything else."""
-    if not isinstance(kernel, kernel_types()):
-        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
+    _compiler(kernel)
     return kernel.py_func
 
 
 def types_of(kernel, arguments):
     """Return the types that a kernel's compiler gives to arguments; raise TypeError if one has none."""
-    compiler = compiler_of(kernel)
-    if compiler is None:
+    return _compiler(kernel).types_of(arguments)
+
+
+def _compiler(kernel):
+    if (compiler := compiler_of(kernel)) is None:
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
-    return compiler.types_of(arguments)
+    return compiler
 
 
 # --- sending kernels ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def all_machine_codes(launches, ccs):
     """Return, for each launch, its kernel's `Compiled` by compute capability.
 
     `launches`: pairs of a kernel, made by ``cuda.jit``, and the `TakenLaunch`. Whatever is not on disk is
-    compiled in one job, as starting a compiler takes longer than compiling a kernel.
+    compiled together, as starting a compiler takes longer than compiling a kernel.
     """
     keys = [{cc: _key(kernel, taken, cc) for cc in ccs} for kernel, taken in launches]
     kept = {key: cache.read(key) for own in keys for key in own.values()}

@@ -1,7 +1,7 @@
 """A queueing model that turns counts into time: warps are customers, units of SMs and memory are stations.
 
 A single warp takes as long as its control codes and the latencies of its loads say. Several warps overlap
-until a unit is always busy; below that they queue. *Mean value analysis* describes the queues: a customer
+until a unit is always busy; in between they queue. *Mean value analysis* describes the queues: a customer
 finds the average queue of a system with one customer fewer. If a block has barriers, first its warps queue,
 phase by phase, and then blocks do.
 """

@@ -135,8 +135,7 @@ def _bytes_of_sector(site, row):
 def _sets(sample, device, window, shared):
     """Return how many sets L1, L2 and the open pages of DRAM have.
 
-    L2 is scaled down to the window: as the GPU's L2 to the lines of all its resident blocks, so is this one
-    to the lines of the window's.
+    L2 is scaled down by the lines that a window's blocks access, as a share of those of all resident blocks.
     """
     l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
     some, every = window.sms * window.resident, _at_once(sample, device, window)
@@ -151,7 +150,7 @@ def _at_once(sample, device, window):
 
 
 def _own_share(sample, device, window):
-    """Return a block's own lines among all resident blocks, relative to those among a window's."""
+    """Return the lines per block of all resident blocks, relative to those of a window's; at most 1."""
     some, every = window.sms * window.resident, _at_once(sample, device, window)
     if some >= every:
         return 1.0
@@ -178,7 +177,7 @@ def _reused(rows, arrays, sample, device):
 
 
 def _discount(rows, kinds, again, apart):
-    """Reduce what L2 fetches, in place: by the share reused `again`, and the rest to the share `apart`."""
+    """Reduce L2's fetches in place: first ones by the share `again`, repeated ones to the share `apart`."""
     fetched, missed = rows[:, DRAM], rows[:, L2_LOADS] - rows[:, L2_HITS]
     first = np.where(kinds == caches.STORE, 0.0, rows[:, FIRST])
     left = first * (1 - again) + np.maximum(0.0, fetched - first) * apart

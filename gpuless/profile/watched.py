@@ -19,8 +19,6 @@ from gpuless.profile.windows import sample_of
 
 _TOGETHER = 20  # launches that are modelled together: the jobs of one compiler process
 _NON_BLOCKING = 1  # in a stream's flags
-_WORDS = {("pageable", DEVICE): "host to device", ("pinned", DEVICE): "host to device"}
-_WORDS |= {(DEVICE, "pageable"): "device to host", (DEVICE, "pinned"): "device to host"}
 
 
 class Recorder(Watcher):
@@ -187,9 +185,7 @@ def _busy_of(report):
 def _copy(device, about):
     source, target = place_of(about.source), place_of(about.target)
     duration = costs.copy_time(device, about.size, source, target, about.peer)
-    words = (
-        "GPU to GPU" if about.peer else _WORDS.get((source, target), f"{_side(source)} to {_side(target)}")
-    )
+    words = "GPU to GPU" if about.peer else f"{_side(source)} to {_side(target)}"
     engine = words if source != target or about.peer else ""
     asked = Asked(COPY, words, host=costs.CALL, engine=engine, size=about.size)
     # The host itself copies pageable memory to or from a pinned buffer, so it waits.

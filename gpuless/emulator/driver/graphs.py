@@ -160,15 +160,6 @@ def _update(executable, graph, result):
         put_int(result, 0)
 
 
-@driver_function("cuGraphGetNodes", types="ppp")
-def _get_nodes(graph, found, count):
-    known = list(graphs[graph].nodes)
-    if found:
-        for i, handle in enumerate(known):
-            put_handle(found + 8 * i, handle)
-    put_handle(count, len(known))
-
-
 @driver_function("cuGraphDebugDotPrint", types="pcu")
 def _dot(graph, path, flags):
     check_flags(flags, (1 << 18) - 1)

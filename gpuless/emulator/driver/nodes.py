@@ -139,6 +139,11 @@ def _destroy(node):
         other.after = [before for before in other.after if before != node]
 
 
+@driver_function("cuGraphGetNodes", types="ppp")
+def _nodes(graph, found, count):
+    _put_all(list(graphs[graph].nodes), found, count)
+
+
 @driver_function("cuGraphGetRootNodes", types="ppp")
 def _roots(graph, found, count):
     _put_all([handle for handle, node in graphs[graph].nodes.items() if not node.after], found, count)

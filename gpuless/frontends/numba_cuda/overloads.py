@@ -57,7 +57,7 @@ class Overloads(NullCache):
         kernel.objectmode, kernel.py_func = False, self._dispatcher.py_func
         kernel.argtypes = sigutils.normalize_signature(sig)[0]
         kernel._type_annotation = _TypedLater(kernel, self._dispatcher.targetoptions)
-        kernel.bind()  # connects it with the reference counts of memory
+        kernel.bind()  # connects it with Numba's memory statistics
         return kernel
 
     def save_overload(self, sig, kernel):
