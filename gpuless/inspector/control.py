@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpuless.inspector.assembly import is_numbas
 from gpuless.source.files import source_file
 
-#: This number stands for no scoreboard.
+#: The number that means no scoreboard.
 NO_SCOREBOARD = 7
 SCOREBOARDS = 6
 
