@@ -54,8 +54,7 @@ def _key(kernel, taken, cc):
 
 
 _TOOLS = (
-    *("numba-cuda", "numba-cuda-mlir"),
-    *("nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"),
+    "numba-cuda numba-cuda-mlir nvidia-nvvm nvidia-nvjitlink nvidia-cuda-nvcc nvidia-cuda-nvdisasm".split()
 )
 _KEPT = ("sass", "registers", "shared", "spill_stores")
 
