@@ -249,7 +249,7 @@ class _Search:
         elif isinstance(value, ir.Arg):
             self._argument(function, value)
         elif isinstance(value, ir.Var):
-            self._source(function, value, statement)
+            self._source(function, value)
         elif value.op in _COMPUTING:
             self._expression(function, statement)
         elif value.op == "getattr" and str(function.type(value.value)).startswith("Module"):
@@ -257,7 +257,7 @@ class _Search:
         else:
             self._parts(function, value, statement)
 
-    def _source(self, function, variable, statement):
+    def _source(self, function, variable):
         if _wide(function.type(variable)):
             self.variable(function, variable.name)
         elif _integer(function.type(variable)) or _integers(function.type(variable)):
@@ -293,7 +293,7 @@ class _Search:
         for caller, call in calls:
             given = call.args[value.index] if value.index < len(call.args) else None
             if given is not None:
-                self._source(caller, given, None)
+                self._source(caller, given)
         if not calls:
             self.changes.setdefault((function, value.name), ("argument", None, value.name))
 
@@ -303,7 +303,7 @@ class _Search:
         if called is not None:
             for one in called.statements:
                 if isinstance(one, self.ir.Return):
-                    self._source(called, one.value, one)
+                    self._source(called, one.value)
             return
         if value.op == "call" and str(function.type(value.func)) == "Function(<class 'float'>)":
             self._by_name(function, [value.func])

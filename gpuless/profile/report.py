@@ -199,7 +199,7 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
         low=low * prediction.microseconds,
         high=high * prediction.microseconds,
         unsure=unsure,
-        limiter=_limiter(device, modelled),
+        limiter=_limiter(modelled),
         occupancy=modelled.occupancy,
         busy=prediction.busy,
         l1_hit_rate=float(traffic.l1_hit_rate),
@@ -241,7 +241,7 @@ def _bound(busy):
     return unit if busy[unit] >= _BUSY else "latency"
 
 
-def _limiter(device, modelled):
+def _limiter(modelled):
     """Return what bounds a launch, and the line that contributes most to it."""
     prediction, counts = modelled.prediction, modelled.counts
     unit = _bound(prediction.busy)
