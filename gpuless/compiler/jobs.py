@@ -1,8 +1,7 @@
-"""Compile kernels for real GPUs where there is none: send them to a process that has the compiler.
+"""Compile kernels for real GPUs, without having one, in a process with NVIDIA's compiler.
 
-`numba.cuda` may be the simulator in this process, and the simulator cannot compile. The kernels
-are pickled, those of a module by its name, those of a notebook with the globals they use, and sent to
-`gpuless.compiler.worker`.
+In this process `numba.cuda` may be the simulator, which cannot compile. So kernels are pickled and sent to
+`gpuless.compiler.worker`: a module's kernels by name, a notebook's with the globals that they use.
 """
 
 import functools
@@ -18,19 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import NamedTuple
 
-from gpuless.frontends import compiler_of, cuda, kernel_types, make_kernel
+from gpuless.frontends import compiler_of, cuda, make_kernel
 
 OPTIONS = ("fastmath", "launch_bounds", "max_registers")
-#: What else of a decorator is said to the compiler.
+#: Further options of a decorator that the compiler needs.
 _DECLARED = ("device", "inline", "forceinline")
 _JOBS_PER_WORKER = 20
-#: What the simulator may stand in for.
+#: The modules that may be simulated.
 _CUDAS = "numba.cuda", "numba_cuda_mlir.cuda"
 _FIX = "install the CUDA compiler (no GPU needed): pip install 'gpuless[cu13]'"
 
 
 class InspectionError(RuntimeError):
-    """Why a kernel could not be compiled, for the reader of the kernel."""
+    """A kernel could not be compiled."""
 
 
 class NoCompiler(InspectionError):
@@ -38,32 +37,31 @@ class NoCompiler(InspectionError):
 
 
 class Refusal(InspectionError):
-    """What the compiler itself has against a kernel."""
+    """The compiler rejects a kernel."""
 
 
 class Job(NamedTuple):
-    """One kernel to compile for one architecture."""
+    """A kernel to compile for an architecture."""
 
     kernel: object
     signature: object
     cc: tuple
     options: tuple = tuple((name, None) for name in OPTIONS)
-    """Pairs of name and value; None is what the kernel's decorator says."""
+    """Pairs of name and value; None means the value in the kernel's decorator."""
     listing: str = "PTX"
-    """The instructions that are wanted: "SASS" or "control codes", which are SASS with what tells the machine
-    when to go on (both PTX where there is no disassembler), "PTX" or none, ""."""
+    """The listing to return: "SASS", "control codes" for SASS with these, "PTX", or "" for none. Without a
+    disassembler it is PTX."""
 
 
-# What the worker found, for as long as this process lives.
+# The worker's results, by `_key`.
 _cache = {}
 
 
 def compile_jobs(jobs):
-    """Compile kernels, in one process or a few if they are many, and remember the results.
+    """Compile kernels, many of them in several processes, and cache the results.
 
-    Returns for each `Job` a dict of what the worker says: registers, spill_stores, ... and "sass" or "ptx",
-    which is empty where no listing is wanted.
-    Raises `InspectionError` if there is no compiler on this machine, or it refuses a kernel.
+    Returns the worker's result for each `Job`, a dict: registers, spill_stores, ... and "sass" or "ptx",
+    which is "" without a listing. Raises `InspectionError` if the compiler rejects a kernel or is missing.
     """
     keys = [_key(job) for job in jobs]
     new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in _cache}
@@ -75,18 +73,20 @@ def compile_jobs(jobs):
 
 
 def python_function(kernel):
-    """Return the Python function of a kernel, real or simulated; TypeError if it is no kernel."""
-    if not isinstance(kernel, kernel_types()):
-        raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
+    """Return the Python function of a kernel, real or simulated; raise TypeError for anything else."""
+    _compiler(kernel)
     return kernel.py_func
 
 
 def types_of(kernel, arguments):
-    """Return the types of arguments, as the compiler of a kernel has them; TypeError if one has no type."""
-    compiler = compiler_of(kernel)
-    if compiler is None:
+    """Return the types that a kernel's compiler gives to arguments; raise TypeError if one has none."""
+    return _compiler(kernel).types_of(arguments)
+
+
+def _compiler(kernel):
+    if (compiler := compiler_of(kernel)) is None:
         raise TypeError(f"expected a kernel, a function with @cuda.jit, got {reprlib.repr(kernel)}")
-    return compiler.types_of(arguments)
+    return compiler
 
 
 # --- sending kernels ---------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def types_of(kernel, arguments):
 
 @functools.cache
 def _cloudpickle():
-    """Return Numba's module that pickles functions; NoCompiler where it is not installed."""
+    """Return Numba's module that pickles functions; raise NoCompiler if it is not installed."""
     try:
         return importlib.import_module("numba.cloudpickle")
     except ImportError:
@@ -103,7 +103,7 @@ def _cloudpickle():
 
 @functools.cache
 def _pickler():
-    """Return the class that sends kernels and device functions; simulated ones are real over there."""
+    """Return a pickler of kernels and device functions, which turns simulated ones into real ones."""
 
     class Pickler(_cloudpickle().CloudPickler):
         def __init__(self, stream, by_name):
@@ -112,7 +112,7 @@ def _pickler():
 
         def reducer_override(self, obj):
             if isinstance(obj, ModuleType) and obj.__name__ in _CUDAS and _is_simulated(obj):
-                return importlib.import_module, (_CUDAS[0],)  # whichever the author wrote it for
+                return importlib.import_module, (_CUDAS[0],)  # whichever of them is simulated
             if id(obj) in _simulated_names():
                 return getattr, (cuda(), _simulated_names()[id(obj)])
             if getattr(obj, "__cuda_ndarray__", False) and not isinstance(obj, type):
@@ -130,7 +130,7 @@ def _pickler():
 
 @functools.cache
 def _simulated_names():
-    """Return the names in `numba.cuda` of what is simulated here, by identity; over there they are real."""
+    """Return the names of simulated objects in `numba.cuda`, by id; the worker looks up the real ones."""
     return {id(value): name for name, value in vars(cuda()).items() if _is_simulated(value)}
 
 
@@ -140,7 +140,7 @@ def _is_simulated(value):
 
 
 def _importable(kernel, function):
-    """Return whether another process finds the kernel by importing its module."""
+    """Return whether another process can import the kernel."""
     module = sys.modules.get(function.__module__)
     if module is None or module.__name__ == "__main__" or module.__spec__ is None:
         return False
@@ -166,9 +166,9 @@ def _pickle(kernel, by_name=True):
 
 
 def _copy(kernel):
-    """Pickle a kernel with all it uses, for a process that cannot import its module; None if it cannot be.
+    """Pickle a kernel with everything that it uses; return None if that's impossible.
 
-    A module that copies arrays to the GPU when it is imported is one for the simulator only.
+    The worker cannot import modules that need a GPU, such as to copy arrays to it; the simulator can.
     """
     module = sys.modules.get(python_function(kernel).__module__)
     try:
@@ -183,14 +183,14 @@ def _copy(kernel):
 
 
 def _key(job):
-    """Return what a result depends on, as something to look it up by."""
+    """Return a key of everything that a result depends on."""
     function = python_function(job.kernel)
     try:
         kernel = _pickle(job.kernel)
     except (pickle.PicklingError, TypeError, RecursionError) as error:
         raise InspectionError(f"{function.__name__} cannot be sent to the compiler: {error}") from None
     try:
-        edited = os.stat(function.__code__.co_filename).st_mtime_ns  # a module sent by name, changed since
+        edited = os.stat(function.__code__.co_filename).st_mtime_ns  # the name of a kernel hides changes
     except OSError:
         edited = None
     return kernel, str(job.signature), job.cc, job.options, job.listing, edited
@@ -204,7 +204,7 @@ def _message(key, job):
 
 
 def _ask_workers(messages):
-    """Share many jobs between processes; a few are done by one before another has started."""
+    """Divide jobs among processes; one process does a few jobs before a second has started."""
     workers = min(importlib.import_module("numba").get_num_threads(), -(-len(messages) // _JOBS_PER_WORKER))
     share = -(-len(messages) // workers)
     shares = [messages[start : start + share] for start in range(0, len(messages), share)]
@@ -236,17 +236,16 @@ def _raise_errors(jobs, results):
     for job, result in zip(jobs, results, strict=True):
         if "error" not in result:
             continue
-        # A ValueError of the worker's own says all there is to say.
+        # A ValueError is the worker's own, and its message suffices.
         kind = "" if result["error"] == "ValueError" else f"{result['error']}: "
         message = kind + result["message"].strip()
-        # numba indents the same message differently the second time.
+        # Numba's second message has another indentation.
         reason = python_function(job.kernel).__name__, " ".join(message.split())
         messages.setdefault(reason, message)
         refused.setdefault(reason, []).append("{}.{}".format(*job.cc))
     if refused:
-        # A ValueError is the worker's own.
-        is_compilers = any(result.get("error", "ValueError") != "ValueError" for result in results)
-        raise (Refusal if is_compilers else InspectionError)(
+        by_compiler = any(result.get("error", "ValueError") != "ValueError" for result in results)
+        raise (Refusal if by_compiler else InspectionError)(
             "\n".join(
                 f"{reason[0]} does not compile for compute capability {', '.join(ccs)}: {messages[reason]}"
                 for reason, ccs in refused.items()

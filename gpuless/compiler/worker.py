@@ -1,8 +1,8 @@
 """Compile kernels for real GPUs, in a process of its own: ``python -m gpuless.compiler.worker``.
 
 A process whose `numba.cuda` is the simulator has no compiler, and numba decides that once, at import. So
-`gpuless.compiler.jobs` starts this one with the simulator off. It reads one pickled request from its
-input and writes one JSON list, a result for each job, to its output. No GPU and no driver are needed.
+`gpuless.compiler.jobs` starts this one without the simulator. It reads a pickled request from standard input
+and writes a JSON list, a result for each job, to standard output. It needs no GPU and no driver.
 """
 
 import functools
@@ -28,10 +28,10 @@ _USAGE = {
 }
 
 
-#: The first toolkit whose disassembler writes source files beside the lines.
+#: The first toolkit whose disassembler writes source files with the lines.
 _WITH_LINES = 13, 2
 
-#: What a listing of machine code is made with, and what reads it.
+#: The disassembler's options for a listing, and the function that reads its output.
 _MACHINE_CODE = {
     "SASS": (["--emit-json", "--print-line-info", "--print-code", "--no-dataflow"], json.loads),
     "control codes": (
@@ -44,7 +44,7 @@ _MACHINE_CODE = {
 def main():
     """Serve one request."""
     results = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever the kernels' modules print when imported must not end up among the results
+    os.dup2(2, 1)  # what modules print when they are imported must not mix with the results
     request = pickle.load(sys.stdin.buffer)
     sys.path[:] = request["path"]
     with results:
@@ -62,7 +62,7 @@ def _serve(jobs):
 
 
 def _missing():
-    """Return what the compiler lacks, "" if it is complete."""
+    """Return an error message if the compiler is incomplete, "" otherwise."""
     try:
         from cuda.bindings import nvjitlink, nvvm
 
@@ -75,7 +75,7 @@ def _missing():
 
 
 def _nvdisasm():
-    """Return where NVIDIA's disassembler is; None if there is none, or one without source lines."""
+    """Return the path of NVIDIA's disassembler; None if there is none, or it is too old."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     path = find_nvidia_binary_utility("nvdisasm")
@@ -93,7 +93,7 @@ def _attempt(job, nvdisasm, disassembler):
     try:
         return _compile(job, nvdisasm, disassembler)
     except Exception as error:
-        # Anything can go wrong in another's kernel; the others are still wanted.
+        # Any error is possible in a user's kernel, and must not stop the other jobs.
         return {"error": type(error).__name__, "message": str(error)}
 
 
@@ -116,9 +116,9 @@ def _compile(job, nvdisasm, disassembler):
     codes = compiler.codes_of(kernel, arguments, target, options)
     arch = "sm_" + "".join(map(str, target))
     cubin, log = _link(codes, arch, options, "cubin")
-    log = log.partition("\ninfo ")[0]  # what follows is about the kernels inside a linked library
+    log = log.partition("\ninfo ")[0]  # the rest is about kernels of a linked library
     result = {name: int((re.findall(pattern, log) or ["0"])[-1]) for name, pattern in _USAGE.items()}
-    if result["shared"] > SHARED_LIMIT:  # from Hopper on the assembler does not mind
+    if result["shared"] > SHARED_LIMIT:  # from Hopper on the assembler allows it
         raise _too_much_shared(result["shared"])
     result["arguments"] = [signatures.as_written(argument) for argument in arguments]
     result["launch_bounds"] = options["launch_bounds"]
@@ -132,7 +132,7 @@ def _compile(job, nvdisasm, disassembler):
 
 
 def _ptx(codes, arch, options):
-    """Return what there is of a kernel as PTX."""
+    """Return the parts of a kernel that are PTX or can be compiled to it."""
     known = [code.decode().rstrip("\0") for kind, code in codes if kind == "PTX"]
     codes = [(kind, code) for kind, code in codes if kind == "LTOIR"]  # no other becomes PTX
     if codes:
@@ -141,13 +141,13 @@ def _ptx(codes, arch, options):
 
 
 def _kernel(job):
-    """Return a kernel: the one of its module, or the copy of it where the module needs a GPU."""
+    """Return a kernel, from its module or, if that needs a GPU, from the copy."""
     for pickled in filter(None, (job["kernel"], job["copy"])):
         try:
             return _unpickled(pickled)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a module may end the program, or a test be skipped, without a GPU
+        except BaseException as error:  # without a GPU, a module may raise SystemExit, or pytest's Skipped
             reason = error
     raise ValueError(f"a module that it uses cannot be imported: {type(reason).__name__}: {reason}")
 
@@ -156,12 +156,12 @@ _unpickled = functools.cache(pickle.loads)  # the same kernel for all GPUs
 
 
 def _options(kernel, asked):
-    """Return the compiler's options: those asked for, else those the kernel was decorated with."""
+    """Return the compiler's options: those asked for, or else those of the kernel's decorator."""
     return {name: kernel.targetoptions.get(name) if value is None else value for name, value in asked.items()}
 
 
 def _link(codes, arch, options, output):
-    """Return (cubin or PTX, what the assembler said)."""
+    """Return (cubin or PTX, the assembler's log)."""
     from cuda.bindings import nvjitlink
 
     flags = [f"-arch={arch}", "-lineinfo", "-verbose", "-Xptxas=-v"]
@@ -210,4 +210,4 @@ def _disassemble(nvdisasm, cubin, listing):
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    os._exit(0)  # to clear up all that Numba has made takes a tenth of a second
+    os._exit(0)  # Numba's clean-up would take a tenth of a second

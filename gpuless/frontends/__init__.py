@@ -1,7 +1,7 @@
-"""Compilers of kernels that find the emulated GPU in the place of the hardware: a folder for each.
+"""The compilers whose kernels run on the emulated GPU: a folder for each.
 
-Only here the internals of a compiler are touched. A frontend lets it hand over PTX, and tells the emulator
-what it knows of that (`gpuless.emulator.run.lines.Source`); the emulator knows no frontend.
+Only frontends touch a compiler's internals. A frontend makes its compiler hand over PTX, and gives the
+emulator the kernel's source (`gpuless.emulator.run.lines.Source`); the emulator imports no frontend.
 """
 
 import importlib
@@ -25,19 +25,19 @@ __all__ = [
     "simulated",
 ]
 
-# To ask numba-cuda imports it, to ask the other does not.
+# In this order, as asking numba-cuda imports it, and asking the other does not.
 _COMPILERS = numba_cuda_mlir, numba_cuda
 
 
 def install():
-    """Let kernels that this process compiles run on the emulated GPU."""
+    """Make kernels that this process compiles run on the emulated GPU."""
     emulator.install()
     for each in _COMPILERS:
         each.install()
 
 
 def keep_kernels():
-    """Let kernels that this process compiles for a real GPU be kept on disk, where their compiler can."""
+    """Cache the kernels that numba-cuda compiles for a real GPU on disk."""
     numba_cuda.keep_kernels()
 
 
@@ -47,12 +47,12 @@ def present():
 
 
 def compiles():
-    """Return whether anything compiles kernels here: a compiler, or the older `numba.cuda` inside Numba."""
+    """Return whether kernels can be compiled: by a compiler, or by the older `numba.cuda` inside Numba."""
     return present() or is_installed("numba")
 
 
 def cuda():
-    """Return the module `cuda` of a compiler, numba-cuda's where it is installed; it may be a simulator."""
+    """Return a compiler's module `cuda`, numba-cuda's if that is installed; it may be a simulator."""
     name = "numba_cuda_mlir" if numba_cuda_mlir.present() and not numba_cuda.present() else "numba"
     return importlib.import_module(f"{name}.cuda")
 
@@ -63,34 +63,34 @@ def installed():
 
 
 def simulated():
-    """Return whether the compiler that has been imported is a simulator that steps Python code."""
+    """Return whether the imported compiler is a simulator that runs Python code."""
     return numba_cuda.simulated()
 
 
 def prepare_compilers():
-    """Make all compilers compile without a GPU, for a process that does nothing else."""
+    """Make all compilers compile without a GPU, in a process that does nothing else."""
     for each in _COMPILERS:
         if each.present():
             each.compiling.prepare()
 
 
 def compiler_of(kernel):
-    """Return what compiles a kernel, a module `compiling` of one of the folders; None if it is no kernel."""
+    """Return the module `compiling` of a kernel's compiler; None for anything but a kernel."""
     return next(
         (each.compiling for each in _COMPILERS if isinstance(kernel, each.compiling.kernel_types())), None
     )
 
 
 def make_kernel(package, function, options):
-    """Return a kernel of a function, by the compiler in a package, which may be imported for it."""
+    """Return a function's kernel, made by the compiler in a package, which is imported."""
     return importlib.import_module(f"{package}.cuda").jit(**options)(function)
 
 
 def launch_of(value):
-    """Return the `Launch` that a kernel with its launch configuration is, None if it is something else."""
+    """Return the `Launch` of a kernel with its launch configuration, None for anything else."""
     return next(filter(None, (each.compiling.launch_of(value) for each in _COMPILERS)), None)
 
 
 def kernel_types():
-    """Return the classes of what the ``@cuda.jit`` of each compiler in this process makes."""
+    """Return the classes of kernels, for each compiler in this process."""
     return tuple(kind for each in _COMPILERS for kind in each.compiling.kernel_types())

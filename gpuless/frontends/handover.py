@@ -1,6 +1,6 @@
-"""What numba-cuda and numba-cuda-mlir have alike: a linker, device arrays and a driver, in two packages.
+"""The parts that numba-cuda and numba-cuda-mlir share: linker, device arrays and driver.
 
-numba-cuda-mlir began as a copy of numba-cuda's driver layer, with the same names.
+numba-cuda-mlir's driver layer began as a copy of numba-cuda's, with the same names.
 """
 
 import ctypes
@@ -12,16 +12,15 @@ import numpy as np
 
 from gpuless.emulator.install import lack_of_compiler, load_driver
 
-#: Its functions are the emulator's own.
+#: The emulator provides the functions of this library.
 _PROVIDED = "libcudadevrt.a"
 
 
 def take_over(package):
-    """Let a compiler's driver layer hand over PTX, and look for the driver again.
+    """Make a compiler's driver layer hand over PTX, and look for the driver again.
 
-    `package`: where the layer is, such as ``numba.cuda``. Returns whether that was not done before.
-
-    Raises ImportError where NVIDIA's compiler is not installed.
+    `package`: of the layer, such as ``numba.cuda``. Returns False if that was done before. Raises ImportError
+    if NVIDIA's compiler is not installed.
     """
     if lack := lack_of_compiler():
         raise ImportError(f"there is no emulated GPU: {lack}, or set GPULESS=simulator")
@@ -32,9 +31,9 @@ def take_over(package):
     config = importlib.import_module(f"{package}.core.config")
     layer._Linker.complete = _link_to_ptx
     importlib.import_module(f"{package}.cudadrv.devicearray").DeviceNDArrayBase._ary = property(_as_ndarray)
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # there is no GPU that a small grid leaves idle
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small grids leave no GPU idle here
     driver = layer.driver
-    if driver.initialization_error and not config.DISABLE_CUDA:  # imported before, when there was none
+    if driver.initialization_error and not config.DISABLE_CUDA:  # it was imported when there was no driver
         driver.is_initialized, driver.initialization_error = False, None
     return True
 
@@ -46,7 +45,7 @@ def taken_over(package):
 
 
 def _as_ndarray(array):
-    """Return the elements of a device array where they are, for tools that step a kernel in Python."""
+    """Return a NumPy view of a device array, for tools that run a kernel in Python."""
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
     address = array.device_ctypes_pointer.value
@@ -54,25 +53,25 @@ def _as_ndarray(array):
     return np.ndarray(array.shape, array.dtype, memory, address - memory.ctypes.data, array.strides)
 
 
-#: By address: views of an array are to be views of one ndarray.
+#: By address, so that views of an array are views of the same ndarray.
 _memories = weakref.WeakValueDictionary()
 
 
 def _memory_around(address, array):
-    """Return the bytes of the allocation that an array lies in."""
+    """Return the bytes of the allocation that contains an array."""
     from gpuless.emulator.driver.device import device
 
-    start, size = device().arena.find(address) or (address, array.nbytes)  # else somebody else's
+    start, size = device().arena.find(address) or (address, array.nbytes)  # the latter if allocated elsewhere
     memory = _memories.get(start)
     if memory is None:
         buffer = (ctypes.c_char * size).from_address(start)
-        buffer.owner = array  # whose memory must not go
+        buffer.owner = array  # keeps its memory alive
         memory = _memories[start] = np.frombuffer(buffer, np.uint8)
     return memory
 
 
 def _link_to_ptx(linker):
-    """Finish a link with PTX, where there would be the machine code of a GPU."""
+    """Finish a link with PTX instead of machine code."""
     from cuda.bindings.nvjitlink import nvJitLinkError
     from cuda.core import Linker, ObjectCode
 
@@ -86,7 +85,7 @@ def _link_to_ptx(linker):
     rest = [code for code in codes if code.code_type != "ptx"]
     linker._info_log = linker._error_log = ""
     if rest:
-        # A file of machine code may hold LTO-IR as well.
+        # A file of machine code may also contain LTO-IR.
         others = sorted({f"{code.name} ({code.code_type})" for code in rest if code.code_type != "ltoir"})
         refused = f"the emulated GPU runs PTX and links no machine code: {', '.join(others)}"
         if not linker._has_ltoir:
@@ -107,6 +106,6 @@ def _link_to_ptx(linker):
 
 
 def _error_of(linker):
-    """Return the error that a compiler raises where it cannot link."""
+    """Return the error that a compiler raises if it cannot link."""
     layer = next(kind.__module__ for kind in type(linker).__mro__ if kind.__name__ == "_Linker")
     return sys.modules[layer].LinkerError

@@ -1,4 +1,4 @@
-"""Signatures of kernels, as text or as types, and launches of them, as both compilers have them."""
+"""Signatures and launches of kernels, for both compilers."""
 
 from typing import NamedTuple, get_type_hints
 
@@ -13,7 +13,7 @@ class Launch(NamedTuple):
 
 
 def as_written(argument):
-    """Return a type as signatures have it, which compilers print as ``array(float32, 1d, C)``."""
+    """Return a type as written in signatures; compilers print arrays as ``array(float32, 1d, C)``."""
     if not hasattr(argument, "layout"):
         return str(argument)
     axes = [":"] * argument.ndim
@@ -23,9 +23,9 @@ def as_written(argument):
 
 
 def arguments_of(kernel, signature, compiler):
-    """Return the types of a signature given as text or as types, checked against the kernel.
+    """Return the argument types of a signature, given as text or as types; check them against the kernel.
 
-    `compiler`: its modules `sigutils` and `types`, and its function `typeof`.
+    `compiler`: has the modules `sigutils` and `types`, and the function `typeof`.
     """
     names = kernel.py_func.__code__.co_varnames[: kernel.py_func.__code__.co_argcount]
     try:
@@ -44,7 +44,7 @@ def arguments_of(kernel, signature, compiler):
 
 
 def _types(kernel, signature, compiler):
-    """Return a signature whose text may name a NamedTuple, one that annotates a parameter of the kernel."""
+    """Evaluate a signature; its text may name a NamedTuple that annotates a parameter of the kernel."""
     if not isinstance(signature, str):
         return signature
     annotations = get_type_hints(kernel.py_func).values()
@@ -53,5 +53,5 @@ def _types(kernel, signature, compiler):
 
 
 def _tuple_type(kind, compiler):
-    """Return a compiler's type of a NamedTuple whose fields are numbers, as they are annotated."""
+    """Return a compiler's type for a NamedTuple whose fields are annotated as numbers."""
     return compiler.typeof(kind(*(field() for field in get_type_hints(kind).values())))

@@ -1,4 +1,4 @@
-"""What a kernel becomes on a real GPU: registers, occupancy, instructions, and advice. No GPU is needed."""
+"""Inspect a kernel as compiled for a real GPU: registers, occupancy, instructions, advice. Needs no GPU."""
 
 from gpuless.compiler.jobs import InspectionError, NoCompiler
 from gpuless.inspector.architectures import ARCHITECTURES, capability, occupancy, registers_for

@@ -1,4 +1,4 @@
-"""Turn what the compiler made of a kernel into a short list of what to change in its source."""
+"""Advice on what to change in a kernel's source, from its compiled code."""
 
 import linecache
 from collections import defaultdict
@@ -12,21 +12,20 @@ from gpuless.limits import SHARED_LIMIT, WARP
 
 _NEIGHBOURS = 4  # 32-bit loads that one 128-bit load replaces
 _LOW_OCCUPANCY = 0.5
-_FEW_WRAPS = 3  # a kernel that indexes two vectors once has no more, and they cost it nothing
+_FEW_WRAPS = 3  # a kernel that indexes two vectors once has so many, at no noticeable cost
 
 
 class Advice(NamedTuple):
     """One thing to change."""
 
     topic: str
-    """What it is about: launch, float64, spills, local memory, index, load, division, reshape, layout,
-    occupancy."""
+    """One of: launch, float64, spills, local memory, index, load, division, reshape, layout, occupancy."""
     text: str
     file: str = ""
     line: int = 0
-    """Where to change it; 0 if it is no single line."""
+    """Where to change it; 0 if there is no single line."""
     elsewhere: bool = False
-    """Whether that is another file than the kernel's: the code of device functions is the kernel's too."""
+    """Whether `file` is not the kernel's: a kernel contains the code of its device functions."""
 
     def __str__(self):
         file = f"({Path(self.file).name}) " if self.elsewhere else ""
@@ -34,7 +33,7 @@ class Advice(NamedTuple):
 
 
 def advise(report):
-    """Return what to change in a kernel, as a tuple of `Advice`, the most important first."""
+    """Return a tuple of `Advice` for a kernel, the most important first."""
     rules = (_launch, _float64, _spills, _local_arrays, _indices, _loads, _divisions, _reshapes, _layouts)
     linecache.checkcache()
     found = [advice for rule in (*rules, _occupancy) for advice in rule(report)]
@@ -50,13 +49,13 @@ def _lines(lines):
 
 
 def _at(topic, file, lines, text):
-    """Return advice that stands at the first of some lines; "{here}" in its text names the others as well."""
+    """Return advice for the first of some lines; "{here}" in its text also names the others."""
     first, *others = sorted(lines)
     here = f"here and in {_lines(others)}" if others else "here"
     return Advice(topic, text.format(here=here), file, first)
 
 
-# --- what the launch allows --------------------------------------------------------------------------------
+# --- the launch --------------------------------------------------------------------------------------------
 
 
 def _launch(report):
@@ -116,7 +115,7 @@ def _float64(report):
     if doubles and report.float64:
         yield Advice("float64", f"{' and '.join(doubles)} of the signature are float64; {speed}")
         return
-    # Where an array is reshaped, lines without a cause are numba's own.
+    # If an array is reshaped, lines without a cause are numba's own.
     reshapes = any(_reshapes(report))
     for file, line, kind, what, remedy, lines in float64_causes(report.instructions):
         others = set(lines) - {line}
@@ -149,7 +148,7 @@ def _spills(report):
 
 
 def _places(instructions):
-    """Return {file: set of lines}, of those instructions whose line is known."""
+    """Return {file: set of lines} for the instructions whose line is known."""
     places = defaultdict(set)
     for instruction in instructions:
         if instruction.line:
@@ -158,7 +157,7 @@ def _places(instructions):
 
 
 def _local_arrays(report):
-    # The assembler may still have found room in registers for what PTX keeps in memory.
+    # The assembler may keep in registers what PTX keeps in memory.
     if report.spill_bytes or not report.local_bytes:
         return
     used = _places(i for i in report.instructions if i.kind in ("local load", "local store"))
@@ -229,7 +228,7 @@ _ROUNDS = (
 
 
 def _divisions(report):
-    """Find the divisions that are whole subroutines."""
+    """Find the divisions that call a subroutine."""
     found = [i for i in report.instructions if (called(i) or i.opcode).endswith(_WIDE_DIVISIONS)]
     for file, lines in _places(found).items():
         written = {line for line in lines if source_of(file).divides(line)}
@@ -241,7 +240,7 @@ def _divisions(report):
 
 
 def _reshapes(report):
-    """Find the arrays that are reshaped in the kernel; their instructions may be put down to other lines."""
+    """Find the arrays that are reshaped in the kernel; the instructions may be attributed to other lines."""
     for file, used in _places(report.instructions).items():
         lines = set().union(*(source_of(file).reshapes(line) for line in used))
         if lines:

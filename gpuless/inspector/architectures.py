@@ -1,8 +1,7 @@
-"""How many blocks of a kernel an SM holds at once, and what keeps it from holding more.
+"""Occupancy: how many blocks of a kernel an SM holds at once, and which resource limits it.
 
-The arithmetic is that of NVIDIA's `cuda_occupancy.h`, the limits are those of the table "Technical
-Specifications per Compute Capability" in the CUDA programming guide, and the float64 speeds those of NVIDIA's
-white papers on each architecture.
+The arithmetic comes from NVIDIA's `cuda_occupancy.h`, the limits from the table "Technical Specifications per
+Compute Capability" in the CUDA programming guide, and the float64 speeds from NVIDIA's white papers.
 """
 
 from typing import NamedTuple
@@ -10,25 +9,25 @@ from typing import NamedTuple
 from gpuless.limits import SHARED_LIMIT, THREADS_LIMIT, WARP
 
 # The same on every architecture of the table.
-_REGISTERS = 64 * 1024  # per SM, and as many for one block
-_REGISTERS_ALLOCATED = 256  # a warp's registers are rounded up to this
-_PARTITIONS = 4  # an SM is four quarters, each with a quarter of the registers
+_REGISTERS = 64 * 1024  # per SM, and per block
+_REGISTERS_ALLOCATED = 256  # a warp's registers are rounded up to a multiple of this
+_PARTITIONS = 4  # of an SM, each with a quarter of the registers
 
 
 class Architecture(NamedTuple):
-    """What one SM has, for one compute capability."""
+    """The limits of an SM of one compute capability."""
 
     name: str
     warps: int
-    """Most warps at a time."""
+    """Maximum of resident warps."""
     blocks: int
-    """Most blocks at a time."""
+    """Maximum of resident blocks."""
     shared: int
     """Bytes of shared memory."""
     shared_reserved: int
-    """Bytes the system takes of it for every block."""
+    """Bytes that the system reserves per block."""
     shared_unit: int
-    """A block's shared memory is rounded up to this."""
+    """A block's shared memory is rounded up to a multiple of this."""
     float64: str
     """The speed of float64 arithmetic, as a fraction of float32's."""
 
@@ -49,18 +48,18 @@ class Occupancy(NamedTuple):
 
     threads_per_block: int
     blocks: int
-    """Blocks on an SM at a time; 0 if the kernel cannot be launched at all."""
+    """Blocks on an SM at a time; 0 if the kernel cannot be launched."""
     warps: int
     fraction: float
-    """`warps` of the most an SM can have."""
+    """`warps` as a fraction of an SM's maximum."""
     limited_by: tuple
-    """Names of `limits` that allow no more than `blocks`."""
+    """The keys of `limits` with the smallest value."""
     limits: dict
-    """How many blocks each resource would allow: "warps", "blocks", "registers", "shared memory"."""
+    """How many blocks each resource allows: "warps", "blocks", "registers", "shared memory"."""
 
 
 def capability(cc: str | tuple[int, int]) -> tuple[int, int]:
-    """Return a compute capability of the table as (major, minor).
+    """Return a compute capability as (major, minor).
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def capability(cc: str | tuple[int, int]) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        If it is none of `ARCHITECTURES`.
+        If it is not in `ARCHITECTURES`.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def occupancy(
     Raises
     ------
     ValueError
-        If the architecture is unknown or no GPU has blocks of that size.
+        If the architecture is unknown or no GPU allows such blocks.
 
     Examples
     --------
@@ -119,7 +118,7 @@ def occupancy(
 
 
 def occupancy_on(sm: Architecture, threads_per_block: int, registers: int, shared: int = 0) -> Occupancy:
-    """Compute how many blocks an SM holds at once, of an architecture that need not be in the table."""
+    """Compute the `Occupancy` for any `Architecture`, in the table or not."""
     if not 1 <= threads_per_block <= THREADS_LIMIT:
         raise ValueError(f"threads_per_block must be 1 to {THREADS_LIMIT}, got {threads_per_block}")
     warps = _round_up(threads_per_block, WARP) // WARP
@@ -135,12 +134,7 @@ def occupancy_on(sm: Architecture, threads_per_block: int, registers: int, share
 
 
 def registers_for(cc: str | tuple[int, int], threads_per_block: int, blocks: int) -> int:
-    """Return the most registers a thread may have so that the SM has room for `blocks` blocks.
-
-    Returns
-    -------
-    int
-        0 if not even one register would do.
+    """Return the most registers per thread with which `blocks` blocks fit on an SM; 0 if there are none.
 
     Examples
     --------
@@ -155,7 +149,7 @@ def registers_for(cc: str | tuple[int, int], threads_per_block: int, blocks: int
 
 def _blocks_by_registers(warps, registers):
     per_warp = _round_up(max(registers, 1) * WARP, _REGISTERS_ALLOCATED)
-    # The hardware checks a launch as if a block's warps were dealt evenly to the quarters of the SM.
+    # The hardware checks a launch as if a block's warps were distributed evenly to the SM's partitions.
     if per_warp * _round_up(warps, _PARTITIONS) > _REGISTERS:
         return 0
     return _REGISTERS // _PARTITIONS // per_warp * _PARTITIONS // warps

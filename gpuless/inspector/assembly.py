@@ -1,6 +1,6 @@
-"""Read what the compiler made: machine code (SASS) or, without a disassembler, its input (PTX).
+"""Read a kernel's machine code (SASS) or, without a disassembler, its PTX.
 
-Either becomes a list of `Instruction`, each with its kind and the source line it comes from.
+Either becomes a list of `Instruction`, each with its kind and its source line.
 """
 
 import posixpath
@@ -23,7 +23,7 @@ class Instruction(NamedTuple):
     line: int
     """The source line; 0 if unknown."""
     predicate: str = ""
-    """The condition it runs under: "@!P0"."""
+    """Its condition: "@!P0"."""
 
     @property
     def text(self):
@@ -32,7 +32,7 @@ class Instruction(NamedTuple):
 
 
 def is_numbas(file):
-    """Return whether code came with numba, such as float16 arithmetic, and is put down to what calls it."""
+    """Return whether code is numba's own, such as float16 arithmetic; it is attributed to its caller."""
     named = posixpath.basename(file.replace("\\", "/")) in ("<unnamed-cu>", "reshape_funcs")  # CUDA C++
     return named or "/numba/cuda/" in file.replace("\\", "/")
 
@@ -49,10 +49,10 @@ def read_sass(document):
     for function in functions:
         entries = function["sass-instructions"]
         if not any("source-line" in entry for entry in entries):
-            continue  # a linked library's, called or not
+            continue  # from a linked library
         file, line = "", 0
         for entry in entries:
-            # Only where it changes.
+            # Entries have a line only if it changes.
             if "source-line" in entry and not is_numbas(files[entry["source-file-id"]]):
                 file, line = files[entry["source-file-id"]], entry["source-line"]
             opcode, operands = entry["opcode"], entry.get("operands", "")
@@ -63,8 +63,7 @@ def read_sass(document):
     return instructions
 
 
-# The first part of a SASS opcode, for each kind. A leading U (the unit that serves a whole warp at once) and
-# what _sass_exceptions decides are left out.
+# The first part of SASS opcodes, by kind. The leading U of uniform instructions is left out.
 _SASS = {
     "FMA": "FFMA FFMA2 FFMA32I",
     "FP32": "FADD FADD2 FADD32I FMUL FMUL2 FMUL32I FMNMX FMNMX3 FSEL FSET FSETP FCHK FSWZADD",
@@ -102,10 +101,10 @@ def sass_kind(opcode, operands=""):
     ('global load', 'FP64', 'integer')
     """
     base, *modifiers = opcode.split(".")
-    # Conversions from and to float64, and the approximations that its division starts from, are slow as well.
+    # Conversions from and to float64, and the approximations with which its division starts, are slow too.
     if "F64" in modifiers or "RCP64H" in modifiers or "RSQ64H" in modifiers:
         return "FP64"
-    # Multiply-adds that only copy: the compiler uses whichever unit is idle.
+    # The compiler also copies with multiply-adds, to use idle units.
     if "MOV" in modifiers or (base == "HFMA2" and operands.replace(" ", "").split(",")[1:3] == ["-RZ", "RZ"]):
         return "move"
     if base not in _SASS_KINDS and base.startswith("U"):
@@ -140,7 +139,7 @@ def read_ptx(text: str) -> list[Instruction]:
 
 
 def _ptx_location(row, files):
-    """Return (file, line) of the innermost function that is the author's, None if there is none."""
+    """Return (file, line) of the innermost function that isn't numba's, None if there is none."""
     for number, line in re.findall(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", row):
         file = files.get(number, "")
         if line != "0" and not is_numbas(file):
@@ -177,8 +176,7 @@ def ptx_kind(opcode):
     ('global load', 'FP64', 'FMA')
     """
     base, *modifiers = opcode.split(".")
-    # "shared::cta" is "shared".
-    modifiers = [modifier.partition(":")[0] for modifier in modifiers]
+    modifiers = [modifier.partition(":")[0] for modifier in modifiers]  # "shared::cta" is "shared"
     if base in ("ld", "ldu", "st", "ldmatrix", "stmatrix"):
         if "param" in modifiers or "const" in modifiers:
             return "constant load" if base != "st" else "move"
@@ -203,11 +201,11 @@ def _ptx_arithmetic(base, modifiers):
     return "integer" if kind[:1] in ("s", "u", "b") else "other"
 
 
-# --- questions about an instruction ------------------------------------------------------------------------
+# --- properties of an instruction --------------------------------------------------------------------------
 
 
 def memory_bits(instruction):
-    """Return how many bits a thread moves by a load or store.
+    """Return how many bits a load or store moves per thread.
 
     >>> memory_bits(Instruction("LDG.E.128", "R4,[R2]", "global load", "", 0))
     128
@@ -224,7 +222,7 @@ def memory_bits(instruction):
 
 
 def makes_index_wrap(instruction):
-    """Return whether an instruction looks at an index's sign, as Python's ``x[-1]`` needs.
+    """Return whether an instruction extracts an index's sign, as Python's ``x[-1]`` requires.
 
     >>> makes_index_wrap(Instruction("SHF.R.S32.HI", "R5,RZ,0x1f,R4", "integer", "", 0))
     True
@@ -254,5 +252,5 @@ def address(instruction):
 
 
 def called(instruction):
-    """Return the name of the function an instruction calls, None if it is no such call."""
+    """Return the name of the function that an instruction calls, None if it isn't a call."""
     return instruction.operands if instruction.opcode.upper().startswith("CALL") else None

@@ -1,8 +1,8 @@
-"""Where the float64 numbers of a kernel begin, by the types that Numba has inferred.
+"""Find where a kernel's float64 numbers originate, by the types that Numba has inferred.
 
-`gpuless.inspector.float64` guesses by the source alone. Here every value has its type, and is followed from
-the instruction that computes in float64 to where it is made: through variables, branches and calls of device
-functions. What is advised leaves no float64 among these instructions.
+`gpuless.inspector.float64` guesses from the source alone. Here every value has its type, and is followed from
+the instruction that computes in float64 to its origin: through variables, branches and calls of device
+functions. The remedies leave no float64 among these instructions.
 """
 
 import ast
@@ -28,17 +28,17 @@ def float64_beginnings(compiled: Any, lines: set) -> list[Float64Cause]:
     Parameters
     ----------
     compiled : object
-        One of a kernel's ``overloads``: what it is for some types of arguments.
+        One of a kernel's ``overloads``: the kernel compiled for some types of arguments.
     lines : set of (file, line)
         Where the compiled code has float64.
 
     Returns
     -------
     list of Float64Cause
-        With all of them changed, no value on these lines is float64. Of kinds literal, outside (a number that
-        the kernel finds outside of itself), integer, mixed (a variable that is an integer in one place and a
-        float in another), division, function, type or argument. Empty if the author's own code has no
-        float64 there: it comes with the sine, with `print` or with `reshape`.
+        With all of them changed, no value on these lines is float64. Their kinds are literal, outside (a
+        global or closure variable), integer, mixed (a variable that is an integer in one place and a float in
+        another), division, function, type or argument. Empty if only library code has float64 there, such as
+        that of the sine, `print` or `reshape`.
     """
     search = _Search(_Typed(compiled.type_annotation, compiled.py_func))
     places = {(os.path.normpath(file), line) for file, line in lines}
@@ -60,7 +60,7 @@ def _integer(kind):
 
 
 def _integers(kind):
-    """Return whether a type is one of tuples of integers."""
+    """Return whether a type is a tuple of integers."""
     return isinstance(kind, Iterable) and all(map(_integer, kind))
 
 
@@ -95,7 +95,7 @@ class _Typed:
         return ast.Module([], [])
 
     def node(self, statement):
-        """Return the expression that a statement takes its value from; None if it is not found."""
+        """Return the expression of a statement's value; None if it is not found."""
         from gpuless.frontends.numba_cuda.typed import FIRST_INSTRUCTION
 
         name = statement.target.name
@@ -112,9 +112,9 @@ class _Typed:
         return None
 
     def constants(self, statement):
-        """Return the number in the source that goes straight into a variable; of equal floats on a line all.
+        """Return the literal that a statement assigns, as a list; of equal floats on a line, all.
 
-        In ``a, b = 0.0, 0.0`` nothing shows which is whose, and both are float64.
+        In ``a, b = 0.0, 0.0`` one can't tell which is whose, and both are float64.
         """
         node = self.node(statement)
         if isinstance(node, ast.Constant):
@@ -127,7 +127,7 @@ class _Typed:
 
 
 def _assigned(node, name):
-    """Return what an assignment gives to a name; None if it gives it nothing."""
+    """Return the expression that an assignment assigns to a name; None if there is none."""
     for target in node.targets:
         if isinstance(target, ast.Name) and target.id == name:
             return node.value
@@ -139,7 +139,7 @@ def _assigned(node, name):
 
 
 class _Search:
-    """Follows values to where they are made, and notes what to change there."""
+    """Follows values to their origins, and notes what to change there."""
 
     def __init__(self, kernel):
         from gpuless.frontends.numba_cuda.typed import ir, typing_context
@@ -150,10 +150,10 @@ class _Search:
         self._call(kernel)
         self.seen, self.changes = set(), {}
 
-    # --- functions and where to begin ----------------------------------------------------------------------
+    # --- functions and starting points ---------------------------------------------------------------------
 
     def _call(self, function):
-        """Note the device functions that a function calls, and theirs."""
+        """Note the device functions that a function calls, directly or indirectly."""
         for one in function.statements:
             value = getattr(one, "value", None)
             if isinstance(value, self.ir.Expr) and value.op == "call":
@@ -161,7 +161,7 @@ class _Search:
                 self.callers.setdefault(called, []).append((function, value))
 
     def _called(self, function, call):
-        """Return the device function that a call is of; None if it is of another."""
+        """Return the device function that a call calls; None for other functions."""
         dispatcher = getattr(function.type(call.func), "dispatcher", None)
         if dispatcher is None or call not in function.calls:
             return None
@@ -175,7 +175,7 @@ class _Search:
         return self.functions[key]
 
     def starts(self, places):
-        """Return (function, variable) of each float64 that is computed with on some lines, None being all."""
+        """Return (function, variable) for the float64 operands and results on some lines; None: on all."""
         return [
             (function, name)
             for function in filter(None, list(self.functions.values()))
@@ -185,12 +185,12 @@ class _Search:
         ]
 
     def _computed(self, function, statement, converts):
-        """Return the float64 variables of a statement that computes, or if it counts, converts one."""
+        """Return the float64 variables of a statement that computes or, if `converts`, that converts one."""
         ir, value = self.ir, getattr(statement, "value", None)
         wide = [each.name for each in statement.list_vars() if _wide(function.type(each))]
         is_expression = isinstance(statement, ir.Assign) and isinstance(value, ir.Expr)
         if is_expression and value.op in _COMPUTING:
-            # In `float32(total)` what is converted has been computed elsewhere.
+            # In `float32(total)` the argument was computed elsewhere.
             is_cast = value.op == "call" and str(function.type(value.func)).startswith("class(")
             is_free = self._narrowed(function, statement) or (is_cast and statement.target.name not in wide)
             return [] if is_free else wide
@@ -201,7 +201,7 @@ class _Search:
         return wide if converts and is_conversion else []
 
     def _narrowed(self, function, statement):
-        """Return whether the compiler computes in float32 what a literal such as 2.0 makes float64."""
+        """Return whether the compiler computes in float32 what a literal such as 2.0 has made float64."""
         value = statement.value
         if value.op not in ("binop", "inplace_binop"):
             return False
@@ -229,10 +229,10 @@ class _Search:
         is_store = isinstance(use, (self.ir.SetItem, self.ir.StaticSetItem)) and use.value.name == name
         return is_store and str(getattr(function.type(use.target), "dtype", "")) == "float32"
 
-    # --- from use to beginning -----------------------------------------------------------------------------
+    # --- from use to origin --------------------------------------------------------------------------------
 
     def variable(self, function, name):
-        """Follow a float64 variable to what is assigned to it."""
+        """Follow a float64 variable to the values assigned to it."""
         if (function, name) in self.seen:
             return
         self.seen.add((function, name))
@@ -249,7 +249,7 @@ class _Search:
         elif isinstance(value, ir.Arg):
             self._argument(function, value)
         elif isinstance(value, ir.Var):
-            self._source(function, value, statement)
+            self._source(function, value)
         elif value.op in _COMPUTING:
             self._expression(function, statement)
         elif value.op == "getattr" and str(function.type(value.value)).startswith("Module"):
@@ -257,14 +257,14 @@ class _Search:
         else:
             self._parts(function, value, statement)
 
-    def _source(self, function, variable, statement):
+    def _source(self, function, variable):
         if _wide(function.type(variable)):
             self.variable(function, variable.name)
         elif _integer(function.type(variable)) or _integers(function.type(variable)):
             self._origin(function, variable.name, set())
 
     def _origin(self, function, name, seen):
-        """Note where an integer is made that a variable of floats has in some branch."""
+        """Note the origin of an integer that is assigned to a float variable in some branch."""
         for statement in function.values.get(name, ()):
             value = statement.value
             node = function.node(statement)
@@ -288,12 +288,12 @@ class _Search:
             self._change(function, function.node(statement), "argument")
 
     def _argument(self, function, value):
-        """Go on with what a device function is called with; a kernel's own argument is the caller's."""
+        """Follow a device function's parameter to its arguments; a kernel's is itself the cause."""
         calls = self.callers.get(function, ())
         for caller, call in calls:
             given = call.args[value.index] if value.index < len(call.args) else None
             if given is not None:
-                self._source(caller, given, None)
+                self._source(caller, given)
         if not calls:
             self.changes.setdefault((function, value.name), ("argument", None, value.name))
 
@@ -303,7 +303,7 @@ class _Search:
         if called is not None:
             for one in called.statements:
                 if isinstance(one, self.ir.Return):
-                    self._source(called, one.value, one)
+                    self._source(called, one.value)
             return
         if value.op == "call" and str(function.type(value.func)) == "Function(<class 'float'>)":
             self._by_name(function, [value.func])
@@ -328,7 +328,7 @@ class _Search:
         return value.list_vars() if value.op == "unary" else [value.lhs, value.rhs]
 
     def _is_narrow(self, function, value, kinds, numbers):
-        """Return whether an expression is float32 if some of its operands are."""
+        """Return whether an expression would be float32 if the operands with these numbers were."""
         from gpuless.frontends.numba_cuda.typed import float32
 
         kinds = [float32 if number in numbers else kind for number, kind in enumerate(kinds)]
@@ -340,7 +340,7 @@ class _Search:
             return not _wide(
                 self.context.resolve_function_type(kind, tuple(kinds[:fixed]), names).return_type
             )
-        except Exception:  # Numba does not know it: there is nothing to be said of it
+        except Exception:  # Numba can't type it
             return False
 
     def _operator(self, value):
@@ -349,7 +349,7 @@ class _Search:
         )
 
     def _by_name(self, function, variables):
-        """Note where a type is asked for by its name: `float`, or the dtype of an array."""
+        """Note where a type is named: `float`, or the dtype of an array."""
         for each in variables:
             if str(function.type(each)) in ("class(float64)", "dtype(float64)", "Function(<class 'float'>)"):
                 for statement in function.values.get(each.name, ()):
@@ -377,14 +377,14 @@ class _Search:
     # --- what to change ------------------------------------------------------------------------------------
 
     def _change(self, function, node, kind):
-        """Note an expression that is to become float32, with its sign."""
+        """Note an expression, with its sign, that must become float32."""
         if node is not None:
             signed = (each for each in ast.walk(function.tree) if isinstance(each, ast.UnaryOp))
             node = next((each for each in signed if each.operand is node), node)
             self.changes.setdefault((function, id(node)), (kind, node, None))
 
     def causes(self, lines):
-        """Return what has been noted, with the code around it and how to write that."""
+        """Return a `Float64Cause` for each noted change, with the code around it and a remedy."""
         found, parts = [], {}
         for (function, _), (kind, node, name) in self.changes.items():
             if node is None:

@@ -1,7 +1,7 @@
-"""Read machine code with its control codes: when a warp may go on after each instruction.
+"""Read machine code with its control codes, which say when a warp may issue its next instruction.
 
-Since Volta an instruction of 128 bits says by itself how many cycles the warp waits before its next one, and
-which of six scoreboards it sets or waits for: those of instructions that take a time nobody knows beforehand.
+Since Volta, an instruction of 128 bits contains the cycles that the warp waits before the next one, and which
+of six scoreboards it sets or waits for: these track instructions of variable latency.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpuless.inspector.assembly import is_numbas
 from gpuless.source.files import source_file
 
-#: The number of a scoreboard that says there is none.
+#: The number that means no scoreboard.
 NO_SCOREBOARD = 7
 SCOREBOARDS = 6
 
@@ -25,8 +25,8 @@ _PLACE = re.compile(r'\s*//## File "([^"]*)", line (\d+)(.*)')
 class Step(NamedTuple):
     """An instruction with its control codes.
 
-    `stall`: cycles before the next one; `sets`: the scoreboard that is set until its result is there;
-    `frees`: the one that is set until its operands have been read; `waits`: those that it waits for, as bits.
+    `stall`: cycles before the next one; `sets`: the scoreboard that is set until the result is ready;
+    `frees`: the one that is set until the operands have been read; `waits`: those that it waits for, as bits.
     """
 
     opcode: str
@@ -46,14 +46,14 @@ class Step(NamedTuple):
 
 
 class MachineCode(NamedTuple):
-    """The machine code of a kernel: its instructions, and which of them labels stand at."""
+    """The machine code of a kernel: its instructions, and the index of each label's."""
 
     steps: list
     labels: dict
 
 
 def read_control(text: str) -> MachineCode:
-    r"""Read what ``nvdisasm`` prints of a kernel with the encoding of instructions and with lines.
+    r"""Read the output of ``nvdisasm`` for a kernel, with instruction encodings and source lines.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def read_control(text: str) -> MachineCode:
     """
     sections = re.split(r"^\.text\.", text, flags=re.M)[1:]
     found = [_section(section) for section in sections]
-    # A linked library's functions have no lines, called or not; a kernel of Numba has only Numba's.
+    # A linked library's functions have no lines; a kernel of Numba's own has only Numba's lines.
     own = [code for code in found if _has_lines(code)]
     own = own or [code for code in (_section(each, numbas=True) for each in sections) if _has_lines(code)]
     return next(iter(own or found), MachineCode([], {}))
@@ -95,13 +95,13 @@ def _section(text, numbas=False):
             steps[-1] = steps[-1]._replace(**_control(int(match[1], 16)))
     while steps and steps[-1].opcode == "NOP":
         steps.pop()
-    if len(steps) > 1 and steps[-1].base == "BRA":  # a loop past the end that nothing reaches
+    if len(steps) > 1 and steps[-1].base == "BRA":  # an unreachable loop after the end
         steps.pop()
     return MachineCode(steps, {name: at for name, at in labels.items() if at < len(steps)})
 
 
 def _own(chain, numbas=False):
-    """Return the innermost place that is the author's; the innermost function comes first."""
+    """Return the innermost place that isn't numba's; `chain` begins with the innermost function."""
     places = (place for place in chain if place[1] and (numbas or not is_numbas(place[0])))
     return next(((source_file(file), line) for file, line in places), None)
 

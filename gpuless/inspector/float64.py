@@ -1,6 +1,6 @@
-"""What the source of a line says about its float64 numbers, and about arrays, divisions and loops on it.
+"""Find the causes of float64 arithmetic in the source, and arrays, divisions and loops on its lines.
 
-Types are not known here: `beginnings` knows them, for a kernel that Numba has compiled.
+This looks only at the source; `beginnings` also uses the types of a kernel that Numba has compiled.
 """
 
 import ast
@@ -18,19 +18,19 @@ from gpuless.source.branches import syntax
 
 
 class Float64Cause(NamedTuple):
-    """What makes a kernel compute in float64, as it is written in its source."""
+    """Something in the source that makes a kernel compute in float64."""
 
     file: str
     line: int
-    """The line to change; where `kind` is empty, one that computes in float64 for a reason unknown."""
+    """The line to change; if `kind` is empty, a line that computes in float64 for an unknown reason."""
     kind: str
     """literal, integer start, integer, division, function, type, trigonometry, or empty."""
     what: str
-    """The source at fault."""
+    """The source to change."""
     remedy: str
-    """What to write in its place."""
+    """Its replacement."""
     lines: tuple
-    """The lines that compute in float64 for it."""
+    """The lines that compute in float64 because of it."""
 
 
 def float64_causes(instructions: Iterable[Instruction]) -> list[Float64Cause]:
@@ -39,12 +39,12 @@ def float64_causes(instructions: Iterable[Instruction]) -> list[Float64Cause]:
     Parameters
     ----------
     instructions : iterable of Instruction
-        With the lines they come from: of a `KernelReport`, or what `read_ptx` makes of PTX with lines.
+        With source lines: from a `KernelReport`, or from `read_ptx`.
 
     Returns
     -------
     list of Float64Cause
-        Empty if none is float64 arithmetic. Where lines have causes, the others are taken for consequences.
+        Empty without float64 arithmetic. If causes are found, lines without one are taken for consequences.
 
     Examples
     --------
@@ -70,18 +70,18 @@ def source_of(file):
 
 
 class Source:
-    """A source file, asked for what the author of a line wrote."""
+    """A source file, which answers questions about its lines."""
 
     def __init__(self, tree):
         self.tree = tree
         self._on_line = _nodes_by_line(tree)
 
     def _nodes(self, line, *kinds):
-        """Return the nodes of some kinds that stand on a line, or around it."""
+        """Return the nodes of some kinds on or around a line."""
         return [node for node in self._on_line.get(line, ()) if isinstance(node, kinds)]
 
     def expressions(self, line):
-        """Return the expressions that stand on a line, without those that are indices."""
+        """Return the expressions on or around a line, without indices."""
         found = self._nodes(line, ast.expr)
         subscripts = [node.slice for node in found if isinstance(node, ast.Subscript)]
         inside = {id(part) for index in subscripts for part in ast.walk(index)}
@@ -115,7 +115,7 @@ class Source:
         return [(node.lineno, kind, ast.unparse(node), better) for kind, node, better in faults]
 
     def _integer_beginnings(self, line):
-        """Return statements such as `acc = 0` that `acc += x[i]` on a line goes on from, and better ones."""
+        """Return statements such as `acc = 0` before an update of a line, `acc += x[i]`, and remedies."""
         nodes = list(ast.walk(self.function(line)))
         changed = {_target(node) for node in nodes if getattr(node, "lineno", 0) == line} - {None}
         return [
@@ -125,7 +125,7 @@ class Source:
         ]
 
     def _integers_in_float32(self, line):
-        """Return where an integer that a line computes with can be seen, and how to make it a float32."""
+        """Return expressions of a line in which integers meet other numbers, and remedies."""
         integers = _integer_names(self.function(line))
         inner = {id(part) for node in self._nodes(line, ast.Compare) for part in ast.walk(node)}
         nodes = [*self._nodes(line, ast.AugAssign), *self.expressions(line)]
@@ -133,12 +133,12 @@ class Source:
         return [(_kind(node), node, better) for node, better in found if better]
 
     def divides(self, line):
-        """Return whether `//` or `%` is written on a line."""
+        """Return whether a line contains `//` or `%`."""
         operators = (node.op for node in self._nodes(line, ast.BinOp, ast.AugAssign))
         return any(isinstance(operator, (ast.FloorDiv, ast.Mod)) for operator in operators)
 
     def counts_rounds(self, line):
-        """Return whether a `range` with a step is written on a line."""
+        """Return whether a line contains a `range` with a step."""
         return any(_is_call(node, "range") and len(node.args) == 3 for node in self.expressions(line))
 
     def reshapes(self, line):
@@ -148,7 +148,7 @@ class Source:
         return {node.lineno for node in nodes if _is_call(node, "reshape")}
 
     def local_arrays(self, line):
-        """Return the names of the local arrays that the function around a line makes."""
+        """Return the names of the local arrays in the function around a line."""
         return {
             _name_bound(node)
             for node in ast.walk(self.function(line))
@@ -163,7 +163,7 @@ class Source:
 
 @functools.lru_cache(maxsize=8)
 def _nodes_by_line(tree):
-    """Return for each line the nodes that stand on it, or around it, from the outermost on."""
+    """Return the nodes on or around each line, the outermost first."""
     on_line = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.expr | ast.stmt):
@@ -173,14 +173,14 @@ def _nodes_by_line(tree):
 
 
 def _name_bound(node):
-    """Return the name that a statement such as `acc = 0.0` binds, None for any other node."""
+    """Return the name that an assignment such as `acc = 0.0` binds, None for other nodes."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id
     return None
 
 
 def _target(node):
-    """Return the name that a statement such as `acc = 0` or `acc += 1` changes, None for any other node."""
+    """Return the name that a statement such as `acc = 0` or `acc += 1` changes, None for other nodes."""
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         return node.target.id
     return _name_bound(node)
@@ -191,7 +191,7 @@ def _is_call(node, *names):
 
 
 def _number(node):
-    """Return the number a literal such as -1.5 stands for, None if it is no literal."""
+    """Return the value of a numeric literal such as -1.5, None for other nodes."""
     sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node, sign = node.operand, -1
@@ -201,7 +201,7 @@ def _number(node):
 
 
 def _is_float(node):
-    """Return whether an expression is a float64 constant of Python's, `0.0` or `-math.inf`."""
+    """Return whether an expression is a Python float, such as `0.0` or `-math.inf`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _is_float(node.operand)
     if isinstance(node, ast.Attribute):
@@ -215,7 +215,7 @@ def _as_float32(node):
 
 
 def _kind(node):
-    """Return what makes an expression float64, as `Float64Cause` names it."""
+    """Return the `Float64Cause.kind` of an expression."""
     if isinstance(node, ast.Call) and not _is_call(node, "max", "min"):
         return "function"
     if isinstance(getattr(node, "op", None), ast.Div):
@@ -226,7 +226,7 @@ def _kind(node):
 
 
 def _integer_names(function):
-    """Return the names that a function gives to indices, sizes and counters."""
+    """Return the names of a function's indices, sizes and counters."""
     names = set()
     for node in ast.walk(function):
         if isinstance(node, ast.For) and _is_call(node.iter, "range"):
@@ -255,7 +255,7 @@ _WIDE = re.compile(r"\b(?:np\.|numba\.)?float64\b")
 
 
 def _with_integers_cast(node, names):
-    """Return an expression with `float32` around the integers that meet what is none, None if none do."""
+    """Return an expression with `float32` around integers that meet other numbers, None if there are none."""
 
     def integer(part):
         return _is_integer(part) or (isinstance(part, ast.Name) and part.id in names)
@@ -278,7 +278,7 @@ def _with_integers_cast(node, names):
 
 
 def _in_float32(node):
-    """Return how to write an expression so that it stays float32, None if nothing in it is at fault."""
+    """Return an expression rewritten to stay float32, None if it already does."""
     better = copy.deepcopy(node)
     if _is_call(node, "max", "min"):
         better.args = [_cast(part) if _number(part) is not None else part for part in node.args]
@@ -287,7 +287,7 @@ def _in_float32(node):
         better.left = _cast(node.left) if faulty(node.left) or _is_inexact(node.left) else node.left
         better.right = _cast(node.right) if faulty(node.right) or _is_inexact(node.right) else node.right
     elif isinstance(node, ast.IfExp):
-        # A number on one side makes float64 of the other's float32.
+        # A Python number on one side turns the other side's float32 into float64.
         if _number(node.body) is None:
             better.orelse = _cast(node.orelse) if _number(node.orelse) is not None else node.orelse
         elif _number(node.orelse) is None:
@@ -303,13 +303,13 @@ def _cast(node):
 
 
 def _is_inexact(node):
-    """Return whether a literal is a float that float32 cannot hold; others the compiler shortens itself."""
+    """Return whether a literal is a float that float32 cannot hold; the compiler shortens others itself."""
     number = _number(node)
     return isinstance(number, float) and float(np.float32(number)) != number
 
 
 def _is_integer(node):
-    """Return whether an expression can be seen to be an integer: a literal, a size, a length of a shape."""
+    """Return whether an expression is evidently an integer: a literal, a size, an element of a shape."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     return isinstance(_number(node), int) or (isinstance(node, ast.Attribute) and node.attr == "size")

@@ -1,4 +1,4 @@
-"""What a kernel becomes on a real GPU, found without one: registers, memory, instructions, occupancy, advice.
+"""Compile a kernel for a GPU, without having one, and report registers, memory, instructions and occupancy.
 
 >>> from numba import cuda
 >>> @cuda.jit
@@ -43,26 +43,26 @@ def inspect_kernel(
     launch_bounds: Any = None,
     max_registers: int | None = None,
 ) -> KernelReport:
-    r"""Compile a kernel for a GPU, which need not be present, and report the result.
+    r"""Compile a kernel for a GPU, without having one, and report the result.
 
     Parameters
     ----------
     kernel : kernel
         A function with ``@cuda.jit``, from a module or from a notebook, simulated or not.
     signature : str or tuple of numba types
-        "void(float32[:, ::1], float32[::1], int32)".
+        Such as "void(float32[:, ::1], float32[::1], int32)".
     cc : tuple of (int, int) or str
-        Compute capability, one of `gpuless.inspector.occupancy.ARCHITECTURES`.
+        Compute capability, one of `gpuless.inspector.ARCHITECTURES`.
     threads_per_block : int, optional
         Block size for the occupancy; by default 256, or `launch_bounds` if that is less.
     dynamic_shared : int
         Bytes of dynamic shared memory of the launch, in addition to the kernel's shared arrays.
     disassemble : bool
-        Read the machine code (SASS). False is three times faster and reads PTX instead: registers, memory,
-        occupancy and the lines of float64 are reported as well, the other instructions are not yet final.
-        Without NVIDIA's disassembler it is PTX in any case.
+        Read the machine code (SASS). False reads PTX and is three times faster: registers, memory, occupancy
+        and the lines of float64 are the same, but the other instructions aren't final. Without NVIDIA's
+        disassembler, PTX is always read.
     fastmath, launch_bounds, max_registers : optional
-        As in ``@cuda.jit``; default what stands there.
+        As in ``@cuda.jit``, whose values are the default.
 
     Returns
     -------
@@ -71,11 +71,11 @@ def inspect_kernel(
     Raises
     ------
     InspectionError
-        If the compiler refuses the kernel, or there is none on this machine.
+        If the compiler rejects the kernel, or is not installed.
     ValueError
-        If the architecture is unknown or no GPU has such blocks.
+        If the architecture is unknown or no GPU allows such blocks.
     TypeError
-        If `kernel` is no kernel.
+        If `kernel` is not a kernel.
 
     Examples
     --------
@@ -97,13 +97,13 @@ def inspect_kernel(
 def inspect_kernels(
     kernels: Iterable[tuple], ccs: Iterable[str | tuple[int, int]] = ((9, 0),), *, disassemble: bool = True
 ) -> list[KernelReport]:
-    """Inspect several kernels for several architectures at once, which saves starting a compiler for each.
+    """Inspect several kernels for several architectures, which starts the compiler only once.
 
     Parameters
     ----------
     kernels : iterable of tuples
-        (kernel, signature) or (kernel, signature, options), options being a dict of `inspect_kernel`'s
-        arguments: threads_per_block, dynamic_shared, fastmath, launch_bounds, max_registers.
+        (kernel, signature) or (kernel, signature, options); options is a dict of `inspect_kernel`'s arguments
+        threads_per_block, dynamic_shared, fastmath, launch_bounds, max_registers.
     ccs : iterable
         Compute capabilities.
     disassemble : bool
@@ -112,12 +112,12 @@ def inspect_kernels(
     Returns
     -------
     list of KernelReport
-        All architectures of the first kernel, then all of the second, and so on.
+        The first kernel for all architectures, then the second, and so on.
 
     Raises
     ------
     InspectionError
-        If the compiler refuses a kernel; it names all that were refused.
+        If the compiler rejects kernels; it names all of them.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def inspect_kernels(
 
 
 class _Request:
-    """One kernel to inspect, as the caller named it."""
+    """A kernel to inspect, with its options."""
 
     def __init__(self, kernel, signature, options=None):
         self.kernel, self.signature = kernel, signature
@@ -144,8 +144,7 @@ class _Request:
         if options:
             raise TypeError(f"unknown options {sorted(options)}")
         if self.threads is not None:
-            # A wrong one is noticed before the compiler starts.
-            occupancy((9, 0), self.threads, registers=1)
+            occupancy((9, 0), self.threads, registers=1)  # refuses a wrong one before the compiler starts
 
     def job(self, cc, disassemble):
         return Job(self.kernel, self.signature, cc, self.compiler_options, "SASS" if disassemble else "PTX")
@@ -177,25 +176,23 @@ class _Request:
 
 
 def find_kernel(name: str) -> tuple[Any, Any]:
-    """Return the kernel that a name such as "package.module:kernel" stands for, and its signature.
+    """Import a kernel by a name such as "package.module:kernel", and return it with its signature.
 
     Parameters
     ----------
     name : str
-        The module may also be a file: "folder/my_kernels.py:kernel". Launches that it makes when it is
-        imported are left out.
+        The module may also be a file: "folder/my_kernels.py:kernel". Launches in the module are skipped.
 
     Returns
     -------
     tuple of (kernel, signature)
-        The signature is what the module's dict `SIGNATURES` has for the kernel's name, or else what its
-        function notes in an attribute `signature`, or else what ``@cuda.jit`` was given; a list if these are
-        several, None if there is none.
+        The signature comes from the module's dict `SIGNATURES`, or else from the attribute `signature` of the
+        kernel's function, or else from ``@cuda.jit``; a list if there are several, None if there is none.
 
     Raises
     ------
     ValueError
-        If there is no such module or kernel.
+        If the module or kernel does not exist.
 
     Examples
     --------
@@ -219,7 +216,7 @@ def find_kernel(name: str) -> tuple[Any, Any]:
 
 
 def _kernel(value):
-    """Return a kernel, also one inside a decorator of the author's, a timer say; None for anything else."""
+    """Return a kernel, also one inside a decorator such as a timer; None for anything else."""
     inner = inspect.unwrap(value, stop=_is_kernel) if callable(value) else None
     return inner if _is_kernel(inner) else None
 

@@ -1,4 +1,4 @@
-"""What the inspector reports about one kernel, as an object, as text and as HTML."""
+"""The inspector's report on a kernel, as an object, as text and as HTML."""
 
 import functools
 import html
@@ -12,14 +12,14 @@ from gpuless.inspector.assembly import KINDS, memory_bits
 from gpuless.wrapping import wrapped
 
 _MEMORY_KINDS = ("global load", "global store", "shared load", "shared store", "local load", "local store")
-# What stands out in a line of source.
+# Kinds that are marked in the annotated source.
 _MARKED = ("FP64", "tensor core", "local load", "local store", "atomic", "barrier")
 _BLOCK_SIZES = (64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
 class KernelReport:
-    """What one kernel becomes on one architecture; `print` it, or let a notebook show it."""
+    """A kernel as compiled for one architecture; `print` it, or let a notebook show it."""
 
     name: str
     signature: str
@@ -28,22 +28,22 @@ class KernelReport:
     registers: int
     """32-bit registers per thread."""
     spill_bytes: int
-    """Bytes that a thread stores because it has too few registers."""
+    """Bytes per thread that are spilled for lack of registers."""
     shared_bytes: int
     """Bytes of shared arrays per block."""
     dynamic_shared: int
-    """Bytes of shared memory the launch adds, as the caller says."""
+    """Bytes of dynamic shared memory, as given by the caller."""
     local_bytes: int
-    """Bytes of memory a thread has to itself: arrays that registers cannot hold, and spills."""
+    """Bytes of local memory per thread: arrays that registers cannot hold, and spills."""
     occupancy: Occupancy
     instructions: tuple = field(repr=False)
     """Every `gpuless.inspector.assembly.Instruction`, in the order of the program."""
     language: str
-    """ "SASS", the machine's own code, or "PTX", which the assembler still changes."""
+    """ "SASS", which is machine code, or "PTX", which the assembler still changes."""
     arguments: dict
-    """Types as numba writes them, by the kernel's argument names."""
+    """Numba's types, by argument name."""
     launch_bounds: int | None
-    """The most threads a block may have, if the kernel was told."""
+    """The most threads per block that the kernel is compiled for, if this is limited."""
     file: str
     line: int
 
@@ -54,19 +54,19 @@ class KernelReport:
 
     @property
     def mix(self):
-        """How many instructions of each kind there are: a dict in the order of `assembly.KINDS`."""
+        """The number of instructions by kind, in the order of `assembly.KINDS`."""
         counts = Counter(instruction.kind for instruction in self.instructions)
         return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
     @property
     def float64(self):
-        """How many float64 instructions come from each place: a dict by (file, line)."""
-        places = [(i.file, i.line) for i in self.instructions if i.kind == "FP64"]
-        return dict(sorted(Counter(places).items()))
+        """The number of float64 instructions by (file, line)."""
+        places = Counter((i.file, i.line) for i in self.instructions if i.kind == "FP64")
+        return dict(sorted(places.items()))
 
     @property
     def vector_widths(self):
-        """How many loads and stores move how many bits: a dict of dicts, {"global load": {32: 4, 128: 2}}."""
+        """The number of loads and stores by kind and width in bits: {"global load": {32: 4, 128: 2}}."""
         widths = {}
         for kind in _MEMORY_KINDS:
             bits = Counter(memory_bits(i) for i in self.instructions if i.kind == kind)
@@ -94,12 +94,12 @@ class KernelReport:
         return compute_occupancy(self.cc, threads_per_block, self.registers, shared)
 
     def listing(self, line=None):
-        """Return the assembly as text, with the source lines it comes from.
+        """Return the assembly as text, with its source lines.
 
         Parameters
         ----------
         line : int, optional
-            Only what comes from this line of the kernel's file.
+            Show only the instructions of this line of the kernel's file.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class KernelReport:
         return "\n".join(rows)
 
     def annotated(self):
-        """Return the kernel's source, each line with its instructions and what stands out among them.
+        """Return the kernel's source, each line with its number of instructions and notable kinds of them.
 
         Returns
         -------
@@ -138,9 +138,10 @@ class KernelReport:
         return "\n".join(rows)
 
     def __str__(self):
-        width = max(len(name) for name, _ in self._facts())
+        facts = self._facts()
+        width = max(len(name) for name, _ in facts)
         lines = [f"{self.name} {self.signature}".strip()]
-        for name, value in self._facts():
+        for name, value in facts:
             lines += wrapped(value, first=f"  {name:{width}}  ", rest=" " * (width + 4))
         lines += ["advice"] if self.advice else ["nothing to advise"]
         for advice in self.advice:
@@ -164,7 +165,7 @@ class KernelReport:
         )
 
     def _facts(self):
-        """Return pairs of name and text, in the order they are shown."""
+        """Return pairs of name and text, in the order in which they are shown."""
         architecture, found = ARCHITECTURES[self.cc], self.occupancy
         major, minor = self.cc
         sizes = [(size, self.occupancy_at(size).fraction) for size in _BLOCK_SIZES]

@@ -1,7 +1,7 @@
-"""Import a module for its kernels, and leave out the launches that stand beside them.
+"""Import a module for its kernels, without running its launches.
 
-A script that launches its kernels where it defines them would have to run to its end first. Here its
-launches do nothing; and what fails for want of their results, an `assert` say, or of a GPU is passed over.
+A script that defines and launches kernels would otherwise have to run to its end. Here launches do nothing,
+and statements that fail without their results, such as an `assert`, or without a GPU are skipped.
 """
 
 import ast
@@ -18,11 +18,11 @@ from gpuless.frontends import kernel_types
 
 
 def load(place):
-    """Import a module without its launches, or return it as it is if it is already imported.
+    """Import a module without its launches, or return it if it is already imported.
 
-    The place is the name of a module, or the path to a file; then what is beside the file can be imported as
-    well, as if Python ran it. Returns the module and what failed first of what was passed over, "" if nothing
-    did. Raises ValueError if there is no such module, or it fails by a mistake of its own.
+    `place` is a module's name, or the path of a file, which can then import its neighbours, as if Python ran
+    it. Returns the module and a description of the first skipped failure, "" if there is none. Raises
+    ValueError if there is no such module, or for any other failure.
 
     >>> load("no_such_folder/my_kernels.py")
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def load(place):
 
 
 def _file(place):
-    """Return the file that a path names, with or without its ".py"; None for the name of a module."""
+    """Return the file of a path, with or without its ".py"; None for a module's name."""
     if not (place.endswith(".py") or set(place) & {"/", os.sep}):
         return None
     path = Path(place if place.endswith(".py") else f"{place}.py").expanduser().resolve()
@@ -62,7 +62,7 @@ def _spec(name):
 
 
 def _spec_of_file(file):
-    """Return how to import a file by the name that relative imports in it go out from."""
+    """Return the spec of a file, with the module name that makes its relative imports work."""
     name, folder = file.stem.replace(".", "_"), file.parent
     while (folder / "__init__.py").exists():
         name, folder = f"{folder.name}.{name}", folder.parent
@@ -70,7 +70,7 @@ def _spec_of_file(file):
     spec = importlib.util.find_spec(name)
     if spec and spec.origin and Path(spec.origin).resolve() == file:
         return spec
-    # Another module has the name: one of Python's own, or of another folder.
+    # Another module has this name: Python's, or another folder's.
     while name in sys.modules:
         name += "_"
     return importlib.util.spec_from_file_location(name, file)
@@ -87,14 +87,13 @@ def _load(spec, skipped):
         complete = not skipped and not faults
     finally:
         if not complete:
-            # Another process, and who imports it here, are to get the module, launches and all.
-            sys.modules.pop(spec.name, None)
+            sys.modules.pop(spec.name, None)  # later imports get the module with its launches
     fault = _described(faults[0], spec.origin) if faults else ""
     return module, f"without its launches, {fault}" if fault and skipped else fault
 
 
 def _execute(module, spec, skipped):
-    """Run a module statement by statement; return the exceptions that are passed over."""
+    """Run a module statement by statement; return the exceptions that were skipped."""
     if not (spec.origin or "").endswith(".py"):
         spec.loader.exec_module(module)
         return []
@@ -106,7 +105,7 @@ def _execute(module, spec, skipped):
             part = ast.Module([*futures, statement], [])
             try:
                 exec(compile(part, spec.origin, "exec", dont_inherit=True), vars(module))
-            except SystemExit as error:  # the end of a script, as it should be or not
+            except SystemExit as error:
                 return [*faults, error]
             except Exception as error:
                 if not (skipped or faults or _names_cuda(statement)):
@@ -122,7 +121,7 @@ def _names_cuda(statement):
 
 @contextmanager
 def _without_launches():
-    """Let launches do nothing; yield a list that gets the kernels they were of."""
+    """Let launches do nothing; yield a list to which their kernels are appended."""
     skipped, before = [], []
 
     def configured(kernel, *configuration, **options):
@@ -142,7 +141,7 @@ def _without_launches():
 
 @contextmanager
 def _arguments(file):
-    """Let a script see a command line of its own, with no arguments."""
+    """Let a script see a command line without arguments."""
     ours, sys.argv = sys.argv, [file]
     try:
         yield
@@ -151,7 +150,7 @@ def _arguments(file):
 
 
 def _described(error, file):
-    """Return an exception as text, with the line of the file that it came through."""
+    """Return an exception as text, with the line of the file where it occurred."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     kind = "" if isinstance(error, ImportError) else type(error).__name__
     text = ": ".join(filter(None, [kind, str(error)]))

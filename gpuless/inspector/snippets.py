@@ -1,4 +1,4 @@
-"""Pieces of code around expressions, as they are written and with the expressions as float32."""
+"""Source code around expressions, as written and with the expressions cast to float32."""
 
 import ast
 import itertools
@@ -8,7 +8,7 @@ _SNIPPETS = (ast.BinOp, ast.Call, ast.Compare, ast.IfExp, ast.stmt)
 
 
 def around(function, node):
-    """Return the smallest piece of code around an expression that shows what it meets."""
+    """Return the smallest piece of code that shows an expression in its context."""
     inside = [
         each
         for each in ast.walk(function)
@@ -19,7 +19,7 @@ def around(function, node):
 
 
 def merged(parts):
-    """Yield pieces of code that do not overlap, each with a kind and all the nodes to change in it."""
+    """Yield pieces of code that don't overlap, each with a kind and all nodes to change in it."""
     outer = []
     for piece, _, _ in sorted(parts, key=lambda part: -sum(1 for _ in ast.walk(part[0]))):
         if not any(any(each is piece for each in ast.walk(other)) for other in outer):
@@ -31,7 +31,7 @@ def merged(parts):
 
 
 def text(function, piece, changes=()):
-    """Return a piece of code as it is written, some expressions in it as float32."""
+    """Return a piece of code with some of its expressions cast to float32."""
     lines = [line.encode() for line in linecache.getlines(function.code.co_filename)]
     begins = [0, *itertools.accumulate(map(len, lines))]
 
@@ -49,7 +49,7 @@ def text(function, piece, changes=()):
 
 
 def _short(text):
-    """Return a number without the point that float32 makes needless, 0 for 0.0."""
+    """Return a number without a needless decimal point: 0 for 0.0."""
     try:
         number = float(text)
     except ValueError:

@@ -1,22 +1,23 @@
 """Model how long a launch takes on a named GPU, what limits it and what would help.
 
-The emulated GPU runs a window of the launch's blocks and records each warp's instructions and the sectors of
-memory that it requests (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code,
-whose instructions are counted and matched with the recording (`sass_counts`). A simulation of the caches
+The emulated GPU runs some of the launch's blocks and records each warp's instructions and the memory sectors
+that it requests (`gpuless.emulator.run.recording`). NVIDIA's compiler makes the GPU's machine code, whose
+instructions are counted by matching them with the recording (`sass_counts`). A simulation of the caches
 (`caches`) and a queueing model of an SM's units and of memory (`model`) give a time with a range (`report`).
 
-Nothing here is measured, except on a real GPU (`hardware`). Four of five published times lie between 0.85 and
-1.5 times the modelled ones, and if two modelled times are more than a quarter apart, their order is nearly
-always right: see ``docs/modelled-times.md``.
+Nothing is measured, except on a real GPU (`hardware`). Four of five published times lie between 0.85 and 1.5
+times the modelled ones. If two modelled times differ by more than a quarter, their order is nearly always
+right: see ``docs/modelled-times.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuless.profile.devices import Device
     from gpuless.profile.launches import Profiled
 
@@ -28,30 +29,30 @@ def profiling(
 ) -> AbstractContextManager[Any]:
     """Profile all GPU work within a block: launches, graphs and copies, in any stream.
 
-    The program runs as usual on the emulated GPU; the model works on copies. If neither the branches nor the
-    addresses of a kernel depend on values in memory, a launch with the same shapes and layouts as an earlier
-    one gets that one's report. For other kernels only the first launches of a kind are modelled, and the
-    times of the others are reported as unsure.
+    The program runs as usual on the emulated GPU; the model works on copies. If the branches and addresses of
+    a kernel do not depend on values in memory, a launch with the same shapes and layouts as an earlier one
+    reuses its report. For other kernels only the first launches of a kind are modelled, and the times of the
+    others are reported as unsure.
 
     Parameters
     ----------
     gpu : str, Device or several of these
         As for `gpuless.profile`.
     samples : int, optional
-        How many launches of a kind are modelled if the kernel depends on values in memory; None: all.
+        How many launches of a kind to model if the kernel depends on values in memory; None models all.
 
     Yields
     ------
     Timeline, or list of Timeline
-        The work of this thread; filled when the block ends without an error. A list for several GPUs.
+        The work of this thread, filled in when the block ends without an error; a list for several GPUs.
 
     Raises
     ------
     ValueError
-        If a GPU is not known, or has no room for a block; if `samples` is not positive.
+        If a GPU is unknown, or a block does not fit on it; if `samples` is not positive.
     RuntimeError
-        Where kernels do not run on the emulated GPU, or the lines of a kernel are not known. It is raised at
-        the end of the block.
+        If kernels do not run on the emulated GPU; at the end of the block, if a kernel's source lines are
+        unknown.
 
     Examples
     --------
@@ -77,25 +78,25 @@ def profiling(
 
 
 class Profile:
-    """What `gpuless.profile` is: it can be called, and knows the GPUs."""
+    """The type of `gpuless.profile`: callable, with methods for the GPUs."""
 
     __name__ = "profile"
 
     def __call__(self, launch: Any, gpu: str | Device | Iterable[str | Device]) -> Profiled:
-        """Return a launch that, called with its arguments, says how long it would take on a GPU.
+        """Return a launch that, called with its arguments, reports how long it would take on a GPU.
 
         It needs the emulated GPU, NVIDIA's compiler and disassembler (``gpuless[cu13]`` or ``gpuless[cu12]``)
-        and SciPy (``gpuless[profile]``). The arguments keep what they hold: the launch does not take place.
-        Where kernels run on a real GPU, another process models the launch, and the GPU measures it on copies
-        of the arguments; a report then has both.
+        and SciPy (``gpuless[profile]``). The launch does not take place, so the arguments keep their values.
+        If kernels run on a real GPU, another process models the launch and the GPU measures it on copies of
+        the arguments; the report contains both times.
 
         Parameters
         ----------
         launch : kernel[grid, block]
-            A kernel made by `cuda.jit` with its launch configuration. A stream and the bytes of dynamic
-            shared memory may follow the block, as in any launch.
+            A kernel made by `cuda.jit` with its launch configuration, optionally with a stream and the bytes
+            of dynamic shared memory.
         gpu : str, Device or several of these
-            Names such as "T4", "RTX 3090", "A100", "H100"; `device` returns GPUs that differ from these.
+            Names such as "T4", "RTX 3090", "A100", "H100"; `device` makes variants of these.
 
         Returns
         -------
@@ -106,11 +107,11 @@ class Profile:
         Raises
         ------
         ValueError
-            If a GPU is not known, or has no room for a block.
+            If a GPU is unknown, or a block does not fit on it.
         TypeError
-            If `launch` is no kernel with its launch configuration.
+            If `launch` is not a kernel with its launch configuration.
         RuntimeError
-            Where kernels run in the simulator, or the lines of the kernel are not known.
+            If kernels run in the simulator, or the kernel's source lines are unknown.
 
         Examples
         --------
@@ -130,22 +131,20 @@ class Profile:
         """
         from gpuless.profile.launches import Profiled
 
-        if isinstance(gpu, Iterable) and not isinstance(gpu, str):
-            return Profiled(launch, list(gpu))
-        return Profiled(launch, [gpu], several=False)
+        return Profiled(launch, gpu)
 
     def device(self, name: str | Device, /, **changes: Any) -> Device:
-        """Return a GPU that is modelled, or one that differs from it: `gpuless.profile.devices.device`."""
+        """Return a modelled GPU, or a variant of one: see `gpuless.profile.devices.device`."""
         from gpuless.profile.devices import device
 
         return device(name, **changes)
 
     def devices(self) -> list[str]:
-        """Return the names of the GPUs that are modelled."""
+        """Return the names of the modelled GPUs."""
         from gpuless.profile.devices import DEVICES
 
         return list(DEVICES)
 
 
-#: What programs call, the only `Profile`. It has the name of the package, whose files keep their own names.
+#: The only `Profile`. Here it hides the package; ``import gpuless.profile.report`` still works.
 profile = Profile()

@@ -1,4 +1,4 @@
-"""What to change about a launch, from what was counted of it."""
+"""Advice on how to make a launch faster, from its counts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gpuless.profile.devices import Device
 from gpuless.profile.sass_counts import width
 from gpuless.profile.units import COLUMN_OF_WIDTH, is_float64
 
-_WASTED = 2.0  # times as many sectors as bytes need
-_CONFLICTS = 1.5  # times as many deliveries as without conflicts
-_ROW = 8  # elements: rows of tiles are mostly this long or longer, strides within a row mostly shorter
-_SHARE = 0.05  # of a launch's requests: lines with less are left out
+_WASTED = 2.0  # times as many sectors as the bytes need
+_CONFLICTS = 1.5  # times as many wavefronts as without conflicts
+_ROW = 8  # elements: rows of tiles mostly have at least as many, strides within a row are mostly shorter
+_SHARE = 0.05  # of a launch's sectors: lines with fewer are left out
 _BUSY, _FLOAT64 = 0.6, 0.3
 _WAVES, _TAIL = 4, 0.5
-_ATOMICS, _MEET = 0.3, 32  # of the time; lanes whose atomic operations go to one sector
-_LANES = 0.75  # of those that have a thread
-_PARTED = 0.1  # of the times that warps come to a branch
+_ATOMICS, _PER_SECTOR = 0.3, 32  # of the time; lanes whose atomic operations go to the same sector
+_LANES = 0.75  # of the lanes that have a thread
+_DIVERGED = 0.1  # of a branch's executions
 
 
 def advise(device: Device, compiled: Any, modelled: Any) -> tuple:
-    """Return what would make a launch faster, the most important first: a tuple of texts."""
+    """Return texts on what would make a launch faster, the most important first."""
     found = [
         *_uncoalesced(modelled.traffic),
         *_conflicts(modelled),
@@ -46,7 +46,7 @@ def _code(file: str, line: int) -> str:
 
 
 def _uncoalesced(traffic: Any) -> Iterator[str]:
-    """Name lines whose requests move far more sectors than their lanes have bytes."""
+    """Name lines whose requests move far more sectors than their bytes need."""
     whole = traffic.totals[caches.SECTORS]
     for (what, file, line), row in sorted(traffic.lines.items(), key=lambda each: -each[1][caches.SECTORS]):
         requests, sectors = row[caches.ALL], row[caches.SECTORS]
@@ -60,7 +60,7 @@ def _uncoalesced(traffic: Any) -> Iterator[str]:
 
 
 def _conflicts(modelled: Any) -> Iterator[str]:
-    """Name lines where banks of shared memory conflict."""
+    """Name lines with bank conflicts in shared memory."""
     seen = set()
     for step in modelled.counts.steps:
         what = {"LDS": "load", "STS": "store"}.get(step.base)
@@ -79,7 +79,7 @@ def _conflicts(modelled: Any) -> Iterator[str]:
 
 
 def _against_conflicts(apart: int) -> str:
-    """Say what to do about lanes that are `apart` elements apart: a stride within a row, or a column's."""
+    """Say what to do if neighbouring lanes are `apart` elements apart, within a row or down a column."""
     longer = "rows that are one element longer end in other banks"
     nearer = "let neighbouring threads use neighbouring elements"
     if not apart:
@@ -97,14 +97,14 @@ def _float64(modelled: Any) -> Iterator[str]:
 
 
 def _atomics(modelled: Any) -> Iterator[str]:
-    """Name the line whose atomic operations wait for each other in L2, if many go to the same place."""
+    """Name the line whose atomic operations wait for each other in L2, if many go to the same sectors."""
     traffic, shape = modelled.traffic, modelled.shape
     if modelled.prediction.busy.get("atomics", 0) < _ATOMICS:
         return
     requests = {place: float(row[caches.ALL]) for place, row in traffic.lines.items() if place[0] == "atomic"}
     _, file, line = place = max(sorted(requests), key=requests.__getitem__)
     lanes = requests[place] * modelled.lanes.active
-    if lanes < _MEET * traffic.places:
+    if lanes < _PER_SECTOR * traffic.places:
         return
     operations = lanes * shape.blocks * shape.warps / traffic.warps
     where = "1 sector does" if traffic.places == 1 else f"some {traffic.places} sectors of memory do"
@@ -115,30 +115,30 @@ def _atomics(modelled: Any) -> Iterator[str]:
 
 
 def _divergence(modelled: Any) -> Iterator[str]:
-    """Name the branch where lanes of warps part, if that leaves many of them without work."""
+    """Report lanes without a thread, and the branch that diverges most if many lanes are idle."""
     lanes, shape = modelled.lanes, modelled.shape
     threads = modelled.occupancy.threads_per_block
-    there = threads / shape.warps
-    if there <= _LANES * WARP:
+    used = threads / shape.warps
+    if used <= _LANES * WARP:
         idle = shape.warps * WARP - threads
         yield (
             f"of the {shape.warps * WARP} lanes of a block's warps {idle} have no thread: "
             f"let blocks have a multiple of {WARP} threads, not {threads}"
         )
-    parted = {place: branch for place, branch in lanes.branches.items() if place[1]}
-    if lanes.active >= _LANES * there or not parted:
+    branches = {place: branch for place, branch in lanes.branches.items() if place[1]}
+    if lanes.active >= _LANES * used or not branches:
         return
-    place = max(sorted(parted), key=lambda each: parted[each].parted)
-    executed, often = parted[place]
-    if often > _PARTED * executed:
+    place = max(sorted(branches), key=lambda each: branches[each].parted)
+    executed, parted = branches[place]
+    if parted > _DIVERGED * executed:
         yield (
-            f"{_code(*place)}: lanes of a warp go different ways {often / executed:.0%} of the times, and on "
-            f"average {lanes.active:.0f} of {there:.0f} work: let the threads of a warp go the same way"
+            f"{_code(*place)}: lanes of a warp go different ways {parted / executed:.0%} of the times, and "
+            f"on average {lanes.active:.0f} of {used:.0f} work: let the threads of a warp go the same way"
         )
 
 
 def _latency(device: Device, modelled: Any) -> Iterator[str]:
-    """Say how many warps would hide latency where nothing else bounds a launch."""
+    """Say how many warps would hide latency, if nothing else bounds the launch."""
     prediction, shape, found = modelled.prediction, modelled.shape, modelled.occupancy
     if max(prediction.busy.values()) >= _BUSY:
         return
@@ -164,8 +164,8 @@ def _latency(device: Device, modelled: Any) -> Iterator[str]:
 
 
 def _tail(device: Device, shape: Any) -> Iterator[str]:
-    """Say where the last wave of blocks leaves most SMs idle."""
-    waves = shape.blocks / (device.sms * shape.resident)
+    """Report a last wave of blocks that leaves most SMs idle."""
+    waves = shape.waves(device)
     rest = waves - math.floor(waves)
     if 1 < waves < _WAVES and 0 < rest < _TAIL:
         yield (

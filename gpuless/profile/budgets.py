@@ -1,4 +1,4 @@
-"""Budgets of modelled times for tests: what ``pytest -p gpuless`` gives as the fixture `modelled_time`."""
+"""Budgets of modelled times for tests: the fixture `modelled_time` of ``pytest -p gpuless``."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from gpuless.profile.launches import Profiled
     from gpuless.profile.report import Report
 
-#: How tests are run such that they write what they would be held against.
+#: With this option tests record modelled times instead of checking them.
 OPTION = "--record-modelled-times"
 
 
 class OverBudget(AssertionError):
-    """A launch is modelled to take longer than is allowed, or nothing is recorded of it."""
+    """A launch is modelled to take longer than allowed, or has no recorded time."""
 
 
 class ModelledTime:
-    """What the fixture `modelled_time` is: models launches, and holds them against what is recorded.
+    """The fixture `modelled_time`: models launches and compares their times with recorded ones.
 
     Parameters
     ----------
     test : str
-        The test's name, with its parameters: what it is recorded by.
+        The test's name, with its parameters: the key in the record.
     file : Path
         The file of the record, beside the test's.
     recorded : dict, optional
-        Where to note new times, by the file and the test's name; without it they are compared.
+        Collects new times, by file and test; without it times are compared.
     """
 
     def __init__(self, test: str, file: Path, recorded: dict | None = None) -> None:
@@ -41,7 +41,7 @@ class ModelledTime:
         self._seen: set[str] = set()
 
     def __call__(self, launch: Any, gpu: str | Device | Iterable[str | Device] = "T4") -> Profiled:
-        """Return a launch that, called with its arguments, returns its report: `gpuless.profile`.
+        """Return a launch that, called with its arguments, returns its report: see `gpuless.profile`.
 
         Parameters
         ----------
@@ -53,23 +53,22 @@ class ModelledTime:
         return profile(launch, gpu)
 
     def check(self, report: Report | Iterable[Report], name: str = "", factor: float = 1.1) -> None:
-        """Fail if a launch is modelled to take longer than what is recorded of it, times a factor.
+        """Fail if the modelled time of a launch exceeds its recorded time, multiplied by a factor.
 
         Parameters
         ----------
         report : Report, or several of different GPUs
         name : str
-            What a test that checks several launches calls this one.
+            Distinguishes the launches that a test checks.
         factor : float
-            How many times what is recorded is allowed.
+            The allowed multiple of the recorded time.
 
         Raises
         ------
         OverBudget
             If it takes longer, or if nothing is recorded.
         ValueError
-            If `factor` is not positive, if there is no report, or if the test has checked something of that
-            name.
+            If `factor` is not positive, if there is no report, or if the test has already used `name`.
         """
         if not factor > 0:
             raise ValueError(f"factor must be positive, got {factor!r}")
@@ -107,17 +106,17 @@ class ModelledTime:
 
 
 def record_of(test_file: Path) -> Path:
-    """Return the file of the record of a file of tests: ``test_it.modelled.json`` beside ``test_it.py``."""
+    """Return the record of a test file: ``test_it.modelled.json`` beside ``test_it.py``."""
     return test_file.with_suffix(".modelled.json")
 
 
 def read_record(file: Path) -> dict:
-    """Return what is recorded, by the test's name and the GPU's; nothing if there is no file.
+    """Return a record by test and GPU; empty if there is no file.
 
     Raises
     ------
     ValueError
-        If the file is not what `write_records` has written.
+        If the file was not written by `write_records`.
     """
     try:
         found = json.loads(file.read_text(encoding="utf-8"))["modelled times"]
@@ -133,7 +132,7 @@ def read_record(file: Path) -> dict:
 
 
 def write_records(recorded: dict) -> None:
-    """Add what tests have noted to the records; what other tests have recorded stays."""
+    """Add new times to the records, and keep those of other tests."""
     for name, times in sorted(recorded.items()):
         file = Path(name)
         known = read_record(file)

@@ -1,8 +1,8 @@
-"""Caches of a GPU, simulated: an L1 for each SM and one L2, for the requests of warps that were recorded.
+"""A simulation of a GPU's caches, an L1 for each SM and one L2, for recorded requests of warps.
 
-Both keep lines of 128 bytes in four sectors that are fetched one by one, and replace what was used longest
-ago among 16 lines. Loads go through L1; stores and atomic operations go to L2, which fetches from memory in
-pairs of sectors and writes back what it replaces. The warps that are resident on an SM take turns, a request
+Both have lines of 128 bytes in four sectors, which are fetched separately, and 16 ways, of which the least
+recently used is replaced. Loads go through L1; stores and atomic operations go to L2, which fetches pairs of
+sectors from memory and writes back what it replaces. The resident warps of an SM take turns, one request
 each.
 """
 
@@ -13,30 +13,30 @@ from gpuless.emulator.translate.recorders import LANES_AT, RUN, SECTORS_AT
 
 LINE, SECTOR, WAYS = 128, 32, 16
 LOAD, STORE, ATOMIC = range(3)
-#: What is counted of each site, in the order of the columns.
+#: The counts of each site, in the order of the columns.
 COLUMNS = (
     "requests",
-    "lines",  # that a request touches: L1 looks up a line at a time
+    "lines",  # that requests touch: L1 looks up one line at a time
     "sectors",
     "l1_hits",
-    "l2_loads",  # sectors that loads and atomic operations ask L2 for
+    "l2_loads",  # sectors that loads and atomic operations request from L2
     "l2_hits",
     "dram",  # sectors that L2 fetches
-    "first",  # sectors that L2 has not had before
+    "first",  # sectors that L2 fetches for the first time
     "stored",  # sectors that stores send to L2
     "atomic_sectors",
-    "atomic_turns",  # lanes of atomic operations that wait for each other; neighbours take a turn per sector
-    "missed",  # requests of which L1 has not all
-    "fetched",  # requests of which L2 has not all
-    "pages",  # of DRAM that are opened for loads and atomic operations
+    "atomic_turns",  # serialised lanes of atomic operations; neighbours take a turn per sector
+    "missed",  # requests that miss L1 at least in part
+    "fetched",  # requests that miss L2 at least in part
+    "pages",  # of DRAM that loads and atomic operations open
 )
 ALL, LINES, SECTORS, L1_HITS, L2_LOADS, L2_HITS, DRAM, FIRST, STORED, ATOMIC_SECTORS = range(10)
 ATOMIC_TURNS, MISSED, FETCHED, PAGES = range(10, len(COLUMNS))
-#: The first blocks of each place on an SM, which find caches empty, and all others.
+#: The first blocks, which find caches cold, and all others.
 COLD, WARM = range(2)
-# A line in a cache: its number, then which of its sectors were written to and which are there.
+# Bits of a cache entry: the line's number, then its dirty sectors, then its valid sectors.
 _NUMBER, _DIRTY = 8, 4
-_PAGE = 4  # 2 KB, by lines: a power of two
+_PAGE = 4  # log2 of the lines in a page of 2 KB
 
 _compiled = njit(cache=True, nogil=True, error_model="numpy")
 _inlined = njit(nogil=True, forceinline=True, error_model="numpy")  # a call would count references to arrays
@@ -44,15 +44,15 @@ _inlined = njit(nogil=True, forceinline=True, error_model="numpy")  # a call wou
 
 @_inlined
 def _behind(words, at):
-    """Return where the request ends that begins there."""
+    """Return where the request that begins at `at` ends."""
     return at + (3 if words[at] & RUN else 2 + (words[at] >> SECTORS_AT & 255))
 
 
 @_compiled
 def index(words, first, streams):
-    """Return where the requests of some warps begin, and the places of these requests.
+    """Return where each warp's requests begin in the second array, and that array: indices into `words`.
 
-    `first`: the number of the first warp; `streams`: how many there are.
+    `first`: the number of the first warp; `streams`: how many warps.
     """
     begins = np.zeros(streams + 1, np.int64)
     at = 0
@@ -76,10 +76,7 @@ def index(words, first, streams):
 
 @_compiled
 def work_of(words, sites):
-    """Return how many requests each site makes, and how much work it is to simulate them.
-
-    The work is something for each request, and for each of its lines.
-    """
+    """Return how many requests each site makes, and the work of simulating them: by requests and lines."""
     found, effort, at = np.zeros(sites, np.int64), 0, 0
     while at < words.size:
         found[words[at] & 0xFFFF] += 1
@@ -90,7 +87,7 @@ def work_of(words, sites):
 
 @_compiled
 def sectors_of(words, chosen, most):
-    """Return the sectors that the first requests of chosen sites go to, of `most` requests at most."""
+    """Return the sectors that the first requests of chosen sites access, of at most `most` requests."""
     found, many, at, n = np.empty(most * 32, np.uint32), 0, 0, 0
     while at < words.size and many < most:
         if chosen[words[at] & 0xFFFF]:
@@ -104,14 +101,14 @@ def sectors_of(words, chosen, most):
 
 @_inlined
 def _mixed(line):
-    """Return a number of 32 bits, any as likely as any other, that says to which set a line belongs."""
+    """Return a hash of 32 bits, which chooses a line's set."""
     mixed = line * 0x9E3779B97F4A7C1
     return (mixed ^ mixed >> 29) * 0x3F58476D1CE4E5B9 >> 32 & 0xFFFFFFFF
 
 
 @_inlined
 def _to_front(cache, begin, line):
-    """Have a line first in the set that begins there; return what it has replaced, 0 if it was there."""
+    """Move or insert a line at the front of the set at `begin`; return the replaced entry, 0 on a hit."""
     entry, way = cache[begin], begin + 1
     while entry >> _NUMBER != line and way < begin + WAYS:
         cache[way], entry = entry, cache[way]
@@ -128,7 +125,7 @@ def _bits(sectors):
 
 @_inlined
 def _ask_l1(l1, at, line, sectors, counts, row):
-    """Return which sectors of a line, four bits, L1 has not; it has them afterwards."""
+    """Return which sectors of a line, four bits, miss L1; it has them afterwards."""
     _to_front(l1, at, line)
     missing = sectors & ~l1[at]
     l1[at] |= sectors
@@ -138,7 +135,7 @@ def _ask_l1(l1, at, line, sectors, counts, row):
 
 @_inlined
 def _open_page(pages, line):
-    """Open the page of DRAM that has a line; return whether it was closed."""
+    """Open the DRAM page of a line; return whether it was closed."""
     page = (line >> _PAGE) + 1
     begin = (_mixed(page) * (pages.size // WAYS) >> 32) * WAYS
     way = begin
@@ -151,7 +148,7 @@ def _open_page(pages, line):
 
 @_inlined
 def _write_back(entry, pages, written):
-    """Add to the sectors and to the pages that are written what a line has that L2 gives up."""
+    """Count the sectors and pages written when L2 evicts an entry."""
     sectors = _bits(entry >> _DIRTY)
     if sectors:
         written[0] += sectors
@@ -162,7 +159,7 @@ def _write_back(entry, pages, written):
 def _ask_l2(l2, at, line, sectors, kind, counts, row, memory):
     """Load, store or update sectors of a line, four bits.
 
-    `memory`: sectors that have been seen by lines, open pages, and what is written.
+    `memory`: the sectors seen of each line, open pages, and counts of written sectors and pages.
     """
     seen, pages, written = memory
     _write_back(_to_front(l2, at, line), pages, written)
@@ -183,17 +180,17 @@ def _ask_l2(l2, at, line, sectors, kind, counts, row, memory):
 
 @_inlined
 def _turns(head, sectors):
-    """Return how many lanes of an atomic operation wait for each other, by the first word of the request."""
+    """Return how many lanes of an atomic operation are serialised, from the first word of its request."""
     lanes = np.int64(head >> LANES_AT & 63)
     return sectors if head & RUN and lanes <= sectors * (SECTOR // 4) else lanes
 
 
 @_inlined
 def _lines_of(words, at, arrays, last, site, lines, sectors):
-    """Write the lines of a request and which sectors of each; return how many, and in how many it lies.
+    """Write a request's lines and their sectors; return how many were written, and how many are distinct.
 
-    Arrays count as if they followed each other; `last`: the one that each site has accessed last. Lines that
-    lanes come back to are there more than once.
+    Lines are numbered as if arrays followed each other; `last`: the array that each site accessed last. A
+    line to which lanes return is written more than once.
     """
     n, many, distinct = np.int64(words[at] >> SECTORS_AT & 255), 0, 0
     least, most = np.int64(1) << 62, np.int64(-1)
@@ -223,7 +220,7 @@ def _lines_of(words, at, arrays, last, site, lines, sectors):
 
 @_compiled
 def footprint(words, begins, places, warps, sites, arrays):
-    """Return in how many lines of arrays the requests of the first blocks lie, by how many these are."""
+    """Return how many lines of arrays the first n blocks access, for each n."""
     seen, last = np.zeros(arrays[-1, 2] >> 2, np.bool_), np.zeros(sites, np.int64)
     lines, sectors = np.empty(64, np.int64), np.empty(64, np.int64)
     blocks = (begins.size - 1) // warps
@@ -243,36 +240,37 @@ def footprint(words, begins, places, warps, sites, arrays):
 
 
 @_inlined
-def _begin_blocks(following, place, warps, begins, streams, ring, left, turns):
-    """Give a place of an SM its next block that asks for something; return the number of the one after it.
+def _begin_blocks(following, slot, warps, begins, streams, ring, left, turns):
+    """Fill a block slot of an SM with the next block that makes requests; return the number of the one after.
 
-    `following`: the number of the first that waits; `streams`: of each warp what it asks for next, and where
-    that ends; `ring`: of each warp whose turn follows; `left`: warps of each block that ask for more;
-    `turns`: the warp of each SM whose turn was last, -1 if there is none.
+    `following`: the first waiting block; `streams`: each warp's next request, and where its requests end;
+    `ring`: the warp whose turn follows each warp's; `left`: how many warps of each slot have requests left;
+    `turns`: the warp of each SM that had its turn last, -1 if there is none.
     """
-    blocks, sm = (begins.size - 1) // warps, place * turns.size // left.size
-    while following < blocks and not left[place]:
+    blocks, sm = (begins.size - 1) // warps, slot * turns.size // left.size
+    while following < blocks and not left[slot]:
         for warp in range(warps):
-            stream, at = following * warps + warp, place * warps + warp
+            stream, at = following * warps + warp, slot * warps + warp
             streams[at, 0], streams[at, 1] = begins[stream], begins[stream + 1]
             if begins[stream] < begins[stream + 1]:
                 before = turns[sm] if turns[sm] >= 0 else at
                 ring[at] = ring[before] if before != at else at
                 ring[before] = turns[sm] = at
-                left[place] += 1
+                left[slot] += 1
         following += 1
     return following
 
 
 @_compiled
 def simulate(requests, shape, sites, sets, arrays):
-    """Return what is counted for each site, the array it has accessed last, sectors and pages written.
+    """Return the counts of each site, the array that it accessed last, and written sectors and pages.
 
-    `requests`: words as they were recorded, and what `index` returns of them; `shape`: warps of a block, SMs,
-    blocks that an SM has at a time, blocks that are to have ended before caches are warm; `sites`: of each
-    site `LOAD`, `STORE` or `ATOMIC`, and whether L1 keeps what it loads; `sets`: of L1, of L2 and of
-    open pages of DRAM, of `WAYS` each; `arrays`: first sector, sector after the last and shift of each
-    array, then a row for everything else. What is counted has the axes `COLD` or `WARM`, site, and `COLUMNS`.
+    `requests`: the recorded words, and their `index`; `shape`: warps of a block, SMs, resident blocks of an
+    SM, blocks that end before caches are warm; `sites`: `LOAD`, `STORE` or `ATOMIC` for each site, and
+    whether
+    L1 keeps what it loads; `sets`: numbers of sets of L1, L2 and open DRAM pages, of `WAYS` each; `arrays`:
+    first sector, end and shift of each array, then a row for everything else. The counts have the axes `COLD`
+    or `WARM`, site, and `COLUMNS`.
     """
     words, begins, places = requests
     warps, sms, resident, warm = shape
@@ -290,8 +288,8 @@ def simulate(requests, shape, sites, sets, arrays):
     lines, sectors = np.empty(64, np.int64), np.empty(64, np.int64)
     following = 0
     for at in range(sms * resident):  # one block on each SM, then a second one
-        place = at % sms * resident + at // sms
-        following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
+        slot = at % sms * resident + at // sms
+        following = _begin_blocks(following, slot, warps, begins, streams, ring, left, turns)
     first, active = following, True
     while active:
         active = False
@@ -325,9 +323,9 @@ def simulate(requests, shape, sites, sets, arrays):
             if streams[warp, 0] == streams[warp, 1]:
                 turns[sm] = -1 if warp == before else before
                 ring[before] = ring[warp]
-                place = warp // warps
-                left[place] -= 1
-                following = _begin_blocks(following, place, warps, begins, streams, ring, left, turns)
+                slot = warp // warps
+                left[slot] -= 1
+                following = _begin_blocks(following, slot, warps, begins, streams, ring, left, turns)
     for way in range(l2.size):
         _write_back(l2[way], pages, written)
     return counts.reshape(2, kinds.size, len(COLUMNS)), last, written

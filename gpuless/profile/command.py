@@ -1,4 +1,4 @@
-"""The command ``python -m gpuless profile``: runs a program, and says how long it would take on a GPU."""
+"""The command ``python -m gpuless profile``: runs a program and models how long it would take on a GPU."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _problem(options, program):
-    """Return what is wrong with the options, "" if nothing is."""
+    """Return an error message if the options are wrong, "" otherwise."""
     if options.gpu is None:
         return "name the GPU, before the program: --gpu T4, or --gpu T4,H100"
     if program is None:
@@ -107,7 +107,7 @@ def _problem(options, program):
 
 
 def _with_file(arguments):
-    """Return the arguments with a file after ``--json``: - where none is given."""
+    """Return the arguments with a file after ``--json``: - unless one is given."""
     at = 0
     while arguments[at : at + 1] and arguments[at].startswith("--"):
         if arguments[at] == "--json":
@@ -115,24 +115,24 @@ def _with_file(arguments):
             given = following and (following[0] == _STDOUT or following[0].endswith(".json"))
             return arguments if given else [*arguments[: at + 1], _STDOUT, *arguments[at + 1 :]]
         at += 2 if arguments[at] in _WITH_VALUE else 1
-    return arguments  # what follows is the program's
+    return arguments  # the program and its arguments follow
 
 
 def _profiled(program, options):
-    """Run a program; return its `Timeline` on each GPU, how it ended and why there is no model, or None."""
+    """Run a program; return its `Timeline` on each GPU, its exception and that of the model, or None."""
     from gpuless.profile import profiling
 
     ended, timelines = None, []
     try:
         with _elsewhere(options.json == _STDOUT), profiling(options.gpu) as timelines:
             ended = _ending(program)
-    except Exception as error:  # of the model: the program's has been caught
+    except Exception as error:  # the model's: `_ending` has caught the program's
         return timelines, ended, error
     return timelines, ended, None
 
 
 def _ending(program: Callable) -> BaseException | None:
-    """Run a program; return what it ends with, None if it comes to its end."""
+    """Run a program; return the exception that ends it, None if there is none."""
     try:
         program()
     except BaseException as error:
@@ -142,7 +142,7 @@ def _ending(program: Callable) -> BaseException | None:
 
 @contextlib.contextmanager
 def _elsewhere(wanted: bool) -> Iterator[None]:
-    """Have everything go to standard error that is written to standard output, by other processes too."""
+    """Redirect standard output to standard error, also for child processes."""
     if not wanted:
         yield
         return
@@ -157,7 +157,7 @@ def _elsewhere(wanted: bool) -> Iterator[None]:
         os.close(kept)
 
 
-# --- What is said -------------------------------------------------------------------------------------------
+# --- Output -------------------------------------------------------------------------------------------------
 
 
 def _write(timelines, options):
@@ -189,7 +189,7 @@ def _times(number):
 
 
 def _launches(timeline, kernel):
-    """Return the reports of a kernel's launches, in their order; raise if there are none."""
+    """Return the reports of a kernel's launches, in order; raise if there are none."""
     reports = [event.report for event in timeline.events if event.report is not None]
     found = [report for report in reports if report.kernel == kernel]
     if not found:
@@ -199,7 +199,7 @@ def _launches(timeline, kernel):
 
 
 def _text_of_kernel(launches, number, with_all):
-    """Return the reports of a launch as ``ncu`` prints them: in words, then by metrics."""
+    """Return the reports of a launch, each in words and then as metrics, as ``ncu`` prints them."""
     kernel, count = launches[0][number].kernel, len(launches[0])
     text = [f"{kernel}: launch {number + 1} of {count}" if count > 1 else f"{kernel}: its only launch"]
     for each in launches:
@@ -214,7 +214,7 @@ def _text_of_kernel(launches, number, with_all):
 
 
 def _plain(timeline):
-    """Return a timeline as plain values, with the report of each kernel's first launch."""
+    """Return a timeline as JSON values, with the report of each kernel's first launch."""
     rows = {
         kind: [row._asdict() | {"mean": row.mean} for row in timeline.rows(kind)]
         for kind in ("kernel", "copy", "set")

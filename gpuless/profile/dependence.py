@@ -1,8 +1,8 @@
-"""Whether what a kernel executes, and where it accesses memory, depends on what is in memory.
+"""Whether a kernel's branches or addresses depend on values in memory.
 
-If it does not, every launch of the same shape executes the same instructions at the same places, and is
-modelled once. All definitions of a register count, in whatever order: so what depends on data is found, and a
-little more.
+If not, all launches of the same shape execute the same instructions and access the same places, so one model
+serves all. The analysis follows every definition of a register, whatever the order: it finds all dependences,
+and sometimes one too many.
 """
 
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from gpuless.emulator.ptx.instructions import listed, sources, written_by
 
 _MEMORY = {"ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "wmma", "bar", "barrier"}
 _BRANCHES = {"bra", "brx", "ret", "exit", "trap", "call"}
-_PRIVATE = {"shared", "local"}  # spaces of which all that is read was written by the kernel
+_PRIVATE = {"shared", "local"}  # spaces that hold only what the kernel has written
 
 
 class Dependence(NamedTuple):
-    """What a launch depends on: the parameters of the kernel by number, and whether on data."""
+    """What a launch depends on: numbers of the kernel's parameters, and whether values in memory."""
 
     parameters: frozenset
     on_data: bool
@@ -40,14 +40,14 @@ def dependence_of(kernel):
             if _reads_memory(one):
                 on_data |= copies or _PRIVATE.isdisjoint(one.opcode)
                 waiting += stored
-    # Functions that are called are not looked into.
+    # Called functions aren't analysed.
     on_data |= any(one.opcode[0] == "call" for one in instructions) or any(map(_is_clock, names))
     numbers = (i for i, parameter in enumerate(kernel.function.parameters) if parameter.name in names)
     return Dependence(frozenset(numbers), on_data)
 
 
 def _decisive(instruction):
-    """Return the names that decide where an instruction goes on, or which memory it accesses."""
+    """Return the names that decide where an instruction branches, or which memory it accesses."""
     kind = instruction.opcode[0]
     if kind in _BRANCHES:
         names = [name for operand in instruction.operands for name in listed(operand)]
@@ -74,7 +74,7 @@ def _stores_privately(instruction):
 
 
 def _reads_memory(instruction):
-    """Return whether an instruction reads what is not the same for each launch of a shape."""
+    """Return whether an instruction reads values that may differ between launches of the same shape."""
     kind = instruction.opcode[0]
     if kind in ("ld", "ldu"):
         return {"param", "const"}.isdisjoint(instruction.opcode)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of text files."""
 
 import os
 import tempfile
@@ -6,16 +6,16 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike, text: str) -> None:
-    """Write a file such that nobody ever finds a part of it, whatever ends the process."""
+    """Write a file atomically: nobody ever finds a part of it, even if the process is killed."""
     target = Path(path)
-    if target.exists() and not target.is_file():  # a pipe, or /dev/stdout: nothing to take its place
+    if target.exists() and not target.is_file():  # a pipe or /dev/stdout, which can't be replaced
         target.write_text(text, encoding="utf-8")
         return
-    target = target.resolve()  # a link keeps leading where it does
+    target = target.resolve()  # replace a link's target, not the link
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        error.filename = os.fspath(path)  # not that of a file which nobody has asked for
+        error.filename = os.fspath(path)  # instead of the temporary file's
         raise
     try:
         with open(handle, "w", encoding="utf-8") as file:

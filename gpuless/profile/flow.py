@@ -1,4 +1,4 @@
-"""Basic blocks of machine code, and where each leads."""
+"""The control-flow graph of machine code: basic blocks, successors, loops."""
 
 import re
 from typing import NamedTuple
@@ -10,9 +10,9 @@ _ENDS = {"BRA", "EXIT", "RET", "BRX", "JMP", "CALL", "BAR"}
 
 
 class Block(NamedTuple):
-    """Instructions that run one after the other: the first and the one after the last, and what may follow.
+    """A basic block: its first instruction and the one after its last, and the blocks that may follow.
 
-    `leaves`: whether warps may end there.
+    `leaves`: whether warps may exit there.
     """
 
     first: int
@@ -35,7 +35,7 @@ def blocks_of(code: MachineCode) -> list[Block]:
 
 
 def _targets(code, step, numbers, following):
-    """Return which blocks may come after an instruction, and whether a warp may end there."""
+    """Return which blocks may follow an instruction, and whether a warp may exit there."""
     match = _LABEL.search(step.operands)
     jump = [numbers[code.labels[match[1]]]] if match and match[1] in code.labels else []
     if step.base == "EXIT":
@@ -44,20 +44,20 @@ def _targets(code, step, numbers, following):
         return [], True
     if step.base in ("BRA", "JMP"):
         return jump + ([following] if _conditional(step) else []), False
-    if step.base == "CALL" and jump and ".NOINC" in step.opcode:  # a jump to a subroutine, which jumps back
+    if step.base == "CALL" and jump and ".NOINC" in step.opcode:  # the subroutine jumps back
         return [*jump, following], False
     return [following], False
 
 
 def _conditional(step: Step) -> bool:
-    """Return whether an instruction that jumps may not do so."""
+    """Return whether a jump is conditional."""
     if step.opcode.startswith(("BRA.DIV", "BRA.CONV")):
         return True
     return step.predicate not in ("", "@PT", "@UPT") or bool(re.match(r"!?U?P\d", step.operands))
 
 
 def loops_of(blocks: list[Block]) -> list[tuple[int, int]]:
-    """Return the first and the last block of each loop: what lies between a jump back and its target."""
+    """Return the first and the last block of each loop, which extends from a backward jump to its target."""
     ends: dict[int, int] = {}
     for number, block in enumerate(blocks):
         for target in block.targets:
@@ -67,6 +67,6 @@ def loops_of(blocks: list[Block]) -> list[tuple[int, int]]:
 
 
 def nest_of(loops: list[tuple[int, int]], number: int) -> list[tuple[int, int]]:
-    """Return the loops that a block is in, the outermost first."""
+    """Return the loops around a block, the outermost first."""
     around = [(first, last) for first, last in loops if first <= number <= last]
     return sorted(around, key=lambda loop: loop[0] - loop[1])

@@ -1,8 +1,8 @@
-"""Where kernels run on a real GPU: it measures a launch, and the emulated GPU models it in another process.
+"""On a machine with a GPU: the GPU measures a launch, and another process models it on the emulated GPU.
 
-Numba launches on one of the two in a process: the emulated GPU takes the place of NVIDIA's driver before
-`numba.cuda` asks for it, and cannot read what the real one has in memory. So the kernel and copies of its
-arguments go to a process that has the emulated GPU, and reports come back.
+A process can use only one of the two: the emulated GPU replaces NVIDIA's driver before `numba.cuda` loads it,
+and cannot read the real GPU's memory. So the kernel and copies of its arguments go to a process with the
+emulated GPU, which returns the reports.
 """
 
 import os
@@ -17,9 +17,9 @@ _WARM_UP, _REPEATS = 3, 20
 
 
 def reports(launch, devices, arguments):
-    """Return a `Report` for each device with what this machine's GPU takes for the launch.
+    """Return a `Report` for each device, with the time that this machine's GPU takes for the launch.
 
-    `launch`: a kernel with its configuration. The arguments keep what they hold.
+    `launch`: a kernel with its configuration. The arguments keep their values.
     """
     copies: dict = {}
     arguments = [_on_host(each, copies) for each in arguments]
@@ -29,7 +29,7 @@ def reports(launch, devices, arguments):
 
 
 def _current_gpu():
-    """Return the name of the GPU that kernels are launched on."""
+    """Return the name of the GPU on which kernels are launched."""
     from numba import cuda
 
     name = cuda.get_current_device().name
@@ -37,7 +37,7 @@ def _current_gpu():
 
 
 def _on_host(value, copies):
-    """Return an argument with NumPy's arrays; `copies`: those made so far, one for each array."""
+    """Copy an argument's arrays to the host; `copies` holds the copy of each array seen so far."""
     if isinstance(value, tuple):
         return tuple(_on_host(each, copies) for each in value)
     if not hasattr(value, "__cuda_array_interface__"):
@@ -50,7 +50,7 @@ def _on_host(value, copies):
 
 
 def _on_device(value, copies):
-    """Return an argument whose arrays are on the GPU; `copies`: those made so far, with their originals."""
+    """Copy an argument's arrays to the GPU; `copies` holds each original with its copy."""
     import numpy as np
     from numba import cuda
 
@@ -66,7 +66,7 @@ def _on_device(value, copies):
 def measure(launch, arguments):
     """Return the median of the microseconds between events around a launch.
 
-    Each launch finds the arguments as they were before the first one: what it does may depend on them.
+    The arguments are restored before each launch, as its work may depend on their values.
     """
     from numba import cuda
 
@@ -97,7 +97,7 @@ def _modelled(launch, devices, arguments):
     return pickle.loads(done.stdout)
 
 
-# There the emulated GPU is selected before the kernel's module can import numba.cuda.
+# It selects the emulated GPU before the kernel's module can import numba.cuda.
 _SERVE = (
     "import gpuless; gpuless.select(); from gpuless.profile.hardware import serve; serve(gpuless.profile)"
 )
@@ -105,7 +105,7 @@ _SERVE = (
 
 def serve(profile):
     """Read a launch from standard input, and write its reports to standard output."""
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # what modules of kernels print is no report
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # modules of kernels may print
     kernel, (grid, block, shared), devices, arguments = pickle.load(sys.stdin.buffer)
     copies: dict = {}
     arguments = [_on_device(each, copies) for each in arguments]

@@ -1,4 +1,4 @@
-"""What the lanes of a launch's warps do: how many are active, where they part, the arithmetic they do."""
+"""The lanes of a launch's warps: how many are active, where they diverge, which arithmetic they do."""
 
 from collections import defaultdict
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from gpuless.emulator.analysis.lanes import WARP
 
 
 class Lanes(NamedTuple):
-    """What a warp of the launch does on average.
+    """Averages over the warps of a launch.
 
-    `active`: lanes that take part in an instruction, of PTX; `flops`: floating point operations by type;
-    `branches`: those at which lanes part, by file and line.
+    `active`: active lanes of a PTX instruction; `flops`: floating point operations by type; `branches`: the
+    divergent ones, by file and line.
     """
 
     active: float
@@ -19,7 +19,7 @@ class Lanes(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """How often warps branch on a line of the source, and how often their lanes part then."""
+    """How often warps execute a branch, and how often their lanes diverge there."""
 
     executed: int
     parted: int

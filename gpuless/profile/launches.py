@@ -1,19 +1,19 @@
-"""Profile a launch: run a window of its blocks, count, simulate caches, and model its time on a GPU."""
+"""Profile a launch: run some of its blocks, count, simulate the caches, and model its time on a GPU."""
 
 from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuless import frontends, selection
 from gpuless.inspector.architectures import occupancy_on
-from gpuless.profile.devices import Device, device as device_of
+from gpuless.profile.devices import Device, devices_of
 
 
 def need_emulator() -> None:
-    """Raise a RuntimeError where kernels do not run on the emulated GPU."""
+    """Raise a RuntimeError if kernels do not run on the emulated GPU."""
     if not frontends.installed():
         raise RuntimeError(
             "profile runs kernels on the emulated GPU, and here they run on something else: "
@@ -24,18 +24,16 @@ def need_emulator() -> None:
 class Profiled:
     """A launch that is modelled when it is called with its arguments."""
 
-    def __init__(self, launch: Any, gpus: Iterable[Any], several: bool = True) -> None:
+    def __init__(self, launch: Any, gpu: Any) -> None:
         if frontends.launch_of(launch) is None:
             name = getattr(getattr(launch, "py_func", None), "__name__", None)
             got = f"{name} without one: write {name}[grid, block]" if name else reprlib.repr(launch)
             raise TypeError(f"launch must be a kernel with its launch configuration, got {got}")
-        self._launch, self._several = launch, several
-        self._devices = [device_of(gpu) for gpu in gpus]
-        if not self._devices:
-            raise ValueError("gpu names no GPU at all")
+        self._launch = launch
+        self._devices, self._several = devices_of(gpu)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return the `Report` of a launch with these arguments; a `Comparison` if several GPUs were named."""
+        """Return the `Report` of a launch with these arguments, or a `Comparison` if `gpu` named several."""
         from gpuless.profile.report import Comparison
 
         if selection.select().gpu == "hardware":
@@ -50,17 +48,17 @@ class Profiled:
 
 
 def reports_within(function: Callable[[], object], devices: list[Device]) -> list[list[Any]]:
-    """Return the reports of what a function launches, of each launch for each device; none takes place."""
+    """Return what a function would launch, as one list of reports per launch, one report per device."""
     need_emulator()
     from gpuless.emulator.run import recording
     from gpuless.profile.windows import sample_of
 
     launches, errors = [], []
 
-    def take(taken):  # while arrays that Numba has copied for it are there
+    def take(taken):  # samples at once: afterwards Numba frees the arrays that it copied for the launch
         try:
             launches.append((taken.source.kernel(), taken, sample_of(taken)))
-        except BaseException as error:  # the driver would make another one of it
+        except BaseException as error:  # the driver would replace it by an error of its own
             errors.append(error)
 
     with recording.taken_launches(take):
@@ -71,9 +69,10 @@ def reports_within(function: Callable[[], object], devices: list[Device]) -> lis
 
 
 def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[Any]]:
-    """Return the reports of several launches: of each the kernel, the `TakenLaunch` and the `Sample`.
+    """Return one list of reports per launch, one report per device.
 
-    It needs nothing of what was in memory: they can have taken place.
+    `launches` holds a kernel, its `TakenLaunch` and its `Sample` each. Memory isn't read, so they may already
+    have taken place.
     """
     from gpuless.profile.machine_code import all_machine_codes
     from gpuless.profile.report import report_of
@@ -92,7 +91,7 @@ def all_reports_of(launches: list[tuple], devices: list[Device]) -> list[list[An
 
 
 class Modelled(NamedTuple):
-    """What is known of a launch on a device, step by step."""
+    """The results of each step of the model, for a launch on a device."""
 
     occupancy: Any
     counts: Any
@@ -103,10 +102,7 @@ class Modelled(NamedTuple):
 
 
 def _modelled(device: Device, taken: Any, compiled: Any, sample: Any, counted: dict[tuple, Any]) -> Modelled:
-    """Return what the model says of a launch on a device, as `Modelled`.
-
-    `counted`: what is known of how often machine code ran, by compute capability.
-    """
+    """Model a launch on a device. `counted` caches the machine code's counts by compute capability."""
     from gpuless.profile.lanes import lanes_of
     from gpuless.profile.model import Shape, predict
     from gpuless.profile.sass_counts import count_machine_code

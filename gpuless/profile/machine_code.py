@@ -1,4 +1,4 @@
-"""The machine code of a kernel for a device, with control codes: from NVIDIA's compiler, or from disk."""
+"""A kernel's machine code for a device, with control codes, from NVIDIA's compiler or the disk cache."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ from gpuless.inspector.control import MachineCode, read_control
 
 
 class Compiled(NamedTuple):
-    """A kernel's machine code, and what a thread and a block take."""
+    """A kernel's machine code, and the resources of a thread and a block."""
 
     code: MachineCode
     registers: int
@@ -21,10 +21,10 @@ class Compiled(NamedTuple):
 
 
 def all_machine_codes(launches, ccs):
-    """Return the `Compiled` of each launch's kernel for some compute capabilities, by these.
+    """Return, for each launch, its kernel's `Compiled` by compute capability.
 
-    `launches`: pairs of a kernel, made by ``cuda.jit``, and the `TakenLaunch`. What is not on disk is
-    compiled together, as a compiler takes longer to start than for a kernel.
+    `launches`: pairs of a kernel, made by ``cuda.jit``, and the `TakenLaunch`. Whatever is not on disk is
+    compiled together, as starting a compiler takes longer than compiling a kernel.
     """
     keys = [{cc: _key(kernel, taken, cc) for cc in ccs} for kernel, taken in launches]
     kept = {key: cache.read(key) for own in keys for key in own.values()}
@@ -50,20 +50,18 @@ def all_machine_codes(launches, ccs):
 def _key(kernel, taken, cc):
     text = taken.kernel.source.text
     lines = recording.LINES.findall(text)
-    about = lines, sorted(_options(kernel).items()), _toolkit()
-    return cache.key(text, "machine code", cc, *about)
+    return cache.key(text, "machine code", cc, lines, sorted(_options(kernel).items()), _toolkit())
 
 
 _TOOLS = (
-    *("numba-cuda", "numba-cuda-mlir"),
-    *("nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"),
+    "numba-cuda numba-cuda-mlir nvidia-nvvm nvidia-nvjitlink nvidia-cuda-nvcc nvidia-cuda-nvdisasm".split()
 )
 _KEPT = ("sass", "registers", "shared", "spill_stores")
 
 
 @functools.cache
 def _toolkit():
-    """Return the versions of what compiles and disassembles: another one may write other machine code."""
+    """Return the versions of the compiler and disassembler: others may produce other machine code."""
     found = []
     for name in _TOOLS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -82,7 +80,6 @@ def _read(found, kernel, cc):
     if not any(step.line for step in code.steps):
         raise InspectionError(
             f"the machine code of {kernel.py_func.__name__} for compute capability {cc[0]}.{cc[1]} "
-            "has no lines, "
-            "and without them it cannot be counted"
+            "has no lines, and without them it cannot be counted"
         )
     return Compiled(code, found["registers"], found["shared"], found["spill_stores"])

@@ -1,7 +1,7 @@
-"""What a report knows under the names of Nsight Compute's metrics, where they mean the same.
+"""The modelled values of Nsight Compute's metrics, under their names there.
 
-Percentages are from 0 to 100, times in nanoseconds, and a metric of the whole GPU is its sum, as ``ncu``
-prints them. What has another meaning here, or none, is left out: docs/profiling.md lists which, and why.
+As ``ncu`` prints them, percentages are from 0 to 100, times are in nanoseconds, and metrics of the whole GPU
+are sums. Metrics that would have another meaning here, or none, are left out: docs/profiling.md lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALWAYS = (
 _STALLED = "_issue_stalled_"
 _OF_INSTRUCTIONS = "smsp__inst_executed.sum", "smsp__thread_inst_executed_per_inst_executed.ratio"
 _OF_L2 = "lts__t_sectors_srcunit_tex_op_", "lts__t_sector_op_read_hit_rate.pct"
-# How the names begin of what bears out a verdict, by what bounds a launch.
+# Prefixes of the metrics that support a verdict, by what bounds the launch.
 _TELLING = {
     "latency": (
         "launch__registers_per_thread",
@@ -51,12 +51,12 @@ _TELLING = {
 
 
 def telling(metrics: dict, bound: str) -> dict:
-    """Return the metrics that bear out a verdict, and the largest stall reason.
+    """Return the metrics that support a verdict, and the largest stall reason.
 
     Parameters
     ----------
     metrics : dict
-        All of a launch.
+        All metrics of a launch.
     bound : str
         What bounds it: the name of a unit, or "latency".
     """
@@ -69,9 +69,9 @@ def telling(metrics: dict, bound: str) -> dict:
 
 
 def metrics_of(device: Any, taken: Any, compiled: Any, modelled: Any, stalls: Stalls) -> dict:
-    """Return the metrics of a launch by their names, in an order that stays."""
+    """Return the metrics of a launch by name, in a fixed order."""
     shape, traffic = modelled.shape, modelled.traffic
-    whole = shape.blocks * shape.warps / traffic.warps  # times what was recorded
+    whole = shape.blocks * shape.warps / traffic.warps  # the launch, as a multiple of the sample
     elapsed = modelled.prediction.microseconds * device.clock * 1e3
     return (
         {"gpu__time_duration.sum": modelled.prediction.microseconds * 1e3}
@@ -93,7 +93,7 @@ def _launch(device, taken, compiled, shape):
         "launch__registers_per_thread": compiled.registers,
         "launch__shared_mem_per_block_static": compiled.shared,
         "launch__shared_mem_per_block_dynamic": taken.shared,
-        "launch__waves_per_multiprocessor": shape.blocks / (device.sms * shape.resident),
+        "launch__waves_per_multiprocessor": shape.waves(device),
     }
 
 
@@ -103,9 +103,8 @@ def _occupancy(device, modelled):
         f"launch__occupancy_limit_{name.replace('shared memory', 'shared_mem')}": limit
         for name, limit in found.limits.items()
     }
-    blocks = shape.blocks / min(device.sms, shape.blocks)
     stay = resident_cycles(device, modelled) / cycles_of(device, modelled.prediction)
-    active = blocks * shape.warps * stay / device.sm.warps
+    active = shape.per_sm(device) * shape.warps * stay / device.sm.warps
     return limits | {
         "sm__maximum_warps_per_active_cycle_pct": 100 * found.fraction,
         "sm__warps_active.avg.pct_of_peak_sustained_active": 100 * active,
@@ -113,13 +112,13 @@ def _occupancy(device, modelled):
 
 
 def _work(device, modelled, whole, elapsed):
-    """Return what the SMs execute; percentages are means of all SMs."""
+    """Return the metrics of what SMs execute; percentages are means over all SMs."""
     counts, costs = modelled.counts, modelled.prediction.costs
     cycles = counts.executed @ costs.demands * (whole / device.sms)
     busy = dict(zip(UNITS, (100 * cycles / elapsed).tolist(), strict=True))
     instructions = float(counts.executed.sum()) * whole
     pipes = {name: busy[unit] for unit, name in _PIPES.items()}
-    # Integer multiplication takes as much of the pipe as a multiply-add, on one half of it only.
+    # An integer multiplication counts as much as a multiply-add, though only half of the pipe executes it.
     pipes["fma"] = busy["fma"] + busy["multiply"] * device.fma / device.multiply
     return {
         "sm__throughput.avg.pct_of_peak_sustained_elapsed": max(busy["issue"], *pipes.values()),
@@ -156,7 +155,7 @@ def _share(part, whole):
 
 
 def _shared_memory(modelled, whole):
-    """Return the wavefronts of shared memory."""
+    """Return the wavefronts of loads and stores in shared memory."""
     sums = dict.fromkeys(_OPS, 0.0)
     for step, often in zip(modelled.counts.steps, modelled.counts.executed.tolist(), strict=True):
         what = {"LDS": "load", "STS": "store"}.get(step.base)
@@ -182,14 +181,11 @@ def _dram(device, modelled, whole):
 
 
 def _warps(modelled, stalls):
-    """Return how many cycles pass between two instructions of a warp, and what it waits for in these."""
+    """Return how many cycles pass between two instructions of a warp, and what it waits for meanwhile."""
     instructions = float(modelled.prediction.reasons[:, ALONE.index("selected")].sum())
     latency = stalls.cycles / instructions if instructions else 0.0
-    names = {reason: reason.replace(" ", "_") for reason in stalls.shares}
+    stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     return {
         "smsp__thread_inst_executed_per_inst_executed.ratio": modelled.lanes.active,
         "smsp__average_warp_latency_per_inst_issued.ratio": latency,
-    } | {
-        f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio": stalls.shares[reason] * latency
-        for reason, name in names.items()
-    }
+    } | {stalled.format(reason.replace(" ", "_")): share * latency for reason, share in stalls.shares.items()}

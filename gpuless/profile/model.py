@@ -1,9 +1,9 @@
-"""From counts to time: warps are customers, the units of an SM and the memory behind them are stations.
+"""A queueing model that turns counts into time: warps are customers, units of SMs and memory are stations.
 
-A warp alone takes as long as its control codes and the latencies of its loads say. Several warps overlap,
-until a unit is busy all the time. In between they queue, which *mean value analysis* describes: what a
-customer finds at a station is what is there on average with one customer less. Where a block has barriers its
-warps first queue with each other, phase by phase, and then blocks do.
+A single warp takes as long as its control codes and the latencies of its loads say. Several warps overlap
+until a unit is always busy; in between they queue. *Mean value analysis* describes the queues: a customer
+finds the average queue of a system with one customer fewer. If a block has barriers, first its warps queue,
+phase by phase, and then blocks do.
 """
 
 import math
@@ -16,35 +16,46 @@ from gpuless.profile import caches
 from gpuless.profile.flow import loops_of, nest_of
 from gpuless.profile.units import SHARED_UNITS, UNITS, Costs, of_memory
 
-# Slices of L2 take this many times as long for a sector that is written in part: V, see `devices`.
+# L2's time for a partially written sector, as a multiple of that for a full one: V, see `devices`.
 _PARTIAL = 4.8
-_FILL = 64  # bytes that L1 takes from L2 in a cycle: W
+_FILL = 64  # bytes that L1 gets from L2 in a cycle: W
 _OPERANDS_READ = 20  # cycles until a request has read its operands
-_ONCE = 1e-3  # as close as this to as often as there are warps
-# Sectors of a piece, and slices of L2 that keep one. A slice serves one atomic operation at a time, or those
-# on neighbours in a sector: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
+_ONCE = 1e-3  # tolerance for "once per warp"
+# Sectors of a piece, and L2 slices that hold a piece. A slice serves one atomic operation at a time, or
+# several on neighbours in a sector: V, the RTX 3080's histogram in shared memory with blocks of 32 threads.
 _PIECE, _SLICES_OF_PIECE = 64, 4
-#: What a warp alone does at an instruction: it issues it, waits for a fixed time, for what memory or another
-#: unit returns, and for the slowest warp of its block.
+#: What a single warp does at an instruction: issue it; wait for a fixed time, for the result of memory or of
+#: another unit, for the slowest warp of its block.
 ALONE = ("selected", "wait", "long scoreboard", "short scoreboard", "barrier")
 
 
 class Shape(NamedTuple):
-    """A launch, as far as time depends on it."""
+    """The shape of a launch."""
 
     blocks: int
     warps: int  # of a block
-    resident: int  # blocks that an SM has room for
+    resident: int  # blocks that fit on an SM
+
+    def per_sm(self, device):
+        """Return the mean number of blocks of the SMs that have any."""
+        return self.blocks / min(device.sms, self.blocks)
+
+    def at_once(self, device):
+        """Return how many blocks an SM runs at a time."""
+        return min(self.resident, math.ceil(self.blocks / device.sms))
+
+    def waves(self, device):
+        """Return how many times the blocks fill the GPU."""
+        return self.blocks / (device.sms * self.resident)
 
 
 class Prediction(NamedTuple):
-    """What the model says of a launch.
+    """The model's results for a launch.
 
-    `busy`: by unit, how much of the time it works; `bound`: the one that works most; `alone`: cycles of a
-    block that has an SM for itself; `needed`: how many warps an SM would have to have for that unit to work
-    all the time; `costs`: of each instruction; `chain`: how many cycles of a warp that is alone are spent at
-    each, the slowest of its block; `reasons`: those of an average warp by what it does, in the order of
-    `ALONE`.
+    `busy`: share of the time for which each unit works; `bound`: the busiest unit; `alone`: cycles of a block
+    that has an SM to itself; `needed`: warps on an SM that would keep `bound` always busy; `costs`: of each
+    instruction; `chain`: cycles of a single warp at each instruction, the slowest of its block; `reasons`:
+    those of an average warp by what it does, in the order of `ALONE`.
     """
 
     microseconds: float
@@ -58,9 +69,9 @@ class Prediction(NamedTuple):
 
 
 def throughput(customers, demands, elsewhere):
-    """Return how many customers are served in a cycle, by mean value analysis.
+    """Return how many customers are served per cycle, by mean value analysis.
 
-    `demands`: cycles that one takes of each station; `elsewhere`: cycles that it spends at none.
+    `demands`: a customer's cycles at each station; `elsewhere`: its cycles at none.
 
     >>> throughput(1, [2.0], 8.0), throughput(100, [2.0], 8.0)
     (0.1, 0.5)
@@ -75,10 +86,10 @@ def throughput(customers, demands, elsewhere):
 
 
 def predict(device, counts, traffic, shape):
-    """Return the `Prediction` of a launch: `counts` and `traffic` are those of the blocks recorded."""
+    """Return the `Prediction` of a launch; `counts` and `traffic` are those of the recorded blocks."""
     costs, blocks = Costs(device, counts, traffic), shape.blocks
     shape, warps = _at_work(counts, traffic, shape)
-    # What every warp runs once, those that end at once run as well.
+    # Instructions that run once per warp are also run by warps that exit at once.
     once = np.abs(counts.executed - traffic.warps) < _ONCE * traffic.warps
     per_warp = np.where(once, 1.0, counts.executed / warps)
     phases = _phases(counts, costs, per_warp, shape)
@@ -89,12 +100,12 @@ def predict(device, counts, traffic, shape):
     whole = math.ceil(shape.blocks / device.sms)
     rate, alone = _rate(phases, totals, memory, counts, device, shape)
     bound = max(totals, key=totals.get)
-    # The busiest SM ends last. Where SMs wait for what they share, one that has less to do waits less.
-    count = whole if bound in own else shape.blocks / min(device.sms, shape.blocks)
+    # The busiest SM ends last. If shared units are the bound, SMs with less work wait less.
+    count = whole if bound in own else shape.per_sm(device)
     cycles = max(count / rate, alone)
     if bound not in own:
         cycles = max(cycles, whole / _rate(phases, own, {}, counts, device, shape)[0])
-    # Blocks that end at once take as long as it takes to start them.
+    # Blocks that exit at once only take the time to start them.
     cycles += (blocks - shape.blocks) / device.sms * device.block_start / shape.resident
     busy = {unit: min(1.0, cycles_ * shape.warps * count / cycles) for unit, cycles_ in totals.items()}
     chain, reasons = np.zeros(len(counts.steps)), np.zeros((len(counts.steps), len(ALONE)))
@@ -106,11 +117,11 @@ def predict(device, counts, traffic, shape):
 
 
 def _at_work(counts, traffic, shape):
-    """Return the `Shape` without blocks and warps that end at once, and how many of those recorded do not.
+    """Return the `Shape` without blocks and warps that exit at once, and the recorded warps without these.
 
-    An average over all warps would be that of none. Where there are barriers nobody ends before.
+    Otherwise the average warp would resemble neither kind. With barriers no warp exits early.
     """
-    if any(step.base == "BAR" for step in counts.steps):
+    if counts.has_barriers:
         return shape, traffic.warps
     blocks, warps = traffic.at_work
     return (
@@ -120,23 +131,23 @@ def _at_work(counts, traffic, shape):
 
 
 def _rate(phases, demands, memory, counts, device, shape):
-    """Return how many blocks an SM ends in a cycle, and how long one takes that has it for itself.
+    """Return how many blocks an SM completes per cycle, and how long a block takes that has it to itself.
 
-    `demands`: by unit, cycles that a warp takes of it; `memory`: those of units that all SMs share.
+    `demands`: a warp's cycles at each unit; `memory`: those at units that all SMs share.
     """
-    at_once, warps = min(shape.resident, math.ceil(shape.blocks / device.sms)), shape.warps
-    # Nobody waits for atomic operations, so they bound what blocks end and do not hold up others.
+    at_once, warps = shape.at_once(device), shape.warps
+    # Warps don't wait for atomic operations: these limit the rate of blocks, but delay no other request.
     atomics = demands.get("atomics", 0.0) * warps
     bound = 1 / atomics if atomics else math.inf
     waited = {unit: cycles for unit, cycles in demands.items() if unit != "atomics"}
-    if any(step.base == "BAR" for step in counts.steps):
+    if counts.has_barriers:
         alone = device.block_start + _block_alone(phases, memory, warps)
         most = max(waited.values()) * warps
         return min(bound, throughput(at_once, [most], max(0.0, alone - most))), alone
     alone = device.block_start + sum(phase.chain for phase in phases)
     own = [cycles for unit, cycles in waited.items() if unit not in memory]
     rate = throughput(at_once * warps, list(waited.values()), max(0.0, alone - sum(own))) / warps
-    # A place on an SM is free for another block when all warps of one have ended.
+    # Another block can start only when all warps of one have ended.
     most = max(own)
     block = warps / throughput(warps, [most], max(0.0, alone - most))
     most *= warps
@@ -147,12 +158,12 @@ def _rate(phases, demands, memory, counts, device, shape):
 
 
 class _Phase(NamedTuple):
-    """What a warp does between two barriers.
+    """A warp's work between two barriers.
 
-    `at`: its instructions; `demands`: cycles of each of `UNITS`; `chains`: cycles that a warp alone spends at
-    each instruction, the slowest of its block; `reasons`: those of an average warp by what it does, as in
-    `ALONE`; `together`: cycles of the block's units if its warps run through each piece of code at the same
-    time; `loads`: how often global memory is accessed.
+    `at`: its instructions; `demands`: cycles at each of `UNITS`; `chains`: cycles of a single warp at each
+    instruction, the slowest of its block; `reasons`: those of an average warp by what it does, as in `ALONE`;
+    `together`: cycles at each basic block's busiest unit, summed, if all warps run it at the same time;
+    `loads`: number of accesses to global memory.
     """
 
     at: np.ndarray
@@ -164,7 +175,7 @@ class _Phase(NamedTuple):
 
     @property
     def chain(self):
-        """Cycles of a warp alone."""
+        """Cycles of a single warp."""
         return float(self.chains.sum())
 
 
@@ -179,17 +190,16 @@ def _phases(counts, costs, per_warp, shape):
             pieces.append(current)
             current = []
     pieces += [current] if current else []
-    barriers = any(step.base == "BAR" for step in counts.steps)
-    return [_phase(piece, counts, costs, per_warp, shape, barriers) for piece in pieces]
+    return [_phase(piece, counts, costs, per_warp, shape) for piece in pieces]
 
 
-def _phase(piece, counts, costs, per_warp, shape, barriers):
+def _phase(piece, counts, costs, per_warp, shape):
     blocks = [block for block, _ in piece]
     at = np.concatenate([np.arange(block.first, block.last) for block in blocks])
     often, demands = per_warp[at], costs.demands[at]
     (once, again), reasons = _alone([counts.steps[i] for i in at], costs.latencies[at], often > 1)
     slowest = often
-    if barriers:  # the block goes on when its last warp has come
+    if counts.has_barriers:  # the block goes on when its last warp has arrived
         ends = [i for i in at if counts.steps[i].base == "BAR"]
         passes = max((per_warp[i] for i in ends), default=0.0) or 1.0
         times = np.concatenate(
@@ -198,7 +208,7 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
         slowest = np.maximum(often, np.minimum(times, often * shape.warps))
     mean, own = (_mean(often, *each) for each in ((once, again), reasons))
     own *= often[:, np.newaxis]
-    if counts.steps[at[-1]].base == "BAR":  # after the last one a warp waits for no other
+    if counts.steps[at[-1]].base == "BAR":  # after the last barrier, warps don't wait for each other
         own[-1, ALONE.index("barrier")] += float(((slowest - often) * mean).sum())
     together = sum(
         (per_warp[block.first : block.last] @ costs.demands[block.first : block.last]).max()
@@ -210,16 +220,15 @@ def _phase(piece, counts, costs, per_warp, shape, barriers):
 
 
 def _mean(often, once, again):
-    """Return what an instruction takes on average that runs so often, the first time and then in a loop."""
+    """Return the mean over an instruction's executions: `once` for the first, `again` for the others."""
     often = often.reshape(-1, *[1] * (once.ndim - 1))
     return np.where(often <= 1, once, (once + (often - 1) * again) / np.maximum(often, 1e-300))
 
 
 def _alone(steps, latencies, repeated):
-    """Return the cycles each instruction takes a warp that is alone: the first time, and in a loop.
+    """Return a single warp's cycles at each instruction, the first time and in a loop; then both by `ALONE`.
 
-    Then the same by what the warp does in them. In a loop there are only those `repeated`: what was loaded
-    before it has come.
+    A loop has only the instructions `repeated`: the results of earlier loads have arrived.
     """
     (at,) = np.nonzero(repeated)
     order, n = [*range(len(steps)), *at], len(steps)
@@ -232,7 +241,7 @@ def _alone(steps, latencies, repeated):
 
 
 def _replay(steps, latencies):
-    """Return how many cycles go by at each instruction, by its control codes, and what is done in them."""
+    """Return the cycles that pass at each instruction, by its control codes, in total and by `ALONE`."""
     now, ready, costs, reasons = 0.0, [0.0] * SCOREBOARDS, [], []
     owners = [""] * SCOREBOARDS
     for step, latency in zip(steps, latencies, strict=True):
@@ -256,7 +265,7 @@ def _replay(steps, latencies):
 
 
 def _block_alone(phases, memory, warps):
-    """Return how many cycles a block takes whose warps wait for each other, with an SM for itself."""
+    """Return the cycles of a block with barriers that has an SM to itself."""
     loads = sum(phase.loads for phase in phases) or 1.0
     most = max((cycles for unit, cycles in memory.items() if unit != "atomics"), default=0.0)
     cycles = 0.0
@@ -270,9 +279,9 @@ def _block_alone(phases, memory, warps):
 
 
 def _memory_demands(device, traffic, shape, warps):
-    """Return how many cycles of an SM one warp takes of each of `SHARED_UNITS`.
+    """Return a warp's cycles at each of `SHARED_UNITS`.
 
-    As many SMs as are at work share these, so a byte of one keeps it busy as long as a byte of each.
+    All active SMs share these, so each SM sees them busy for its own requests times the number of SMs.
     """
     active, totals = min(device.sms, shape.blocks), traffic.totals
     whole = totals[caches.L2_LOADS] + totals[caches.STORED] - traffic.partial

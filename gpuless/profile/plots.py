@@ -1,4 +1,4 @@
-"""A report as a picture: how busy the units are, a roofline, the time by source line."""
+"""A picture of a report: how busy the units are, a roofline, the time per source line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuless.profile.stalls import REASONS
 from gpuless.profile.texts import time
 from gpuless.profile.units import SHARED_UNITS, UNITS
 
-# A picture stands on pages of any colour, so it brings its own paper.
+# The background is opaque, as pages may have any colour.
 _PAPER, _INK, _FAINT, _GRID = "#fbfaf7", "#2b2d33", "#77787f", "#e6e4de"
 _SM, _SHARED, _MARK = "#0072b2", "#009e73", "#d55e00"
 _COLOURS = dict(
@@ -24,16 +24,16 @@ _COLOURS = dict(
     )
 )
 _LINES, _CHARACTERS, _LEAST = 8, 44, 0.005
-_WIDEST = 64.0  # flops per byte, unless the launch has more
-_BOTTOM = 1e-3  # of the peak
+_WIDEST = 64.0  # the roofline's right end in flops per byte, unless the launch has more
+_BOTTOM = 1e-3  # its lower end, as a share of the peak
 
 
 def plot_report(report: Any) -> Any:
-    """Draw a `gpuless.profile.report.Report`; return matplotlib's figure."""
+    """Draw a `gpuless.profile.report.Report` and return the figure."""
     Figure = optional("matplotlib.figure", "pictures").Figure
 
     lines = _lines(report)
-    # All sizes in inches: the bars of every picture are of one height.
+    # Sizes in inches: bars have the same height in every picture.
     units = [unit for unit in (*UNITS, *SHARED_UNITS) if report.busy.get(unit, 0) >= _LEAST]
     upper, lower = max(2.4, 0.26 * len(units) + 0.7), 0.26 * len(lines) + 0.7
     figure = Figure(figsize=(9, upper + lower + 1.1), facecolor=_PAPER, layout="constrained")
@@ -42,8 +42,7 @@ def plot_report(report: Any) -> Any:
     left, right = above.subplots(1, 2, width_ratios=(1, 1.25))
     _draw_units(left, report, units)
     _draw_roofline(right, report)
-    axes = below.subplots()
-    _draw_lines(axes, lines)
+    _draw_lines(below.subplots(), lines)
     for part in (above, below):
         part.set_facecolor(_PAPER)
     launch = describe_launch(report.kernel, report.grid, report.block)
@@ -61,7 +60,7 @@ def _dress(axes, title):
 
 
 def _draw_units(axes, report, units):
-    """Draw how much of the time each unit works."""
+    """Draw the share of the time for which each unit works."""
     shares = [100 * report.busy[unit] for unit in units]
     colours = [_SM if unit in UNITS else _SHARED for unit in units]
     axes.barh(range(len(units)), shares, color=colours, height=0.7)
@@ -77,7 +76,7 @@ def _draw_units(axes, report, units):
 
 
 def _draw_roofline(axes, report):
-    """Draw what memory and arithmetic allow, by operations per byte, and where the launch stands."""
+    """Draw a roofline, and where the launch is."""
     device = report.device
     peaks = {"float32": device.fma, "float64": device.float64}
     peaks = {name: device.sms * device.clock * 2 * 128 / cycles for name, cycles in peaks.items()}
@@ -104,7 +103,7 @@ def _draw_roofline(axes, report):
 
 
 def _draw_point(axes, report, at, done, to_the_left):
-    """Draw where a launch is modelled to be, with the range of its time."""
+    """Draw the launch's modelled point, with the range of its time."""
     slow, fast = (done * report.microseconds / end for end in (report.high, report.low))
     axes.errorbar(
         [at],
@@ -127,7 +126,7 @@ def _speed(gflops):
 
 
 def _lines(report):
-    """Return the lines that take most: label, share by reason."""
+    """Return the lines that take longest: label, share by reason."""
     lines = report.lines
     order = sorted(lines, key=lambda place: (-lines[place], place))
     shown = [place for place in order[:_LINES] if lines[place] >= _LEAST]
@@ -144,7 +143,7 @@ def _label(file, line):
 
 
 def _draw_lines(axes, lines):
-    """Draw the share of the time that each line takes, by what warps do in it."""
+    """Draw each line's share of the time, by what warps do there."""
     from matplotlib.patches import Patch
 
     ends = [0.0] * len(lines)

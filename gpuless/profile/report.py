@@ -1,4 +1,4 @@
-"""What a profile says: a modelled time with its range, what bounds it and what would help."""
+"""The report of a profile: a modelled time with its range, what bounds it and what would help."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ from gpuless.profile.texts import amount, line_text, time
 from gpuless.profile.units import SHARED_UNITS, UNITS
 from gpuless.wrapping import aligned, wrapped
 
-#: Of published times four of five lie between these multiples of the modelled ones.
+#: Four of five published times lie between these multiples of the modelled ones.
 LOW, HIGH = 0.85, 1.5
-#: The same where the model is known to be worse: see `unsure`.
+#: The same if the model is known to be worse: see `Report.unsure`.
 UNSURE_LOW, UNSURE_HIGH = 0.6, 2.5
 _LINES, _LEAST_OF_A_LINE = 5, 0.03
-_BUSY = 0.6  # a unit that works less than this does not bound a launch: latency does
-_LITTLE_HELD_AGAINST, _LARGE_ERROR = 5, 0.2  # published times; mean error on these
+_BUSY = 0.6  # if all units work less than this, latency bounds the launch
+_FEW_ROWS, _LARGE_ERROR = 5, 0.2  # published times; mean error on these
 
 
 @dataclass(frozen=True)
 class Report:
-    """How long a launch would take on a GPU. All of it is modelled; `print` it."""
+    """How long a launch would take on a GPU. All times but `measured` are modelled; `print` it."""
 
     kernel: str
     grid: tuple
     block: tuple
     device: Device
     microseconds: float
-    """Between the beginning of the launch and its end, on the GPU, with caches that hold nothing of it."""
+    """From the beginning of the launch to its end, on the GPU, with cold caches."""
     low: float
     high: float
-    """Between these microseconds the time would be measured, four times out of five."""
+    """The range in which a measured time would lie, four times out of five, in microseconds."""
     unsure: tuple
     """Why the range is wide, if it is."""
     limiter: str
     """What bounds the launch, and on which line."""
     occupancy: Occupancy
     busy: dict
-    """How much of the time each unit works, by its name."""
+    """The share of the time for which each unit works, by name."""
     l1_hit_rate: float
     l2_hit_rate: float
     dram_bytes: float
     """Read from DRAM and written to it."""
     flops: dict
-    """Floating point operations of the launch by their type, "f32" and the like: a multiply-add is two."""
+    """Floating point operations of the launch by type, such as "f32"; a multiply-add counts as two."""
     stalls: dict
     """What a warp spends its time on: shares that sum to 1, by Nsight Compute's names of stall reasons."""
     line_stalls: dict = field(repr=False)
-    """The same for each line of the source, by (file, line): the shares of all lines sum to 1."""
+    """The same for each source line, by (file, line); the shares of all lines sum to 1."""
     metrics: dict = field(repr=False)
-    """What has the meaning of one of Nsight Compute's metrics, by its name."""
+    """Values that have the meaning of Nsight Compute's metrics, by their names there."""
     advice: tuple
     """What to change, the most important first."""
     modelled: Any = field(repr=False)
-    """What the model has found step by step: `gpuless.profile.launches.Modelled`."""
+    """The results of each step of the model: `gpuless.profile.launches.Modelled`."""
     measured: tuple = ()
-    """On a real GPU: its name, and the microseconds that it took."""
+    """On a real GPU: its name, and the microseconds that the launch took."""
 
     def with_measured(self, gpu: str, microseconds: float) -> Report:
-        """Return the report with what a real GPU took."""
+        """Return a copy with the time that a real GPU took."""
         return replace(self, measured=(gpu, microseconds))
 
     def __str__(self) -> str:
@@ -87,16 +87,16 @@ class Report:
 
     @property
     def lines(self) -> dict:
-        """How much of the time each line of the source takes, by (file, line)."""
+        """The share of the time that each source line takes, by (file, line)."""
         return {place: sum(shares.values()) for place, shares in self.line_stalls.items()}
 
     @property
     def bound(self) -> str:
-        """What bounds the launch: the name of the busiest unit, "latency" if none is busy."""
+        """What bounds the launch: the busiest unit, or "latency" if none is busy enough."""
         return _bound(self.busy)
 
     def plot(self) -> Any:
-        """Draw how busy the units are, a roofline, and the time by source line.
+        """Draw how busy the units are, a roofline, and the time per source line.
 
         Returns
         -------
@@ -107,15 +107,15 @@ class Report:
         return plot_report(self)
 
     def to_dict(self) -> dict:
-        """Return what the report says as plain values, to be written as JSON."""
-        same = ["kernel", "grid", "block", "microseconds", "low", "high", "unsure", "limiter", "busy"]
-        same += ["measured", "l1_hit_rate", "l2_hit_rate", "dram_bytes", "flops", "stalls", "advice"]
-        same += ["metrics"]
+        """Return the report as values that JSON can hold."""
+        names = "kernel grid block microseconds low high unsure limiter busy measured l1_hit_rate l2_hit_rate"
+        names += " dram_bytes flops stalls advice metrics"
         lines = [
             {"file": file, "line": line, "text": linecache.getline(file, line).strip(), "stalls": stalls}
             for (file, line), stalls in self._by_time()
         ]
-        found = {"modelled": True, "gpu": self.device.name} | {name: getattr(self, name) for name in same}
+        same = {name: getattr(self, name) for name in names.split()}
+        found = {"modelled": True, "gpu": self.device.name} | same
         return found | {"occupancy": self.occupancy._asdict(), "lines": lines}
 
     def _occupancy(self):
@@ -145,11 +145,10 @@ class Report:
         return sorted(self.line_stalls.items(), key=lambda line: (-shares[line[0]], line[0]))
 
     def _lines(self):
-        found = [(place, sum(stalls.values()), stalls) for place, stalls in self._by_time()[:_LINES]]
         return [
             f"{share:.0%} {max(stalls, key=stalls.get)}, {line_text(*place)}"
-            for place, share, stalls in found
-            if share >= _LEAST_OF_A_LINE
+            for place, stalls in self._by_time()[:_LINES]
+            if (share := sum(stalls.values())) >= _LEAST_OF_A_LINE
         ]
 
 
@@ -158,19 +157,21 @@ class Comparison(tuple):
 
     def __str__(self) -> str:
         first = self[0]
-        rows = [("modelled", *(report.device.name for report in self))]
-        rows += [("time", *(time(report.microseconds) for report in self))]
-        rows += [
+        rows = [
+            ("modelled", *(report.device.name for report in self)),
+            ("time", *(time(report.microseconds) for report in self)),
             ("  from", *(time(report.low) for report in self)),
             ("  to", *(time(report.high) for report in self)),
+            ("occupancy", *(f"{report.occupancy.fraction:.0%}" for report in self)),
         ]
-        rows += [("occupancy", *(f"{report.occupancy.fraction:.0%}" for report in self))]
         for unit in (*UNITS, *SHARED_UNITS):
             if any(report.busy.get(unit, 0) >= 0.005 for report in self):
                 rows.append((f"{unit} busy", *(f"{report.busy.get(unit, 0):.0%}" for report in self)))
-        rows += [("L1 hits", *(f"{report.l1_hit_rate:.0%}" for report in self))]
-        rows += [("L2 hits", *(f"{report.l2_hit_rate:.0%}" for report in self))]
-        rows += [("DRAM", *(amount(report.dram_bytes) for report in self))]
+        rows += [
+            ("L1 hits", *(f"{report.l1_hit_rate:.0%}" for report in self)),
+            ("L2 hits", *(f"{report.l2_hit_rate:.0%}" for report in self)),
+            ("DRAM", *(amount(report.dram_bytes) for report in self)),
+        ]
         limits = [
             line
             for report in self
@@ -184,7 +185,7 @@ class Comparison(tuple):
 
 
 def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: Any) -> Report:
-    """Return the `Report` of what was modelled."""
+    """Return the `Report` of a modelled launch."""
     prediction, traffic, shape = modelled.prediction, modelled.traffic, modelled.shape
     unsure = _unsure(device, taken, modelled)
     low, high = (UNSURE_LOW, UNSURE_HIGH) if unsure else (LOW, HIGH)
@@ -198,7 +199,7 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
         low=low * prediction.microseconds,
         high=high * prediction.microseconds,
         unsure=unsure,
-        limiter=_limiter(device, modelled),
+        limiter=_limiter(modelled),
         occupancy=modelled.occupancy,
         busy=prediction.busy,
         l1_hit_rate=float(traffic.l1_hit_rate),
@@ -217,9 +218,9 @@ def report_of(kernel: Any, taken: Any, device: Device, compiled: Any, modelled: 
 
 
 def _unsure(device, taken, modelled):
-    """Return why the model may be further off than usual."""
+    """Return why the model may be less accurate than usual."""
     found = []
-    if device.rows < _LITTLE_HELD_AGAINST:
+    if device.rows < _FEW_ROWS:
         found.append(f"the model of the {device.name} was held against {device.rows or 'no'} published times")
     elif device.error > _LARGE_ERROR:
         found.append(
@@ -240,8 +241,8 @@ def _bound(busy):
     return unit if busy[unit] >= _BUSY else "latency"
 
 
-def _limiter(device, modelled):
-    """Return what bounds a launch, and the line that asks most of that."""
+def _limiter(modelled):
+    """Return what bounds a launch, and the line that contributes most to it."""
     prediction, counts = modelled.prediction, modelled.counts
     unit = _bound(prediction.busy)
     if unit == "latency":
@@ -270,7 +271,7 @@ _NAMES = {
 
 
 def _most(steps, amounts):
-    """Return the line whose instructions have most of something."""
+    """Return the line with the largest sum over its instructions."""
     sums = defaultdict(float)
     for step, amount_ in zip(steps, amounts, strict=True):
         sums[step.file, step.line] += amount_
@@ -278,8 +279,8 @@ def _most(steps, amounts):
 
 
 def _most_of_memory(traffic, unit):
-    columns = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_TURNS,)}
-    columns = columns.get(unit, (caches.L2_LOADS, caches.STORED))
+    special = {"DRAM": (caches.DRAM, caches.STORED), "atomics": (caches.ATOMIC_TURNS,)}
+    columns = special.get(unit, (caches.L2_LOADS, caches.STORED))
     sums = defaultdict(float)
     for (_, file, line), row in traffic.lines.items():
         sums[file, line] += sum(row[column] for column in columns)

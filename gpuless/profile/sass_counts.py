@@ -1,9 +1,9 @@
-"""How often each instruction of the machine code ran, from what the emulator has counted of PTX.
+"""How often each instruction of the machine code ran, from the emulator's counts of PTX.
 
-The machine code is another program than the PTX: loops are unrolled, loads merged, branches gone. But both
-come from the same lines of the source, and on each line both move the same bytes, do the same multiply-adds,
-meet the same barriers. So the counts of basic blocks are what fits these *anchors* best and what
-control flow allows: a linear program.
+The machine code differs from the PTX: loops are unrolled, loads merged, branches removed. But both come from
+the same source lines, and on each line both move the same bytes, do the same multiply-adds and execute the
+same barriers. A linear program finds the counts of basic blocks that fit these *anchors* best and that
+control flow allows.
 """
 
 from collections import defaultdict
@@ -14,16 +14,15 @@ import numpy as np
 from gpuless.compiler.jobs import InspectionError
 from gpuless.profile.flow import blocks_of, loops_of, nest_of
 
-#: Anchors that are further off than this share count as not met.
+#: Anchors with a larger relative error count as missed.
 TOLERANCE = 0.05
-# What the linear program pays for an instruction, for lanes that go both ways at a branch and for an anchor
-# that is not met.
-_INSTRUCTION, _PARTING, _ANCHOR, _WEAK_ANCHOR = 1e-3, 0.5, 10.0, 1.0
-_ROUNDING = 0.999  # what one loop does exactly as often as another
+# The linear program's costs: of an instruction, of divergence at a branch, of missing an anchor.
+_INSTRUCTION, _DIVERGENCE, _ANCHOR, _WEAK_ANCHOR = 1e-3, 0.5, 10.0, 1.0
+_ROUNDING = 0.999  # keeps loops that do exactly as much as others feasible
 
 
 class Anchor(NamedTuple):
-    """What machine code and PTX have in common: what is done, and on which line."""
+    """An operation on a source line, which machine code and PTX do equally often."""
 
     what: str
     file: str
@@ -34,8 +33,8 @@ class SassCounts(NamedTuple):
     """How often warps ran the machine code.
 
     `steps`: its instructions; `executed`: how often warps ran each; `blocks`: the basic blocks; `shares`: by
-    anchor, how often predicated instructions took place of how often they were issued; `missed`: by
-    anchor, what PTX has and what the machine code is taken to have, where that differs.
+    anchor, the share of issued predicated instructions that were executed; `missed`: by anchor, the amounts
+    in PTX and in the counted machine code, if they differ.
     """
 
     steps: list
@@ -44,9 +43,14 @@ class SassCounts(NamedTuple):
     shares: dict
     missed: dict
 
+    @property
+    def has_barriers(self):
+        """Whether the kernel has barriers."""
+        return any(step.base == "BAR" for step in self.steps)
+
 
 class NoSolver(ImportError):
-    """There is no solver for linear programs."""
+    """SciPy, which solves linear programs, is not installed."""
 
 
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
@@ -61,18 +65,18 @@ _DONE |= {
     "DMUL": "double multiply",
     "MUFU": "special",
 }
-#: What the assembler may make more or less of: it counts less, and is not missed.
+#: Operations that the assembler may add or remove: weak anchors, which are never reported as missed.
 _WEAK = {"add", "multiply", "double add", "double multiply", "special"}
 _ARITHMETIC = {("fma", "f32"): "fma", ("fma", "f64"): "double fma", ("add", "f64"): "double add"}
 _ARITHMETIC |= {("mul", "f64"): "double multiply", ("add", "f32"): "add", ("sub", "f32"): "add"}
 _ARITHMETIC |= {("mul", "f32"): "multiply", ("sub", "f64"): "double add"}
-# Instructions of PTX that become several, which have arithmetic that PTX has not, and begin with MUFU.
+# PTX instructions that become several, with a MUFU and with arithmetic that isn't in PTX.
 _FLOAT32 = {"fma", "add", "multiply"}
 _ROUNDED = {"div", "sqrt", "rsqrt", "rcp", "rem", "sin", "cos", "ex2", "lg2", "tanh"}
 
 
 def width(opcode):
-    """Return how many bytes of a lane a load or store moves.
+    """Return how many bytes a load or store moves per lane.
 
     >>> width("LDG.E.128.SYS"), width("STS"), width("LDG.E.U8")
     (16, 4, 1)
@@ -81,7 +85,7 @@ def width(opcode):
 
 
 def anchor_of(step):
-    """Return the `Anchor` of an instruction of machine code and how much of it that is, or None."""
+    """Return the `Anchor` of an instruction of machine code and its amount, or None."""
     if step.base in _MOVED:
         return Anchor(_MOVED[step.base], step.file, step.line), width(step.opcode)
     if step.base in _DONE:
@@ -110,10 +114,7 @@ def _anchor_of_ptx(listed):
 
 
 def count_machine_code(code, recording):
-    """Return the `SassCounts` of the blocks that were recorded.
-
-    `code`: a `MachineCode`; `recording`: the emulator's.
-    """
+    """Return the `SassCounts` of the recorded blocks, from a `MachineCode` and the emulator's recording."""
     blocks = blocks_of(code)
     wanted = _counted(recording)
     offered, predicated = _offered(code, blocks)
@@ -153,7 +154,7 @@ def _name(opcode):
 
 
 def _counted(recording):
-    """Return by anchor what PTX has of it."""
+    """Return each anchor's amount in PTX."""
     found = defaultdict(float)
     for warps, part in zip(recording.executed, recording.listings, strict=True):
         for listed in part:
@@ -163,7 +164,7 @@ def _counted(recording):
 
 
 def _offered(code, blocks):
-    """Return by anchor how much of it one run of each block is, and the anchors that have predicates."""
+    """Return each anchor's amount per execution of each block, and the predicated anchors."""
     found, predicated = defaultdict(lambda: defaultdict(float)), set()
     for number, block in enumerate(blocks):
         for step in code.steps[block.first : block.last]:
@@ -175,11 +176,11 @@ def _offered(code, blocks):
 
 
 def _most_a_trip(recording, predicated):
-    """Return by anchor how much of it a warp does at most each time it comes into a loop around it.
+    """Return, by anchor, the most that a warp does of it each time it enters a loop around it.
 
-    A list: in loops that are in no other, in loops in these, and so on. Where several loops have the anchor,
-    as an unrolled one and what is left of it, warps come into them together. What stands under a condition in
-    PTX is issued each time round if it is predicated in the machine code.
+    Each value is a list: for outermost loops, for loops in these, and so on. If several loops have the
+    anchor, such as an unrolled one and its remainder, warps enter them together. A conditional instruction of
+    PTX is issued in every iteration if it is predicated in the machine code.
     """
     found, rounds = defaultdict(list), defaultdict(int)
     nests = recording.code.nests
@@ -202,10 +203,10 @@ def _most_a_trip(recording, predicated):
 
 
 def _solve(blocks, anchors, wanted, offered, predicated, recording):
-    """Return how often each block ran, and by how much each anchor has too much and too little.
+    """Return how often each block ran, and by how much each anchor is exceeded and missed.
 
-    A loop that nothing enters would fit control flow as well: what PTX's loops do each time they are entered
-    says how often those of the machine code are. Where their loops are too different that is left out.
+    Control flow alone would allow a loop to run without being entered. So what PTX's loops do per entry
+    bounds what those of the machine code do, unless their loops are too different.
     """
     entries = recording.count * recording.warps
     program = _Program(blocks, anchors, wanted, offered, predicated, entries)
@@ -217,7 +218,7 @@ def _solve(blocks, anchors, wanted, offered, predicated, recording):
 
 
 class _Solution(NamedTuple):
-    """A solution: counts by block, what anchors have too much and too little, and how far that is off."""
+    """A solution: counts by block, by how much anchors are exceeded and missed, and the cost of that."""
 
     counts: np.ndarray
     over: np.ndarray
@@ -228,39 +229,39 @@ class _Solution(NamedTuple):
 class _Program:
     """The linear program.
 
-    Its unknowns are the counts of blocks, those of the ways from block to block, and what anchors have too
-    much and too little. Among what fits equally well it takes the fewest instructions.
+    Its unknowns are the counts of blocks and of the edges between them, and by how much anchors are exceeded
+    and missed. Among equally good fits it chooses the one with the fewest instructions.
     """
 
     def __init__(self, blocks, anchors, wanted, offered, predicated, entries):
         self.blocks, self.anchors, self.offered = blocks, anchors, offered
-        self.ways = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
-        self.first_way, self.first_slack = len(blocks), len(blocks) + len(self.ways)
+        self.edges = [(i, target) for i, block in enumerate(blocks) for target in block.targets]
+        self.first_edge, self.first_slack = len(blocks), len(blocks) + len(self.edges)
         self.size = self.first_slack + 2 * len(anchors)
         self.below = self._flow()
         self.equal, self.given = [{0: 1.0}], [float(entries)]
         total = sum(wanted.values()) + entries
         self.cost = np.zeros(self.size)
         self.cost[: len(blocks)] = [(block.last - block.first) * _INSTRUCTION / total for block in blocks]
-        # Lanes of a warp part where anchors say so, not to save instructions.
-        for number, (source, _) in enumerate(self.ways, self.first_way):
-            self.cost[number] = 0.0 if blocks[source].leaves else _PARTING / total
+        # Warps diverge if anchors require it, not to save instructions.
+        for number, (source, _) in enumerate(self.edges, self.first_edge):
+            self.cost[number] = 0.0 if blocks[source].leaves else _DIVERGENCE / total
         for i, block in enumerate(blocks):
             if block.targets and not block.leaves:
-                self.cost[i] -= _PARTING / total
+                self.cost[i] -= _DIVERGENCE / total
         for i, anchor in enumerate(anchors):
             more, want = self.first_slack + 2 * i, wanted.get(anchor, 0.0)
             self.equal.append(dict(offered[anchor]) | {more: -1.0, more + 1: 1.0})
             self.given.append(want)
             weight = (_WEAK_ANCHOR if anchor.what in _WEAK else _ANCHOR) / max(want, entries * 1e-3)
-            # A predicated instruction is issued at least as often as it takes place.
+            # A predicated instruction is issued at least as often as it is executed.
             self.cost[more] = _INSTRUCTION / max(want, entries) if anchor in predicated else weight
             self.cost[more + 1] = weight
 
     def _flow(self):
-        """Return the rows that say that warps come from somewhere and go somewhere."""
+        """Return the rows for the conservation of flow: warps come from somewhere and go somewhere."""
         into, out, rows = defaultdict(list), defaultdict(list), []
-        for number, (source, target) in enumerate(self.ways, self.first_way):
+        for number, (source, target) in enumerate(self.edges, self.first_edge):
             out[source].append(number)
             into[target].append(number)
             rows += [{number: 1.0, at: -1.0} for at in {source, target}]
@@ -272,7 +273,7 @@ class _Program:
         return rows
 
     def trips(self, most):
-        """Return the rows that say how much loops do each time a warp comes into them; `most`: by anchor."""
+        """Return the rows that bound what loops do each time a warp enters them; `most`: by anchor."""
         rows, loops = [], loops_of(self.blocks)
         for anchor in self.anchors:
             if anchor not in most:
@@ -283,12 +284,12 @@ class _Program:
                     continue
                 first, last = nest[-1]
                 trip = most[anchor][min(len(nest), len(most[anchor])) - 1]
-                if not trip:  # no warp was in such a loop
+                if not trip:  # no warp was in a loop with this anchor
                     rows.append({block: 1.0})
                     continue
                 enter = [
                     number
-                    for number, (source, target) in enumerate(self.ways, self.first_way)
+                    for number, (source, target) in enumerate(self.edges, self.first_edge)
                     if first <= target <= last and not first <= source <= last
                 ]
                 rows.append({block: amount / trip * _ROUNDING} | dict.fromkeys(enter, -1.0))
@@ -302,15 +303,14 @@ class _Program:
         return coo_array((values, (at, columns)), (len(rows), self.size)).tocsr()
 
     def solve(self, more=()):
-        """Return the `_Solution` under more conditions, None if there is none."""
+        """Return the `_Solution` with additional rows of `below`, None if there is none."""
         try:
             from scipy.optimize import linprog
         except ImportError:
             message = "gpuless.profile solves linear programs with SciPy: pip install gpuless[profile]"
             raise NoSolver(message) from None
         options = {"A_eq": self._matrix(self.equal), "b_eq": self.given, "bounds": (0, None)}
-        below = [*self.below, *more]
-        if below:
+        if below := [*self.below, *more]:
             options |= {"A_ub": self._matrix(below), "b_ub": np.zeros(len(below))}
         found = linprog(self.cost, method="highs", **options)
         if found.x is None:

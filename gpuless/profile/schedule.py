@@ -1,10 +1,9 @@
-"""When what a program asks of a GPU would begin and end: the host, streams, graphs, copies and gaps.
+"""A schedule of a program's GPU work: when the host's calls, kernels, graphs and copies begin and end.
 
-The host asks for one thing after the other and goes on; where it waits it goes on when the GPU is done. What
-a stream does follows what it did before, and what is in a graph the nodes that it comes after. Kernels of
-several streams run at the same time as far as their blocks find places on the SMs, and share the units there:
-the one that was asked for later gets what is left of each. Copies go over the bus one at a time in each
-direction.
+The host makes one call after the other, and goes on unless it waits for the GPU. Operations of a stream run
+in order, and nodes of a graph after those that they depend on. Kernels of several streams run at the same
+time if their blocks fit on the SMs, and share the units there: a later kernel gets what earlier ones leave.
+Copies use the bus one at a time in each direction.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any, NamedTuple
 
 from gpuless.profile import costs
 
-#: Kinds of events: those of the GPU, and those of the host.
+#: Kinds of events, on the GPU and on the host.
 KERNEL, COPY, SET = "kernel", "copy", "set"
 LAUNCH, WAIT = "launch", "wait"
 ON_GPU = (KERNEL, COPY, SET)
-HOST = "host"  # instead of a stream
+HOST = "host"  # in place of a stream's name
 
 
 class Lane(NamedTuple):
@@ -30,14 +29,14 @@ class Lane(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Something that a program asks for.
+    """A request of the program.
 
-    `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; of what concerns the host alone "call",
-    "wait", "wait for event"; `stream`: the `Lane` that does it; `host`: microseconds that it takes the host
-    to ask; `duration`, `low`, `high`: those that it takes the GPU; `share`: of the places for blocks that it
-    takes; `busy`: by unit, how much of its time on all SMs it takes alone; `engine`: of a copy, the
-    direction, "" if it takes none; `waits`: whether the host waits for it; `event`: that is recorded, or
-    waited for; `after`: of a node, the numbers of the nodes before it; `nodes`: of a graph.
+    `kind`: "kernel", "copy", "set", "graph", "event" or "empty"; on the host "call", "wait" or "wait for
+    event"; `stream`: its `Lane`; `host`: microseconds of the host's call; `duration`, `low`, `high`:
+    microseconds on the GPU; `share`: of the GPU's room for blocks; `busy`: by unit, the share of its time on
+    all SMs if nothing else runs; `engine`: a copy's direction over the bus, "" if it doesn't use the bus;
+    `waits`: whether the host waits for it; `event`: the one recorded or waited for; `after`: the numbers of
+    the nodes that a node depends on; `nodes`: of a graph.
     """
 
     kind: str
@@ -59,12 +58,11 @@ class Asked(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happens in a `Timeline`, in microseconds.
+    """An event of a `Timeline`; times are in microseconds.
 
-    `stream`: the name of the stream, "host" for what the host does; `kind`: "kernel", "copy", "set", and of
-    the host "launch", a call that asks the GPU for something, or "wait"; `asked`: when the GPU has been asked
-    for it; `in_graph`: whether it is a node of a graph; `size`: bytes of a copy; `report`: of a kernel, the
-    `gpuless.profile.report.Report`.
+    `stream`: the name of the stream, or "host"; `kind`: "kernel", "copy" or "set", and on the host "launch",
+    a call that gives the GPU work, or "wait"; `asked`: when the GPU receives the request; `in_graph`: whether
+    it is a node of a graph; `size`: bytes of a copy; `report`: a kernel's `gpuless.profile.report.Report`.
     """
 
     name: str
@@ -79,12 +77,12 @@ class Event(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When it is over."""
+        """When it ends."""
         return self.begin + self.duration
 
 
 class Scenario(NamedTuple):
-    """Which durations count: "duration", "low" or "high" of what is asked, and a factor for the host's."""
+    """Which durations of `Asked` to use, "duration", "low" or "high", and a factor for the host's."""
 
     durations: str = "duration"
     host: float = 1.0
@@ -95,7 +93,7 @@ LOW, HIGH = Scenario("low", costs.HOST_LOW), Scenario("high", costs.HOST_HIGH)
 
 
 def schedule(asked: list[Asked], scenario: Scenario = MODELLED) -> tuple[list[Event], float]:
-    """Return the events of what a program asks for, and when all of it is over."""
+    """Return the events of a program's requests, and when all of them are done."""
     machine = _Machine(scenario)
     for each in asked:
         machine.do(each)
@@ -103,7 +101,7 @@ def schedule(asked: list[Asked], scenario: Scenario = MODELLED) -> tuple[list[Ev
 
 
 def tracks(events: list[Event]) -> dict[str, list[Event]]:
-    """Return the events of each stream, the host first; where some overlap, as in graphs, in tracks."""
+    """Return the events of each stream, the host first; events that overlap, as in graphs, get tracks."""
     found: dict[str, list[Event]] = {HOST: []}
     for event in events:
         name, number = event.stream, 1
@@ -123,14 +121,14 @@ _CALLS = {
 
 
 class _Machine:
-    """A host and a GPU: how far each part has come."""
+    """A host and a GPU, and until when each part of them is occupied."""
 
     def __init__(self, scenario):
         self.scenario, self.host, self.events = scenario, 0.0, []
-        self.ready, self.moments, self.engines, self.running = {}, {}, {}, _Places()
+        self.ready, self.moments, self.engines, self.running = {}, {}, {}, _SMs()
 
     def do(self, asked):
-        """Let the host ask for something."""
+        """Execute a request of the host."""
         if asked.stream is not None:
             self.ready.setdefault(asked.stream, 0.0)
         if asked.kind == "wait":
@@ -155,7 +153,7 @@ class _Machine:
             self.events.append(Event(name, begin, self.host - begin, HOST, LAUNCH, begin))
 
     def _wait(self, asked):
-        """Let the host wait: for an event, for a stream, or for all of them."""
+        """Let the host wait for an event, for a stream, or for everything."""
         begin = self.host
         if asked.event is not None:
             end = self.moments.get(asked.event, 0.0)
@@ -167,7 +165,7 @@ class _Machine:
         self.events.append(Event(f"wait {asked.name}".strip(), begin, self.host - begin, HOST, WAIT, begin))
 
     def _graph(self, asked):
-        """Run the nodes of a graph in an order that keeps to their dependencies: theirs."""
+        """Run the nodes of a graph in their order, which respects their dependencies."""
         begin = max(self.host + costs.SUBMIT, self._after(asked.stream, costs.STREAM_GAP))
         ends = []
         for node in asked.nodes:
@@ -179,7 +177,7 @@ class _Machine:
         self._reach(asked.stream, max(ends, default=begin))
 
     def _run(self, asked, earliest, stream, in_graph=False):
-        """Let the GPU do something; return when it is over."""
+        """Run a request on the GPU; return when it ends."""
         if asked.kind not in ON_GPU:
             if asked.event is not None:
                 self.moments[asked.event] = earliest
@@ -197,7 +195,7 @@ class _Machine:
     def _after(self, stream, gap=0.0):
         """Return when a stream can go on.
 
-        The legacy default stream waits for the others, and they for it, but for those that do not block.
+        The legacy default stream and the others wait for each other, except for non-blocking ones.
         """
         others = (end for other, end in self.ready.items() if _wait_for_each_other(stream, other))
         end = max([self.ready[stream], *others])
@@ -212,7 +210,7 @@ def _wait_for_each_other(one, other):
 
 
 class _Running(NamedTuple):
-    """A kernel that has its places until it ends."""
+    """A kernel that occupies its share of the SMs until it ends."""
 
     begin: float
     end: float
@@ -220,17 +218,17 @@ class _Running(NamedTuple):
     busy: Any
 
 
-_LEAST = 0.05  # of its speed that a kernel keeps beside others that leave nothing of a unit
+_LEAST = 0.05  # share of its speed that a kernel keeps if others saturate a unit
 
 
-class _Places:
-    """Which kernels have places on the SMs, and until when."""
+class _SMs:
+    """Which kernels occupy the SMs, and until when."""
 
     def __init__(self):
         self._taken, self._last = [], 0.0
 
     def place(self, earliest, duration, asked, now):
-        """Return when a kernel begins, not before now, and how long it takes beside the others."""
+        """Return when a kernel begins, and how long it takes beside those that are not over `now`."""
         begin = earliest
         if earliest < self._last:
             self._taken = [each for each in self._taken if each.end > now]
@@ -246,7 +244,7 @@ class _Places:
         return begin, duration
 
     def _most(self, begin, end):
-        """Return the most that is taken at a time between two moments."""
+        """Return the largest share of the SMs that is occupied between two moments."""
         moments = [begin, *(each.begin for each in self._taken if begin < each.begin < end)]
         return max(sum(each.share for each in self._at(moment)) for moment in moments)
 
@@ -254,7 +252,7 @@ class _Places:
         return [each for each in self._taken if each.begin <= moment < each.end]
 
     def _slowed(self, begin, duration, busy):
-        """Return how long a kernel takes beside others, which it leaves as fast as they are."""
+        """Return how long a kernel takes beside others, which it doesn't slow down."""
         moment, left = begin, duration
         for end in sorted({time for each in self._taken for time in (each.begin, each.end) if time > begin}):
             others = self._at(moment)

@@ -1,8 +1,8 @@
-"""What a warp spends its time on, by the names that Nsight Compute gives to stall reasons.
+"""What a warp spends its time on, by Nsight Compute's stall reasons.
 
-A warp that is alone waits as the control codes of its instructions say: for a fixed number of cycles, or
-until what another unit returns is there. Among others it takes longer, since it queues in front of the units:
-the time in each queue goes to the reason that names such a queue.
+A single warp waits as the control codes of its instructions say: for a fixed number of cycles, or for another
+unit's result. Among others it takes longer, since it queues for the units: the time in each queue is assigned
+to the reason that stands for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuless.profile import caches
 from gpuless.profile.model import ALONE
 from gpuless.profile.units import SHARED_UNITS, UNITS, of_memory
 
-#: Reasons that the model knows, as ``smsp__average_warps_issue_stalled_..._per_issue_active`` has them.
+#: The modelled reasons, named as in ``smsp__average_warps_issue_stalled_..._per_issue_active``.
 REASONS = (*ALONE, "not selected", "math pipe throttle", "lg throttle", "mio throttle")
 _ARITHMETIC = ("fma", "multiply", "alu", "float64")
 
@@ -24,8 +24,8 @@ _ARITHMETIC = ("fma", "multiply", "alu", "float64")
 class Stalls(NamedTuple):
     """What warps spend their time on.
 
-    `shares`: of a warp's time, by reason, which sum to 1; `lines`: by file and line of the source, the part
-    of that which is spent there; `cycles`: between a warp's first instruction and its last.
+    `shares`: of a warp's time, by reason, which sum to 1; `lines`: the same by file and line, which sum to
+    `shares`; `cycles`: between a warp's first and last instruction.
     """
 
     shares: dict
@@ -34,12 +34,12 @@ class Stalls(NamedTuple):
 
 
 def stalls_of(device: Any, modelled: Any) -> Stalls:
-    """Return the `Stalls` of a launch, of its `gpuless.profile.launches.Modelled`."""
+    """Return the `Stalls` of a launch, from its `gpuless.profile.launches.Modelled`."""
     prediction, steps = modelled.prediction, modelled.counts.steps
     table = np.zeros((len(steps), len(REASONS)))  # cycles of a warp
     table[:, : len(ALONE)] = prediction.reasons
     alone = float(table.sum())
-    # For so long the average warp has ended, and its block has not.
+    # The time between the end of the average warp and that of its block.
     gone = max(0.0, float(prediction.chain.sum()) - alone)
     cycles = max(alone, resident_cycles(device, modelled) - device.block_start - gone)
     at_barriers = _barriers(device, modelled, cycles - alone)
@@ -64,47 +64,41 @@ def _add(lines, place, row):
 # --- Queues -------------------------------------------------------------------------------------------------
 
 
-def at_once(device: Any, shape: Any) -> int:
-    """Return how many blocks an SM has at a time."""
-    return min(shape.resident, math.ceil(shape.blocks / device.sms))
-
-
 def cycles_of(device: Any, prediction: Any) -> float:
-    """Return the cycles of a launch, without what it takes to begin and to end."""
+    """Return the cycles of a launch, without those before its first block and after its last."""
     return (prediction.microseconds - device.launch) * device.clock * 1e3
 
 
 def resident_cycles(device: Any, modelled: Any) -> float:
-    """Return how long a block stays on an SM: how many are there at once, by how many leave in a cycle."""
+    """Return how many cycles a block stays on an SM: blocks there at once / blocks that end per cycle."""
     shape, cycles = modelled.shape, cycles_of(device, modelled.prediction)
-    blocks = shape.blocks / min(device.sms, shape.blocks)
-    return min(cycles, cycles * at_once(device, shape) / blocks)
+    return min(cycles, cycles * shape.at_once(device) / shape.per_sm(device))
 
 
 def _barriers(device, modelled, queued):
-    """Return at which barriers a warp waits how long for others of its block that queue.
+    """Return pairs of a barrier and the cycles that a warp waits there for queueing warps of its block.
 
-    All warps of a block queue at the same time then: on average one is half through when it has what it
-    came for, and waits for the others during the other half.
+    All warps of a block queue at the same time: on average, a warp is served after half of that time, and
+    waits for the others during the other half.
     """
     prediction, counts = modelled.prediction, modelled.counts
     within = min(queued, prediction.alone - device.block_start - float(prediction.chain.sum()))
     found, before = [], 0.0
     asked = prediction.costs.demands * counts.executed[:, np.newaxis]
-    asked = asked[:, asked.sum(0).argmax()]  # of the unit of an SM that works most
+    asked = asked[:, asked.sum(0).argmax()]  # of the SM's busiest unit
     for at, (step, amount) in enumerate(zip(counts.steps, asked.tolist(), strict=True)):
         before += amount
         if step.base == "BAR":
             found.append((at, before))
             before = 0.0
-    whole = math.fsum([before, *(amount for _, amount in found)])  # after the last one nobody waits
+    whole = math.fsum([before, *(amount for _, amount in found)])  # after the last barrier no warp waits
     return [(at, within / 2 * amount / whole) for at, amount in found] if whole and within > 0 else []
 
 
 def _queues(device, modelled, waited):
-    """Return how many of the cycles that a warp waits in queues it does so in front of each unit.
+    """Divide the cycles that a warp waits in queues among the units.
 
-    They are shared out as mean value analysis has them, with all warps of an SM as customers.
+    The proportions are those of mean value analysis with all warps of an SM as customers.
     """
     shape, prediction = modelled.shape, modelled.prediction
     of_sm = shape.warps * shape.blocks / min(device.sms, shape.blocks)
@@ -112,7 +106,7 @@ def _queues(device, modelled, waited):
     each = np.array([*demands.values()])
     own = sum(cycles for unit, cycles in demands.items() if unit in UNITS)
     elsewhere, queues = max(0.0, prediction.alone - own), np.zeros(len(each))
-    for n in range(1, at_once(device, shape) * shape.warps + 1):
+    for n in range(1, shape.at_once(device) * shape.warps + 1):
         times = each * (1 + queues)
         queues = n / (elsewhere + times.sum()) * times
     shares = each * queues
@@ -121,7 +115,7 @@ def _queues(device, modelled, waited):
 
 
 def _spread(lines, unit, waited, modelled):
-    """Share out among lines, by what they ask of a unit, the cycles that are waited in front of it."""
+    """Divide the cycles waited for a unit among lines, in proportion to their use of it."""
     asked = _of_sm(unit, modelled) if unit in UNITS else _of_memory(unit, modelled)
     whole = sum(amount for _, _, amount in asked)
     for place, reason, amount in asked:
@@ -131,7 +125,7 @@ def _spread(lines, unit, waited, modelled):
 
 
 def _of_sm(unit, modelled):
-    """Return what asks a unit of an SM for work: line, reason and amount."""
+    """Return what uses a unit of an SM: line, reason and amount."""
     counts = modelled.counts
     demands = modelled.prediction.costs.demands[:, UNITS.index(unit)] * counts.executed
     found = []
@@ -148,9 +142,9 @@ def _of_sm(unit, modelled):
 
 
 def _of_memory(unit, modelled):
-    """Return the same of what all SMs share.
+    """Return the same for a unit that all SMs share.
 
-    Nothing waits for what a store does: it is felt once the queue of requests is full.
+    No warp waits for a store itself: stores delay warps once the queue of requests is full.
     """
     assert unit in SHARED_UNITS
     found = []

@@ -1,11 +1,11 @@
-"""Lines, times and amounts as reports say them."""
+"""Lines, times and amounts of memory, formatted for reports."""
 
 import linecache
 import os
 
 
 def line_text(file: str, line: int) -> str:
-    """Return a line as reports name it, with its text."""
+    """Return a source line's number and text."""
     text = linecache.getline(file, line).strip()
     return f"line {line}: `{text}`" if text else f"line {line} of {os.path.basename(file) or 'a library'}"
 

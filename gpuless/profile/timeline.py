@@ -1,26 +1,25 @@
-"""All that a program asks of a GPU, and when it would begin and end: what `gpuless.profiling` gives.
+"""The timeline of a program's GPU work: what `gpuless.profiling` yields.
 
-Kernels are modelled as `gpuless.profile` does, each with caches that hold nothing of it; between them stand
-gaps, and what the host takes to launch them (`costs`). The program's own Python code is not counted, nor what
-it takes to allocate memory and to compile.
+Kernels are modelled as `gpuless.profile` does, each with cold caches; between them are gaps and the host's
+launch costs (`costs`). The program's own Python code isn't counted, nor are allocating memory and compiling.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gpuless.profile.devices import Device, device as device_of
-from gpuless.profile.report import amount, time
+from gpuless.profile.devices import Device, devices_of
 from gpuless.profile.schedule import COPY, HIGH, KERNEL, LAUNCH, LOW, ON_GPU, SET, WAIT, Event, schedule
+from gpuless.profile.texts import amount, time
 from gpuless.wrapping import aligned, wrapped
 
 
 class Row(NamedTuple):
-    """Events of one name: how many, and the microseconds of all, of the shortest and of the longest."""
+    """Events of one name: their number, and the microseconds in total, of the shortest and the longest."""
 
     name: str
     calls: int
@@ -31,15 +30,15 @@ class Row(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Microseconds of one."""
+        """Mean duration, in microseconds."""
         return self.total / self.calls
 
 
 class Gaps(NamedTuple):
-    """Microseconds in which the GPU does nothing.
+    """Microseconds for which the GPU is idle.
 
-    `host`: because the host has not asked yet, or learns in the end that all is done; `streams`, `graphs`:
-    between what follows each other in a stream, and in a graph.
+    `host`: because the host has not launched anything yet, or still has to learn that all is done;
+    `streams`, `graphs`: between successive operations in a stream, and between nodes of a graph.
     """
 
     host: float
@@ -49,23 +48,23 @@ class Gaps(NamedTuple):
 
 @dataclass
 class Timeline:
-    """What a program asks of a GPU, in the order in which it begins. All of it is modelled; `print` it.
+    """A program's GPU work and host calls, sorted by when they begin. All times are modelled; `print` it.
 
-    It is empty until the block of `gpuless.profiling` is over.
+    It is empty until the block of `gpuless.profiling` ends.
     """
 
     device: Device
     events: list[Event] = field(default_factory=list)
     microseconds: float = 0.0
-    """From the first call of the host to when host and GPU are done."""
+    """From the host's first call until host and GPU are done."""
     low: float = 0.0
     high: float = 0.0
-    """Between these microseconds that would be measured, four times out of five."""
+    """The range in which a measured time would lie, four times out of five, in microseconds."""
     unsure: tuple = ()
-    """Why it may be further off than usual."""
+    """Why the model may be less accurate than usual."""
 
     def rows(self, kind: str = KERNEL) -> list[Row]:
-        """Return the events of a kind by their names, what takes most time first."""
+        """Return the events of a kind, grouped by name; the group that takes longest comes first."""
         found = defaultdict(list)
         for event in self.events:
             if event.kind == kind:
@@ -75,7 +74,7 @@ class Timeline:
 
     @property
     def gaps(self) -> Gaps:
-        """What the GPU does nothing for."""
+        """How long the GPU is idle, by reason."""
         host = streams = graphs = now = 0.0
         was_in_graph = False
         for event in self.events:
@@ -93,16 +92,14 @@ class Timeline:
 
     @property
     def host_bound(self) -> float:
-        """In how much of the time the GPU does nothing, because the host has not asked for anything yet."""
+        """The share of the time for which the GPU waits for the host."""
         return self.gaps.host / self.microseconds if self.microseconds else 0.0
 
     def __str__(self) -> str:
-        name, between = (
-            self.device.name,
-            f"between {time(self.low)} and {time(self.high)} four times out of five",
-        )
+        name = self.device.name
         if not self.events:
             return f"{name}: no launches and no copies"
+        between = f"between {time(self.low)} and {time(self.high)} four times out of five"
         text = [f"{name}: {time(self.microseconds)} modelled; {between}", self._sums(), ""]
         text += aligned(_table(KERNEL, self.rows(KERNEL)))
         copies = [*self.rows(COPY), *self.rows(SET)]
@@ -120,12 +117,10 @@ class Timeline:
         return f"the GPU works {shares}, gaps {(gaps.streams + gaps.graphs) / whole:.0%}"
 
     def _others(self):
-        """Return the rows of what is neither a kernel nor a copy."""
+        """Return the table of gaps, and of the host's calls and waits."""
         rows = [("gaps and host", "total", "calls")]
-        for name, total in zip(
-            ("GPU waits for the host", "between kernels", "within graphs"), self.gaps, strict=True
-        ):
-            rows.append((name, time(total), "")) if total else None
+        names = "GPU waits for the host", "between kernels", "within graphs"
+        rows += [(name, time(total), "") for name, total in zip(names, self.gaps, strict=True) if total]
         for name, kind in (("host asks", LAUNCH), ("host waits", WAIT)):
             found = [event.duration for event in self.events if event.kind == kind]
             if found:
@@ -133,7 +128,7 @@ class Timeline:
         return rows
 
     def plot(self) -> Any:
-        """Draw what happens when: a row for the host, and one for each stream.
+        """Draw the timeline: a row for the host, and one for each stream.
 
         Returns
         -------
@@ -144,12 +139,12 @@ class Timeline:
         return plot(self)
 
     def save(self, path: Any) -> None:
-        """Write what happens as a trace: ui.perfetto.dev opens it, and ``chrome://tracing``.
+        """Write the timeline as a trace for ui.perfetto.dev or ``chrome://tracing``.
 
         Parameters
         ----------
         path : str or path
-            Of the file, such as ``trace.json``. It is written whole or not at all.
+            Of the file, such as ``trace.json``. A failure leaves no partial file.
         """
         from gpuless.profile.trace import write
 
@@ -163,7 +158,7 @@ def _row(name, events):
 
 
 def _table(kind, rows):
-    """Return a table of rows, with what they have in common as the last column."""
+    """Return a table of `Row`s; copies also have their bytes."""
     whole = sum(row.total for row in rows)
     table = [(kind, "share", "total", "calls", "mean", "least", "most", "amount" if kind == COPY else "")]
     for row in rows:
@@ -179,17 +174,14 @@ def _table(kind, rows):
 
 @contextmanager
 def profiled(gpu: Any, samples: int | None) -> Iterator[Any]:
-    """Give what `gpuless.profiling` gives."""
+    """Implement `gpuless.profiling`."""
     from gpuless.profile.launches import need_emulator
 
     need_emulator()
     from gpuless.emulator.driver.watching import watched
     from gpuless.profile.watched import Recorder
 
-    several = not isinstance(gpu, str) and isinstance(gpu, Iterable)
-    devices = [device_of(each) for each in (gpu if several else [gpu])]
-    if not devices:
-        raise ValueError("gpu names no GPU at all")
+    devices, several = devices_of(gpu)
     if samples is not None and samples < 1:
         raise ValueError(f"samples must be positive, or None for all, got {samples}")
     recorder, timelines = Recorder(devices, samples), [Timeline(device) for device in devices]
@@ -201,7 +193,7 @@ def profiled(gpu: Any, samples: int | None) -> Iterator[Any]:
 
 
 def _fill(timeline, asked, doubts):
-    """Schedule what was asked for."""
+    """Schedule what was asked for, as modelled and at both ends of the range."""
     events, timeline.microseconds = schedule(asked)
     timeline.events = sorted(events, key=lambda event: event.begin)
     timeline.low, timeline.high = (schedule(asked, scenario)[1] for scenario in (LOW, HIGH))

@@ -1,22 +1,22 @@
-"""A timeline, drawn: what the host, and each stream, does when."""
+"""A picture of a timeline, with a row for the host and one for each stream."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gpuless.importing import optional
-from gpuless.profile.report import time
 from gpuless.profile.schedule import COPY, HOST, KERNEL, SET, WAIT, tracks
+from gpuless.profile.texts import time
 
-# Opaque, so that it can be read on a dark page as well.
+# Opaque: readable on a dark page too.
 _PAPER, _INK, _FAINT = "#fbfaf7", "#2b2d33", "#e6e4de"
-# Okabe and Ito's colours, told apart with any colour vision.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 _COLOURS = ("#0072b2", "#e08a00", "#009e73", "#d55e00", "#b3669e", "#56b4e9", "#8a7a00")
 _OTHERS, _COPIES, _ASKS, _WAITS = "#9a98a3", "#5b5b66", "#b9b4a6", "#e2ddd0"
 
 
 def plot(timeline: Any) -> Any:
-    """Draw a `Timeline`; return the figure."""
+    """Draw a `Timeline` and return the figure."""
     Figure = optional("matplotlib.figure", "pictures").Figure
 
     rows = tracks(timeline.events)
@@ -46,7 +46,7 @@ def plot(timeline: Any) -> Any:
 
 
 def _colours(timeline):
-    """Return the colours of the kernels that take most time."""
+    """Return the colours of the kernels that take longest."""
     return dict(zip((row.name for row in timeline.rows(KERNEL)), _COLOURS, strict=False))
 
 

@@ -1,6 +1,6 @@
-"""A timeline as a trace file: the Trace Event Format of Chrome, which Perfetto opens.
+"""A timeline as a trace file in Chrome's "Trace Event Format" (Google), which Perfetto opens.
 
-"Trace Event Format" (Google) is the reference. Times are microseconds.
+Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _HOST, _GPU = 1, 2  # processes
 
 
 def write(timeline: Any, path: Any) -> None:
-    """Write the trace of a `Timeline`, whole or not at all."""
+    """Write the trace of a `Timeline`."""
     write_whole(path, json.dumps(trace_of(timeline)))
 
 
 def trace_of(timeline: Any) -> dict:
-    """Return a timeline as the object of a trace file."""
+    """Return the content of a timeline's trace file."""
     device = timeline.device.name
     found = [
         _named(_HOST, 0, "process_name", "host (modelled)"),
@@ -45,19 +45,11 @@ def _sorted(process, thread):
 
 
 def _complete(event, process, thread):
-    """Return an event with its begin and duration."""
+    """Return an event as a trace's "complete event", which has a begin and a duration."""
     about = {"bytes": event.size} if event.size else {}
     if event.report is not None:
         report = event.report
         about |= {"grid": list(report.grid), "block": list(report.block), "limited by": report.limiter}
         about |= {"in graph": event.in_graph}
-    times = {"ts": round(event.begin, 3), "dur": round(event.duration, 3)}
-    return {
-        "ph": "X",
-        "pid": process,
-        "tid": thread,
-        "name": event.name,
-        "cat": event.kind,
-        **times,
-        "args": about,
-    }
+    found = {"ph": "X", "pid": process, "tid": thread, "name": event.name, "cat": event.kind}
+    return found | {"ts": round(event.begin, 3), "dur": round(event.duration, 3), "args": about}

@@ -1,4 +1,4 @@
-"""What the memory of a GPU does for a launch: requests by line, hits of caches, bytes to and from DRAM."""
+"""A launch's memory traffic: requests by line, cache hits, bytes to and from DRAM."""
 
 from collections import defaultdict
 from typing import NamedTuple
@@ -23,23 +23,23 @@ from gpuless.profile.caches import (
 )
 
 _KINDS = {"load": caches.LOAD, "store": caches.STORE, "atomic": caches.ATOMIC}
-_FULL = 31  # bytes of a sector that stores write to when they write all of it, or nearly
-#: How much of L2 what has been written may take until it is written back.
+_FULL = 31  # stores that write at least as many of a sector's 32 bytes count as full
+#: The share of L2 that written data may occupy before it is written back.
 _DIRTY_SHARE = 0.5
-_BANKS = 16  # of a channel of memory, each with a page that is open: GDDR6 and HBM2
+_BANKS = 16  # of a memory channel, each with one open page: GDDR6 and HBM2
 
 
 class Traffic(NamedTuple):
-    """What memory does for the blocks of a sample.
+    """The memory traffic of a sample's blocks.
 
-    `lines`: by what is done and the line of the source a row of `COLUMNS`; `totals`: the sum of these;
-    `partial`: sectors that stores write a part of; `written`: sectors written back to DRAM; `opened`: pages
-    of DRAM that are opened for these; `places`: sectors that atomic operations go to; `shared`: by what is
-    done and line, how often shared memory delivers for a request, for each of `recording.WIDTHS`; `steps`:
-    by the same, how many elements neighbouring lanes are apart, 0 where that is not known; `needed`:
-    by what is done and line, how many sectors would do if full warps asked for neighbours; `warps`: how many
-    the sample has; `at_work`: how many of the blocks access memory at all, and of the warps of those: others
-    end at once.
+    By operation, file and line: `lines`: rows of `COLUMNS`; `shared`: wavefronts of a request in shared
+    memory, for each of `recording.WIDTHS`; `steps`: how many elements neighbouring lanes are apart, 0 if that
+    is unknown; `needed`: how many sectors would do if full warps accessed neighbouring elements.
+
+    In all: `totals`: the sum of `lines`; `partial`: sectors that stores write partially; `written`: sectors
+    written back to DRAM; `opened`: DRAM pages opened for these; `places`: sectors that atomic operations
+    access; `warps`: of the sample; `at_work`: the share of blocks that access memory, and the share of warps
+    in these: others exit at once.
     """
 
     lines: dict
@@ -56,36 +56,32 @@ class Traffic(NamedTuple):
 
     @property
     def l1_hit_rate(self):
-        """Of what loads ask L1 for."""
+        """Share of the loads' sectors."""
         loads = sum((row for (what, *_), row in self.lines.items() if what == "load"), np.zeros(len(COLUMNS)))
         return loads[caches.L1_HITS] / loads[SECTORS] if loads[SECTORS] else 0.0
 
     @property
     def l2_hit_rate(self):
-        """Of what loads and atomic operations ask L2 for."""
-        return (
-            self.totals[caches.L2_HITS] / self.totals[caches.L2_LOADS]
-            if self.totals[caches.L2_LOADS]
-            else 0.0
-        )
+        """Share of the sectors that loads and atomic operations request from L2."""
+        return self.totals[L2_HITS] / self.totals[L2_LOADS] if self.totals[L2_LOADS] else 0.0
 
     @property
     def dram_sectors(self):
         """Sectors read from DRAM and written to it."""
-        return self.totals[caches.DRAM] + self.written
+        return self.totals[DRAM] + self.written
 
 
 def traffic_of(sample, device, window, shared):
-    """Return the `Traffic` of a `Sample` in a `Window` of a device; `shared`: shared memory of a block."""
+    """Return the `Traffic` of a `Sample` in a `Window` of a device; `shared`: bytes of a block."""
     sites = sample.sites
     kinds = np.array([_KINDS[site.operation] for site in sites], np.int64)
     counts, arrays, written = _simulated(sample, device, window, shared, kinds)
     rows = _rates(counts, window.cold) * sample.requests[:, np.newaxis]
-    again = _met_again(rows, arrays, sample, device)
+    again = _reused(rows, arrays, sample, device)
     written = written * (
         sample.count / window.blocks * _mean(1 - again, rows[:, FIRST] * (kinds != caches.LOAD))
     )
-    _spare(rows, kinds, again, _apart(sample, device, window))
+    _discount(rows, kinds, again, _own_share(sample, device, window))
     lines, needed = defaultdict(lambda: np.zeros(len(COLUMNS))), defaultdict(float)
     for site, row in zip(sites, rows, strict=True):
         if site.space == "global":
@@ -109,9 +105,9 @@ def traffic_of(sample, device, window, shared):
 
 
 def _simulated(sample, device, window, shared, kinds):
-    """Return what `caches.simulate` does for the blocks of a window.
+    """Return the results of `caches.simulate` for the blocks of a window.
 
-    What these do not do is taken from blocks that are elsewhere, each for itself.
+    Sites that these blocks don't execute are taken from the other recorded blocks, each simulated alone.
     """
     cached = np.array([site.cached for site in sample.sites], np.bool_)
     sets, stretch = _sets(sample, device, window, shared), sample.recordings[0]
@@ -139,8 +135,7 @@ def _bytes_of_sector(site, row):
 def _sets(sample, device, window, shared):
     """Return how many sets L1, L2 and the open pages of DRAM have.
 
-    L2 has room for as large a part of what the blocks of a window use as the GPU's has for that of all blocks
-    that it has at a time.
+    L2 is scaled down by the lines that a window's blocks access, as a share of those of all resident blocks.
     """
     l1 = max(device.l1 - window.resident * (shared + device.sm.shared_reserved), 16 << 10)
     some, every = window.sms * window.resident, _at_once(sample, device, window)
@@ -150,39 +145,39 @@ def _sets(sample, device, window, shared):
 
 
 def _at_once(sample, device, window):
-    """Return how many blocks a device has at a time."""
+    """Return how many blocks a device runs at a time."""
     return min(sample.blocks, device.sms * window.resident)
 
 
-def _apart(sample, device, window):
-    """Return how much less of L2 a block needs for itself among all blocks than among those of a window."""
+def _own_share(sample, device, window):
+    """Return the lines per block of all resident blocks, relative to those of a window's; at most 1."""
     some, every = window.sms * window.resident, _at_once(sample, device, window)
     if some >= every:
         return 1.0
     return min(1.0, sample.lines_of(every) / every / max(1e-300, sample.lines_of(some) / some))
 
 
-def _met_again(rows, arrays, sample, device):
-    """Return by site which share of what L2 has not had before it has, once all blocks have been run.
+def _reused(rows, arrays, sample, device):
+    """Return, by site, which share of the sectors that are new in the window is in L2 in the whole launch.
 
-    `arrays`: which each site accesses. Where blocks ask for more of an array than it has, some of them ask
-    for what others have had, further away than a window is long: L2 still has it if what is asked for in
-    between has room there.
+    `arrays`: the array that each site accesses. If all blocks together request more sectors than an array
+    has, some must reuse those of blocks outside of the window. These are still in L2 if everything requested
+    in between fits there.
     """
     bounds, again = sample.arrays, np.zeros(len(rows))
-    a_block = np.zeros(len(bounds))
-    np.add.at(a_block, arrays, rows[:, FIRST] / sample.count)
+    per_block = np.zeros(len(bounds))
+    np.add.at(per_block, arrays, rows[:, FIRST] / sample.count)
     sizes = (bounds[:, 1] - bounds[:, 0]).astype(float)
     for site, array in enumerate(arrays):
-        times = a_block[array] * sample.blocks / sizes[array]
+        times = per_block[array] * sample.blocks / sizes[array]
         if times > 1:
-            between = np.minimum(sizes, a_block * sample.blocks / times).sum() * SECTOR
+            between = np.minimum(sizes, per_block * sample.blocks / times).sum() * SECTOR
             again[site] = (1 - 1 / times) * np.clip(2 - between / device.l2, 0, 1)
     return again
 
 
-def _spare(rows, kinds, again, apart):
-    """Take from what L2 fetches what it has `again`; of the rest a block needs for itself what is `apart`."""
+def _discount(rows, kinds, again, apart):
+    """Reduce L2's fetches in place: first ones by the share `again`, repeated ones to the share `apart`."""
     fetched, missed = rows[:, DRAM], rows[:, L2_LOADS] - rows[:, L2_HITS]
     first = np.where(kinds == caches.STORE, 0.0, rows[:, FIRST])
     left = first * (1 - again) + np.maximum(0.0, fetched - first) * apart
@@ -192,12 +187,12 @@ def _spare(rows, kinds, again, apart):
 
 
 def _mean(values, weights):
-    """Return the mean of values by their weights, 1 if they have none."""
+    """Return the weighted mean of values, 1 if all weights are 0."""
     return float(values @ weights / weights.sum()) if weights.sum() else 1.0
 
 
 def _rates(counts, cold):
-    """Return what is counted of a request of each site, where so large a share finds caches cold."""
+    """Return the counts per request of each site; `cold`: the share of blocks that find caches cold."""
     requests = counts[:, :, ALL]
     weights = np.where(requests, np.reshape([cold, 1 - cold], (2, 1)) + 1e-12, 0.0)  # there may be one alone
     weights /= np.maximum(weights.sum(0), 1e-300) * np.maximum(requests, 1)
@@ -205,7 +200,7 @@ def _rates(counts, cold):
 
 
 def _shared_lines(recording):
-    """Return how often shared memory delivers for a request of each line."""
+    """Return the wavefronts in shared memory per request of each line."""
     sums = defaultdict(list)
     for site, delivered in zip(recording.sites, recording.delivered, strict=True):
         if delivered is not None:
@@ -214,7 +209,7 @@ def _shared_lines(recording):
 
 
 def _steps(recording):
-    """Return how many elements neighbouring lanes are apart, by line: of the access that takes longest."""
+    """Return how many elements neighbouring lanes are apart, by line, for the slowest access of each."""
     steps, longest = {}, {}
     for site, delivered in zip(recording.sites, recording.delivered, strict=True):
         key = site.operation, site.file, site.line

@@ -1,4 +1,4 @@
-"""What an instruction of machine code asks of the units of an SM, and when its result is there."""
+"""The demand of each machine instruction on an SM's units, and its latency."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from gpuless.profile.sass_counts import anchor_of, width
 
 #: The units of an SM. A demand is in cycles of the SM: its four partitions share the work.
 UNITS = ("issue", "fma", "multiply", "alu", "float64", "special", "L1")
-#: What all SMs share, and the way from there.
+#: The units that all SMs share, and the transfer from there to L1.
 SHARED_UNITS = ("L2", "DRAM", "fill", "atomics")
 _PARTITIONS = 4
 
@@ -25,10 +25,10 @@ _GLOBAL = {"LDG": "load", "LD": "load", "STG": "store", "ST": "store"}
 _GLOBAL |= dict.fromkeys(("ATOM", "ATOMG", "RED", "REDG"), "atomic")
 _ON_CHIP = {"LDS": "load", "STS": "store", "ATOMS": "atomic"}
 _L1 = {*_GLOBAL, *_ON_CHIP, "LDL", "STL", "SHFL", "LDSM", "LDGSTS", "MATCH"}
-# Latencies of what does not depend on memory: J18 and J19, rounded.
+# Latencies that do not depend on memory: J18 and J19, rounded.
 _FIXED = {"LDC": 40, "MUFU": 24, "I2F": 24, "F2I": 24, "F2F": 24, "S2R": 20, "S2UR": 20, "BAR": 20}
 _OTHER = 12
-_ATOMIC_IN_SHARED = 32  # cycles beyond those of a load; twice the wavefronts
+_ATOMIC_IN_SHARED = 32  # cycles more than a load
 COLUMN_OF_WIDTH = {1: 0, 2: 0, 4: 0, 8: 1, 16: 2}
 
 
@@ -43,7 +43,7 @@ def of_memory(step):
 
 
 def _unit(step):
-    """Return which unit executes an instruction, None if none but the one that issues it."""
+    """Return which unit executes an instruction; None if it only takes an issue slot."""
     if is_float64(step):
         return "float64"
     for unit, names in (("fma", _FMA), ("multiply", _MULTIPLY), ("special", _SPECIAL), ("alu", _ALU)):
@@ -53,7 +53,7 @@ def _unit(step):
 
 
 class Costs:
-    """What each instruction of a launch costs on a device: demands, and latencies."""
+    """The demands and latencies of each instruction of a launch on a device."""
 
     def __init__(self, device, counts, traffic):
         self.device, self.counts, self.traffic = device, counts, traffic
@@ -63,7 +63,7 @@ class Costs:
         )
 
     def _demand(self, step):
-        """Return how many cycles of each of `UNITS` one warp takes for an instruction."""
+        """Return the cycles for which a warp's instruction occupies each of `UNITS`."""
         found = np.zeros(len(UNITS))
         found[0] = 1 / _PARTITIONS
         unit = _unit(step)
@@ -76,7 +76,7 @@ class Costs:
         return found
 
     def _l1(self, step):
-        """Return the cycles for which a request keeps L1 busy, or shared memory, which is the same."""
+        """Return the cycles for which a request occupies L1 and shared memory, which are one unit."""
         passing, taken = 32 / self.device.lsu_lanes, 1.0
         if step.base in ("LDS", "STS"):
             delivered = self.traffic.shared.get((_ON_CHIP[step.base], step.file, step.line))
@@ -84,7 +84,7 @@ class Costs:
                 taken = delivered[COLUMN_OF_WIDTH.get(width(step.opcode), 2)] * 128 / self.device.l1_bytes
         elif step.base == "ATOMS":
             delivered = self.traffic.shared.get(("atomic", step.file, step.line), (1.0, 1.0, 1.0))
-            # Lanes that count in the same place are counted; others that want the same wait for each other.
+            # Increments of the same word are combined by counting lanes; other operations are serialised.
             taken = 2 * delivered[0 if ".POPC" in step.opcode else 2 if ".64" in step.opcode else 1]
         elif (row := self._row(step)) is not None:
             lines, sectors = row[caches.LINES] / row[caches.ALL], row[caches.SECTORS] / row[caches.ALL]
@@ -92,10 +92,10 @@ class Costs:
         taken = max(passing, taken) * (self.device.loads if step.base in ("LDG", "LD") else 1.0)
         anchor = anchor_of(step)
         share = self.counts.shares.get(anchor[0], 1.0) if anchor and step.predicate else 1.0
-        return taken * share + passing * (1 - share)  # what a predicate turns off passes all the same
+        return taken * share + passing * (1 - share)  # instructions that a predicate turns off pass as well
 
     def _row(self, step):
-        """Return the `Traffic` of the line of an access to global memory, None if there is none."""
+        """Return the row of `Traffic.lines` for an access to global memory, None if there is none."""
         what = _GLOBAL.get(step.base)
         row = self.traffic.lines.get((what, step.file, step.line)) if what else None
         return row if row is not None and row[caches.SECTORS] > 0 else None
@@ -116,10 +116,10 @@ class Costs:
         return _FIXED.get(step.base, _OTHER)
 
     def _memory_latency(self, row, together):
-        """Return the mean latency of `together` requests of a line that are on their way at once.
+        """Return the mean latency of `together` requests of a line that are in flight at once.
 
-        A request waits for its slowest sector, a warp for the slowest of its requests. Where a loop has been
-        unrolled these are neighbours: one of them is the first in its sector.
+        A request waits for its slowest sector, a warp for the slowest of its requests. In an unrolled loop
+        these are neighbours, and one of them is the first in its sector.
         """
         device = self.device
         if row is None:

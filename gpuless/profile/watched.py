@@ -1,4 +1,4 @@
-"""What a program asks of the emulated GPU, with how long each part would take on a GPU that is not here."""
+"""A recorder of a program's requests to the emulated GPU, with modelled times for other GPUs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from gpuless.profile.schedule import COPY, KERNEL, SET, Asked, Lane
 from gpuless.profile.units import UNITS
 from gpuless.profile.windows import sample_of
 
-_TOGETHER = 20  # launches that are modelled together: what a process of the compiler is given
-_NON_BLOCKING = 1  # of a stream's flags
-_WORDS = {("pageable", DEVICE): "host to device", ("pinned", DEVICE): "host to device"}
-_WORDS |= {(DEVICE, "pageable"): "device to host", (DEVICE, "pinned"): "device to host"}
+_TOGETHER = 20  # launches that are modelled together: the jobs of one compiler process
+_NON_BLOCKING = 1  # in a stream's flags
 
 
 class Recorder(Watcher):
-    """Notes what a thread asks for, for several devices at a time.
+    """Records a thread's requests, for several devices at a time.
 
-    `asked`: for each device a list of `Asked`, whose kernels have a report once `finish` has been called;
-    `doubts`: by kernel, how often a launch takes the report of another one that may have done something else.
+    `asked`: for each device a list of `Asked`, whose kernels have a report after `finish`; `doubts`: by
+    kernel, how many launches use the report of another launch that may have done something else.
     """
 
     def __init__(self, devices, samples):
@@ -36,7 +34,7 @@ class Recorder(Watcher):
         self._graphs: list[_Graph] = []
 
     def finish(self):
-        """Model the launches; raise what could not be modelled."""
+        """Model the launches; raise the first error of recording or modelling."""
         if self._failed is not None:
             raise self._failed
         reports = self._models.reports()
@@ -44,10 +42,10 @@ class Recorder(Watcher):
         for number, asked in enumerate(self.asked):
             asked[:] = [_timed(each, reports, number) for each in asked]
 
-    # --- What is shown ---------------------------------------------------------------------------------
+    # --- The methods of `Watcher` ----------------------------------------------------------------------
 
     def work(self, stream, work):
-        """Note what `Watcher.work` sees."""
+        """Record work in a stream."""
         lane = self._lane(stream)
         if work.kind == "graph":
             self._note(Asked("graph", f"of {work.about} nodes", lane, costs.GRAPH_LAUNCH))
@@ -55,25 +53,25 @@ class Recorder(Watcher):
         self._put([each._replace(stream=lane) for each in self._asked_for(work)])
 
     def capture(self, work):
-        """Note what `Watcher.capture` sees."""
+        """Record the host's call for captured work."""
         host = self._launch_cost(work.about().plain) if work.kind == "kernel" else costs.CALL
         self._note(Asked("call", f"{work.kind} to capture", None, host))
 
     def instantiate(self, nodes):
-        """Note what `Watcher.instantiate` sees."""
+        """Record the host's call that instantiates a graph."""
         host = costs.INSTANTIATE + nodes * costs.INSTANTIATE_NODE
         self._note(Asked("call", f"instantiate a graph of {nodes} nodes", None, host))
 
     def begin(self):
-        """Note what `Watcher.begin` sees."""
+        """Begin a graph's nodes."""
         self._graphs.append(_Graph(self._graphs[-1] if self._graphs else None, len(self.devices)))
 
     def node(self, handle, node):
-        """Note what `Watcher.node` sees."""
+        """Record a node of the current graph."""
         self._graphs[-1].add(handle, node.after, self._asked_for(node.work))
 
     def end(self):
-        """Note what `Watcher.end` sees."""
+        """End the current graph."""
         graph = self._graphs.pop()
         if graph.outer is not None:
             graph.close()
@@ -82,19 +80,19 @@ class Recorder(Watcher):
             asked[-1] = asked[-1]._replace(nodes=tuple(nodes))
 
     def wait_for_event(self, stream, event):
-        """Note what `Watcher.wait_for_event` sees."""
+        """Record that a stream waits for an event."""
         self._note(Asked("wait for event", "", self._lane(stream), costs.CALL, event=id(self._kept(event))))
 
     def synchronize(self, stream=None, event=None):
-        """Note what `Watcher.synchronize` sees."""
+        """Record that the host waits."""
         lane = stream if stream is None else self._lane(stream)
         last = self.asked[0][-1] if self.asked[0] else None
         if last is not None and last.waits and last.stream == lane:
-            return  # a copy, for which the host has waited
+            return  # the host has already waited for a copy
         name = "for an event" if event is not None else f"for {lane.name if lane else 'the GPU'}"
         self._note(Asked("wait", name, lane, event=None if event is None else id(self._kept(event))))
 
-    # --- What it takes ---------------------------------------------------------------------------------
+    # --- Requests --------------------------------------------------------------------------------------
 
     def _note(self, asked):
         self._put([asked] * len(self.devices))
@@ -104,7 +102,7 @@ class Recorder(Watcher):
             each.append(one)
 
     def _kept(self, event):
-        return self._events.setdefault(id(event), event)  # or another one may have its identity
+        return self._events.setdefault(id(event), event)  # keeps the event alive, so that its id stays unique
 
     def _lane(self, stream):
         if stream not in self._lanes:
@@ -117,7 +115,7 @@ class Recorder(Watcher):
         return self._lanes[stream]
 
     def _asked_for(self, work):
-        """Return what work asks of each device."""
+        """Return the `Asked` of some work, for each device."""
         if work.kind == "kernel":
             return self._kernels(work)
         if work.kind == "copy":
@@ -140,12 +138,12 @@ class Recorder(Watcher):
                 number = self._models.launched(taken)
                 asked = Asked(KERNEL, host=self._launch_cost(taken.plain), report=number)
                 return [asked] * len(self.devices)
-            except Exception as error:  # raised when the program's own code is over
+            except Exception as error:  # `finish` raises it, after the program's own code
                 self._failed = error
         return [Asked("empty", "kernel")] * len(self.devices)
 
     def _launch_cost(self, kernel):
-        """Return what it takes the host to launch a kernel."""
+        """Return the microseconds that the host takes to launch a kernel."""
         if kernel not in self._costs:
             names = argument_names(kernel.source)
             known = names or not kernel.function.parameters
@@ -155,30 +153,29 @@ class Recorder(Watcher):
 
 
 def times_of(report: Any) -> tuple[float, float, float]:
-    """Return the microseconds of a kernel among others, at least and at most.
+    """Return the microseconds of a kernel in a timeline: modelled, low and high.
 
-    A report's time is what a launch takes in a stream that the host keeps full, up to the next one.
+    A report's time includes the gap before the next launch, in a stream that the host keeps full.
     """
     alone = report.microseconds - costs.STREAM_GAP
     return alone, *(alone * bound / report.microseconds for bound in (report.low, report.high))
 
 
 def _timed(asked, reports, number):
-    """Return what is asked of a device, with the time of kernels."""
+    """Return an `Asked` with the times of its kernels on a device."""
     if asked.nodes:
         return asked._replace(nodes=tuple(_timed(node, reports, number) for node in asked.nodes))
     if asked.kind != KERNEL:
         return asked
     report = reports[asked.report][number]
-    device, shape = report.device, report.modelled.shape
-    share = min(1.0, shape.blocks / (device.sms * shape.resident))
+    share = min(1.0, report.modelled.shape.waves(report.device))
     duration, low, high = times_of(report)
     about = {"name": report.kernel, "share": share, "busy": _busy_of(report), "report": report}
     return asked._replace(duration=duration, low=low, high=high, **about)
 
 
 def _busy_of(report):
-    """Return how much of the time each unit works, of all SMs: a report says it of the busiest SM."""
+    """Return the share of the time for which each unit works, over all SMs: reports have the busiest SM's."""
     shape, sms = report.modelled.shape, report.device.sms
     bound = report.modelled.prediction.bound
     spread = shape.blocks / (sms * -(-shape.blocks // sms)) if bound in (*UNITS, "fill") else 1.0
@@ -188,12 +185,10 @@ def _busy_of(report):
 def _copy(device, about):
     source, target = place_of(about.source), place_of(about.target)
     duration = costs.copy_time(device, about.size, source, target, about.peer)
-    words = (
-        "GPU to GPU" if about.peer else _WORDS.get((source, target), f"{_side(source)} to {_side(target)}")
-    )
+    words = "GPU to GPU" if about.peer else f"{_side(source)} to {_side(target)}"
     engine = words if source != target or about.peer else ""
     asked = Asked(COPY, words, host=costs.CALL, engine=engine, size=about.size)
-    # Pageable memory is copied by the host itself, to where the bus can reach it.
+    # The host itself copies pageable memory to or from a pinned buffer, so it waits.
     return _lasting(asked._replace(waits="pageable" in (source, target)), duration)
 
 
@@ -208,9 +203,9 @@ def _lasting(asked, duration):
 
 
 class _Graph:
-    """A graph that runs: its nodes for each device, and which number a handle has.
+    """A graph that runs: its nodes for each device, and their numbers by handle.
 
-    A graph within another one begins with an empty node and ends with one.
+    A graph within another one begins and ends with an empty node.
     """
 
     def __init__(self, outer, devices):
@@ -229,19 +224,18 @@ class _Graph:
         return len(self.nodes[0]) - 1
 
     def close(self):
-        """End within another graph: what comes after its last node comes after all of these."""
+        """End a graph within another: what depends on it, as a node there, depends on all of its nodes."""
         last = Asked("empty", after=tuple(self._numbers.values()) or self._begin)
         number = self._add([last] * len(self.nodes))
         self.outer._numbers[next(reversed(self.outer._numbers))] = number
 
 
 class _Models:
-    """Reports of launches, made once for those that do the same.
+    """Reports of launches, shared by launches that do the same.
 
-    What a launch executes, and where it accesses memory, follows from the kernel, the shape, how its arrays
-    lie, and those numbers among its arguments that branches and addresses are computed from; unless branches
-    or addresses depend on what is in memory: of such a kernel some launches of a kind are modelled, in turn,
-    and the others take the report of the last one.
+    Usually the kernel, the shape, the layout of the arrays and the numbers used for branches and addresses
+    determine what a launch executes and where it accesses memory. If branches or addresses also depend on
+    values in memory, the first `samples` launches of a kind are modelled, and later ones use the last report.
     """
 
     def __init__(self, devices, samples):
@@ -250,7 +244,7 @@ class _Models:
         self._sampled, self._reports = [], []
 
     def launched(self, taken):
-        """Return the number of the reports of a launch, which is about to take place."""
+        """Return the number of a launch's reports; the launch is about to take place."""
         kernel = taken.plain
         if kernel not in self._dependences:
             self._dependences[kernel] = dependence_of(kernel)
@@ -269,13 +263,13 @@ class _Models:
         return found[-1]
 
     def reports(self):
-        """Return the reports of all launches that were sampled, of each one for each device."""
+        """Return the reports of all sampled launches, each a list with one per device."""
         self._reports += all_reports_of(self._sampled, self._devices)
         self._sampled.clear()
         return self._reports
 
     def _key(self, taken, decisive):
-        """Return what launches have in common that do the same."""
+        """Return a key that is equal for launches that do the same."""
         kernel, given, arrays, values = taken.plain, taken.launched.given(), {}, []
         for i, variable in enumerate(kernel.function.parameters):
             at = kernel.places[variable.name]

@@ -1,8 +1,8 @@
-"""Which blocks of a launch are run to know what all of them do, and which part of a GPU has them then.
+"""Samples of a launch's blocks, and the part of a GPU on which they are simulated.
 
-A launch is run as a whole where that is cheap. Otherwise its first and its last block, blocks all over the
-grid, which say how much is done, and a stretch of neighbours in its middle, which says what caches make of
-it. All that depends on the launch alone, so that one recording serves every GPU.
+A launch is run as a whole if that is cheap. Otherwise the sample has its first and last block and blocks all
+over the grid, for the amount of work, and a stretch of neighbouring blocks in its middle, for the caches. The
+choice depends only on the launch, so one recording serves every GPU.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from gpuless.emulator.run.recording import Recording, Sums, TakenLaunch
 from gpuless.profile import caches
 from gpuless.source.files import source_file
 
-_EFFORT = 5 << 19  # of simulating a stretch
-_INSTRUCTIONS = 1 << 25  # of warps, of a stretch
-_SPREAD = 1 << 24  # of warps, of blocks all over the grid
-_FEWEST, _MOST = 14, 62  # such blocks
-_APART = 2 << 20  # CUDA's allocator begins large arrays at multiples of this
-_ATOMICS = 1 << 12  # whose sectors are looked at
+_EFFORT = 5 << 19  # most work of simulating a stretch, as in `caches.work_of`
+_INSTRUCTIONS = 1 << 25  # most instructions of a stretch's warps
+_SPREAD = 1 << 24  # most instructions of the warps of blocks all over the grid
+_FEWEST, _MOST = 14, 62  # blocks all over the grid
+_APART = 2 << 20  # CUDA's allocator aligns large arrays to this
+_ATOMICS = 1 << 12  # requests that are examined
 _LEAST = 16  # blocks of a stretch
-#: Waves that are simulated: a first one that fills caches, and two that find them full.
+#: Simulated waves: the first one fills the caches, two more find them warm.
 WAVES = 3
 
 
 class Window(NamedTuple):
-    """A part of a GPU that is simulated: SMs, blocks that each has at a time, blocks altogether.
+    """A part of a GPU that is simulated: SMs, resident blocks of each, blocks altogether.
 
-    `warm`: how many of these end before caches are warm; `cold`: which share of a launch's blocks finds them
+    `warm`: how many blocks end before caches are warm; `cold`: the share of a launch's blocks that find them
     cold.
     """
 
@@ -43,10 +43,10 @@ class Window(NamedTuple):
 
 
 class Sample(Sums):
-    """What a launch does, from blocks of it: sums over `count` average blocks.
+    """What a launch does, estimated from some of its blocks: sums over `count` average blocks.
 
-    `count`: how many; `requests`: by site; `recordings`: what was recorded, a stretch of neighbours first;
-    `weights`: how many blocks of the launch one of each recording stands for.
+    `requests`: by site; `recordings`: the first one is the stretch of neighbours; `weights`: how many blocks
+    of the launch a block of each recording stands for.
     """
 
     def __init__(self, taken: TakenLaunch, recordings: list[Recording], weights: list[float]) -> None:
@@ -57,7 +57,7 @@ class Sample(Sums):
         weighted = [(one, weight * scale) for one, weight in zip(recordings, weights, strict=True) if weight]
         code = recordings[0].code
         super().__init__(code, sum(np.array(one.totals) * weight for one, weight in weighted).tolist())
-        # Machine code names a source that is no file, such as a notebook's cell, without a folder.
+        # If the source isn't a file but, say, a notebook's cell, machine code names it without a folder.
         self.sites = [_named(site) for site in code.sites]
         self.listings = [[_named(listed) for listed in part] for part in code.listings]
         sites = len(code.sites)
@@ -65,7 +65,7 @@ class Sample(Sums):
         self.arrays = _arrays(recordings[0])
 
     def lines_of(self, blocks: int) -> float:
-        """Return in how many lines the requests of this many neighbours lie."""
+        """Return how many cache lines this many neighbouring blocks access."""
         known = self._footprint
         recorded, half = len(known) - 1, len(known) // 2
         if blocks <= recorded:
@@ -75,7 +75,7 @@ class Sample(Sums):
 
     @functools.cached_property
     def index(self) -> tuple[Any, Any]:
-        """Where the requests of the neighbours' warps begin, and the places of these requests."""
+        """`caches.index` of the neighbours' warps."""
         return self._index_of(self.recordings[0])
 
     def _index_of(self, one):
@@ -83,7 +83,7 @@ class Sample(Sums):
 
     @functools.cached_property
     def at_work(self) -> tuple[float, float]:
-        """The share of blocks in which a warp asks for memory, and that of warps that do in these."""
+        """The share of blocks that access memory, and the share of warps that do in these."""
         asks, weights = [], []
         for number, (one, weight) in enumerate(zip(self.recordings, self.weights, strict=True)):
             if weight:
@@ -101,7 +101,7 @@ class Sample(Sums):
 
     @functools.cached_property
     def atomic_places(self) -> int:
-        """How many sectors atomic operations go to; the first ones say it."""
+        """How many sectors the first atomic operations access."""
         chosen = np.array([site.operation == "atomic" for site in self.sites], np.bool_)
         if not chosen.any():
             return 0
@@ -120,7 +120,7 @@ def sample_of(taken: TakenLaunch) -> Sample:
 
 def _sample_of(taken):
     blocks = taken.blocks
-    if taken.together:  # they wait for each other
+    if taken.together:  # the blocks wait for each other
         return Sample(taken, taken.record((0, blocks)), [1.0])
     (probe,) = taken.record((blocks // 2, 1))
     instructions, effort = _work_of(probe)
@@ -141,7 +141,7 @@ def _sample_of(taken):
 
 
 def _arrays(recording):
-    """Return where arrays lie, in sectors, and by how much they are shifted to follow each other."""
+    """Return each array's first sector, its end, and the shift that places it right after the one before."""
     rows, following = [], 0
     for array in dict.fromkeys(recording.arrays[number] for number in sorted(recording.arrays)):
         first = (array.address - recording.base) // caches.SECTOR & 0xFFFFFFFF
@@ -162,29 +162,25 @@ def spread(many: int, first: int, last: int) -> list[int]:
 
 
 def _work_of(recording):
-    """Return how many instructions warps ran, and how much their requests are to simulate."""
+    """Return the number of instructions that warps ran, and the work of simulating their requests."""
     parts = zip(recording.executed, recording.listings, strict=True)
-    return sum(warps * len(part) for warps, part in parts), caches.work_of(
-        recording.words, len(recording.sites)
-    )[1]
+    instructions = sum(warps * len(part) for warps, part in parts)
+    return instructions, caches.work_of(recording.words, len(recording.sites))[1]
 
 
 def _affordable(instructions, effort):
-    """Return how many blocks that take this much work can be run."""
+    """Return how many blocks that take this much work each can be run."""
     return min(_EFFORT / max(1, effort), _INSTRUCTIONS / max(1, instructions))
 
 
 def window_of(sample: Sample, device: Any, resident: int) -> Window:
-    """Return the `Window` of a device that has the blocks of a sample that are neighbours.
-
-    `resident`: how many blocks an SM has room for.
-    """
+    """Return the `Window` of a device for a sample's neighbouring blocks; `resident`: blocks per SM."""
     blocks, recorded = sample.blocks, sample.recordings[0].count
     if blocks <= device.sms * resident:  # all blocks at once, a few on each SM
         resident = math.ceil(blocks / device.sms)
         sms = min(device.sms, blocks, max(1, recorded // resident))
         return Window(sms, resident, min(recorded, math.ceil(blocks * sms / device.sms)), 0, 1.0)
-    # Rather many SMs than many waves: neighbours on one SM would find in L1 what they do not have in common.
+    # Prefer many SMs to many waves: more neighbours on the same SM would share more of L1 than in the launch.
     sms = min(device.sms, max(1, recorded // resident))
     count = min(recorded, WAVES * sms * resident)
     warm = sms * resident if count >= 2 * sms * resident else 0

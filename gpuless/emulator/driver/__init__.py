@@ -1,4 +1,4 @@
-"""CUDA's driver, played by this process: what programs that speak to a GPU find in its place."""
+"""CUDA's driver, implemented in this process: programs find it in place of NVIDIA's."""
 
 from gpuless import nvidia
 from gpuless.emulator.driver import table
@@ -12,6 +12,6 @@ __all__ = ["install", "last_detail"]
 
 
 def install():
-    """Put the emulated GPU in the place of a driver, for this process; before anything asks for one."""
+    """Load this driver in place of NVIDIA's, in this process, before anything looks for that."""
     nvidia.driver_is_played("the emulated GPU")
     table.load()

@@ -1,4 +1,4 @@
-"""Memory: allocations, copies, sets, pools, and what a pointer points to."""
+"""Memory: allocations, copies, sets, pools, attributes of pointers."""
 
 import ctypes
 import struct
@@ -14,7 +14,7 @@ from gpuless.emulator.driver.watching import Copy
 
 DEVICE, HOST, MANAGED = "device", "host", "managed"
 _kinds, _registered = {}, {}
-_pinned = {}  # the flags of the host's memory that was allocated here
+_pinned = {}  # flags of pinned host memory, by address
 _MAPPED, _IO = 2, 4  # CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY
 
 
@@ -28,7 +28,7 @@ def allocate(size, kind=DEVICE):
 
 @driver_function("cuMemFree", "cuMemFreeHost", types="p")
 def free(address):
-    """Give memory back."""
+    """Free memory."""
     if address:
         refuse_if(address not in _kinds)
         del _kinds[address]
@@ -64,7 +64,7 @@ def _alloc_host(found, size):
 
 @driver_function("cuMemHostAlloc", types="pzu")
 def _host_alloc(found, size, flags):
-    check_flags(flags, 7)  # portable and mapped, which all is here, and write-combined, which is about speed
+    check_flags(flags, 7)  # portable and mapped, as all memory here is, and write-combined, a hint
     address = allocate(size, HOST)
     _pinned[address] = flags
     put_handle(found, address)
@@ -113,14 +113,14 @@ def _range(base, size, address):
 # --- Pools --------------------------------------------------------------------------------------------------
 
 
-#: Attributes of a pool: those that programs set, and numbers of bytes.
+#: Attributes of a pool: those that programs may set, and numbers of bytes.
 _REUSE, _THRESHOLD = (1, 2, 3), 4
 _RESERVED, _RESERVED_HIGH, _USED, _USED_HIGH = 5, 6, 7, 8
 _PROPERTIES = struct.Struct("<4iQQH54x")  # ``CUmemPoolProps``
 
 
 class _Pool:
-    """Memory that is allocated in the order of a stream, and how much of it there may be, 0 for any."""
+    """A pool for allocations in stream order, with at most `most` bytes, 0 for no limit."""
 
     def __init__(self, most=0):
         self.held, self.most, self.used, self.highest = {}, most, 0, 0
@@ -150,7 +150,7 @@ def _alloc_async(found, size, stream):
 
 @driver_function("cuMemAllocFromPoolAsync", types="pzpp")
 def _alloc_pool(found, size, pool, stream):
-    refuse_in_capture(stream)  # a graph would need memory of its own, for as long as it lives
+    refuse_in_capture(stream)  # a graph would have to own the memory
     put_handle(found, _pools[pool].allocate(size))
 
 
@@ -199,7 +199,7 @@ def _pool_set(pool, attribute, value):
 @driver_function("cuMemPoolGetAttribute", types="pip")
 def _pool_get(pool, attribute, value):
     pool = _pools[pool]
-    known = pool.attributes | dict.fromkeys((_RESERVED, _USED), pool.used)  # no more is kept
+    known = pool.attributes | dict.fromkeys((_RESERVED, _USED), pool.used)  # nothing unused is reserved
     known |= dict.fromkeys((_RESERVED_HIGH, _USED_HIGH), pool.highest)
     check_choice(attribute, *known)
     (put_int if attribute in _REUSE else put_handle)(value, known[attribute])  # flags are ints
@@ -207,7 +207,7 @@ def _pool_get(pool, attribute, value):
 
 @driver_function("cuMemPoolTrimTo", types="pz")
 def _pool_trim(pool, size):
-    """Nothing is kept in a pool that could be given back."""
+    """Only check: a pool holds no unused memory."""
     _ = _pools[pool]
 
 
@@ -220,12 +220,11 @@ _UNIFIED = 4  # of ``CUmemorytype``
 
 
 def copying(target, source, size, peer=False):
-    """Check a copy; return the `Work` that it is."""
+    """Check a copy and return its `Work`."""
     _check_copy(target, source, size)
-
     ends = [(0, 0, 0, 0, _UNIFIED, 0, end, 0, 0, 0, 0) for end in (source or 0, target or 0)]
     parameters = partial(COPY.pack, *ends[0], *ends[1], size, 1, 1)
-    # It checks again: a graph may copy when the memory is no more.
+    # `_memcpy` checks again: when a graph runs, the memory may have been freed.
     about = Copy(target, source, size, peer)
     return Work(partial(_memcpy, target, source, size), "copy", parameters, about=about)
 
@@ -261,7 +260,7 @@ def _memcpy_peer_async(target, _, source, __, size, stream):
 
 
 def _check_copy(target, source, size):
-    """Refuse a copy from or to memory that is not there: it would end the process."""
+    """Refuse a copy from or to memory that isn't allocated, which would crash the process."""
     arena = device().arena
     for address in (target, source):
         if size and arena.base <= (address or 0) < arena.base + (1 << 40):
@@ -271,7 +270,7 @@ def _check_copy(target, source, size):
 
 
 def setting(target, value, count, size):
-    """Check that `count` numbers of `size` bytes can be set; return the `Work` that it is."""
+    """Check that `count` numbers of `size` bytes can be set, and return the `Work`."""
     _check_copy(target, target, count * size)
 
     def fill():
@@ -299,22 +298,25 @@ for _letter, _size in (("b", 1), ("h", 2), ("u", 4)):
 
 @driver_function("cuMemPrefetchAsync", types="pziup")
 def _prefetch(address, size, *_):
-    """Do no more than check: memory is where it is."""
+    """Only check: memory doesn't move."""
     _check_managed(address, size)
 
 
 def place_of(address):
-    """Return where memory is: DEVICE, or of the host's "pinned", which the device reaches, or "pageable"."""
+    """Return where memory is: DEVICE, or on the host "pinned" or "pageable"."""
     allocation = device().arena.find(address or 0)
     if allocation is not None:
         return "pinned" if _kinds.get(allocation.address) == HOST else DEVICE
-    registered = any(at <= (address or 0) < at + size for at, size in _registered.items())
-    return "pinned" if registered else "pageable"
+    return "pinned" if _is_registered(address or 0) else "pageable"
+
+
+def _is_registered(address):
+    return any(at <= address < at + size for at, size in _registered.items())
 
 
 @driver_function("cuMemAdvise", types="pziip")
 def _advise(address, size, advice, *_):
-    """Do no more than check: memory is where it is."""
+    """Only check: memory doesn't move."""
     check_choice(advice, *range(1, 7))
     _check_managed(address, size)
 
@@ -331,9 +333,8 @@ def _check_managed(address, size):
 
 def _attribute(attribute, address, found):
     allocation = device().arena.find(address)
-    kind = _kinds.get(allocation.address, DEVICE) if allocation else None  # a module's variables, a heap
-    registered = any(at <= address < at + size for at, size in _registered.items())
-    if kind is None and registered:
+    kind = _kinds.get(allocation.address, DEVICE) if allocation else None  # DEVICE: of a module or the heap
+    if kind is None and _is_registered(address):
         kind = HOST
     start, size = (allocation.address, allocation.size) if allocation else (0, 0)
     handles = {
@@ -369,6 +370,6 @@ def _pointer_attributes(count, attributes, places, address):
 
 @driver_function("cuPointerSetAttribute", types="pip")
 def _set_attribute(value, attribute, address):
-    """Do no more than check: copies are over when they return, which is all that can be asked for."""
+    """Only check: copies always end before they return, which is what the attribute requests."""
     check_choice(attribute, 6)  # CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
     refuse_if(address not in _kinds)

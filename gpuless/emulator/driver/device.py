@@ -18,26 +18,25 @@ from gpuless.emulator.run.launch import Workers
 from gpuless.emulator.run.memory import Arena
 from gpuless.limits import LOCAL_LIMIT
 
-#: The driver that is played: its version of CUDA.
+#: The driver's version of CUDA.
 VERSION = 13020
 MULTIPROCESSORS = 16
-# KB of shared memory of a multiprocessor, by compute capability, and how many it keeps for each block.
+# KB of shared memory per multiprocessor, and reserved per block, by compute capability.
 _SHARED = {(7, 5): (64, 0), (8, 0): (164, 1), (8, 6): (100, 1), (8, 7): (164, 1), (8, 9): (100, 1)}
 _SHARED |= {(9, 0): (228, 1), (10, 0): (228, 1), (12, 0): (100, 1)}
-#: Limits that a context has.
+#: Limits of a context.
 STACK_SIZE, PRINTF_SIZE, HEAP_SIZE = 0, 1, 2
 
 
 class Device:
-    """The emulated GPU: its memory, the threads that run its blocks, its properties."""
+    """The emulated GPU: its memory, the CPU threads that run its blocks, its properties."""
 
     name = "Emulated GPU (gpuless, runs on this computer's CPU)"
 
     def __init__(self):
         self.capability = settings.capability()
-        # Of a block that asks for more than 48 KB.
         whole, self.shared_reserved = (1024 * size for size in _SHARED[self.capability])
-        self.shared_limit = whole - self.shared_reserved
+        self.shared_limit = whole - self.shared_reserved  # of a block that requests more than 48 KB
         self.arena = Arena(settings.capacity())
         self.workers = Workers(self.arena)
         self.flags = 0
@@ -46,7 +45,7 @@ class Device:
 
     @property
     def attributes(self):
-        """Return what programs ask for, by the numbers of ``CUdevice_attribute``."""
+        """Return the attributes of the device, by the numbers of ``CUdevice_attribute``."""
         major, minor = self.capability
         largest, multiprocessor = (1 << 31) - 1, self.shared_limit + self.shared_reserved
         able = (15, 19, 31, 40, 79, 80, 89, 90, 99)  # it can map host memory (19), ...
@@ -54,22 +53,18 @@ class Device:
             **dict.fromkeys(able, 1),
             **{1: 1024, 2: 1024, 3: 1024, 4: 64},  # threads of a block, and its sides
             **{5: largest, 6: 65535, 7: 65535},  # the sides of a grid
-            **{
-                8: 49152,
-                81: multiprocessor,
-                97: self.shared_limit,
-                111: self.shared_reserved,
-            },  # shared
+            **{8: 49152, 81: multiprocessor},  # shared memory of a block, of a multiprocessor
+            **{97: self.shared_limit, 111: self.shared_reserved},  # of a block on request, reserved
             **{9: 65536, 10: 32, 11: largest, 12: 65536, 82: 65536},  # constants, a warp, registers
-            **{13: 1_000_000, 36: 1_000_000, 37: 256, 38: 1 << 22},  # clocks in kHz, plausible only
+            **{13: 1_000_000, 36: 1_000_000, 37: 256, 38: 1 << 22},  # clocks in kHz: just plausible
             **{14: 512, 16: MULTIPROCESSORS, 39: 2048, 106: 16},  # threads and blocks of a multiprocessor
             **{41: 1, 83: 1, 115: 1},  # one address space, managed memory, pools
             **{75: major, 76: minor, 78: 1, 95: 1},  # stream priorities, cooperative launches
-        }  # others are 0: kernels take any time (17), and reach no memory but the emulated GPU's (88)
+        }  # others are 0: kernels have no time limit (17), and access only the emulated GPU's memory (88)
 
 
 _CONTEXT = 0x10  # the primary one
-_others = Handles()  # which programs have made: they share all there is
+_others = Handles()  # made by programs; all contexts share everything
 _state = threading.local()
 
 
@@ -79,7 +74,7 @@ class _Shared:
 
 
 def device():
-    """Return the emulated GPU, which the first who asks makes."""
+    """Return the emulated GPU, which is made at the first call."""
     with _Shared.lock:
         if _Shared.device is None:
             _Shared.device = Device()
@@ -199,7 +194,7 @@ def _set_current(context):
 
 
 def _checked(flags):
-    """Return flags of a context: how its threads wait, of which there is one way here, and others."""
+    """Check a context's flags and return them; here all threads wait in the same way."""
     check_flags(flags, 0xFF)
     check_choice(flags & 7, 0, 1, 2, 4)  # CU_CTX_SCHED_MASK
     return flags

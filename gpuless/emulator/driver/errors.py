@@ -4,10 +4,10 @@ from enum import IntEnum
 
 
 class Result(IntEnum):
-    """What a call of the driver returns, ``CUresult``, and what the driver says about it."""
+    """The result of a driver call, ``CUresult``, with the driver's text for it."""
 
     def __new__(cls, number, text):
-        """Make one of a number and a text."""
+        """Make one from a number and a text."""
         result = int.__new__(cls, number)
         result._value_, result.text = number, text
         return result
@@ -58,7 +58,7 @@ class Result(IntEnum):
 
 
 class DriverError(Exception):
-    """An error that the caller gets as a `Result`; `last_detail` returns the `detail`."""
+    """An error, returned to the caller as a `Result`; `last_detail` returns its `detail`."""
 
     def __init__(self, code, detail=""):
         super().__init__(code.full_name)
@@ -66,7 +66,7 @@ class DriverError(Exception):
 
 
 def refuse_if(wrong, code=Result.INVALID_VALUE, detail=""):
-    """Raise a `DriverError` if something is wrong."""
+    """Raise a `DriverError` if `wrong`."""
     if wrong:
         raise DriverError(code, detail)
 
@@ -78,7 +78,7 @@ def check_flags(flags, known=0):
 
 
 def check_choice(value, *choices):
-    """Refuse a number that means nothing here."""
+    """Refuse a value that is not one of the choices."""
     if value not in choices:
         detail = f"{value} is not one of {', '.join(map(str, choices))}"
         raise DriverError(Result.INVALID_VALUE, detail)

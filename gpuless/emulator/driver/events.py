@@ -1,4 +1,4 @@
-"""Events: moments in streams, and places in what streams capture."""
+"""Events: points in time in streams, or positions in a capture."""
 
 import ctypes
 import time
@@ -21,15 +21,15 @@ events = Handles()
 
 
 class Event:
-    """A moment, or a place in a capture."""
+    """A point in time, or a position in a capture."""
 
     def __init__(self, flags):
         self.flags, self.moment, self.capture, self.tail = flags, None, None, []
-        self.calls = ()  # those before it
+        self.calls = ()  # the callbacks before it
 
 
 _BLOCKING, _NO_TIMING, _INTERPROCESS = 1, 2, 4
-#: What is recorded, or waited for, is so whenever the graph runs.
+#: In a capture: the event is recorded, or waited for, whenever the graph runs.
 _EXTERNAL = 1
 
 
@@ -40,7 +40,7 @@ def _check_external(flags, capture):
 
 
 def _recorded(handle):
-    """Return an event that is in no capture; to ask for one that is spoils the capture."""
+    """Return an event that is not in a capture; otherwise invalidate the capture."""
     event = events[handle]
     if event.capture is not None:
         event.capture.valid = False
@@ -62,7 +62,7 @@ def _event_destroy(handle):
 
 
 def recording(handle, stream=LEGACY):
-    """Return what records an event in a stream."""
+    """Return a function that records an event in a stream."""
     event = events[handle]
 
     def record():
@@ -84,7 +84,6 @@ def _event_record_with_flags(handle, stream, flags):
         capture.check()
         event.capture, event.tail = capture, stream_of(stream).tail
         return
-
     enqueue(stream, Work(recording(handle, stream), "event", about=event))
 
 

@@ -1,4 +1,4 @@
-"""Graphs: steps that are noted once and done often."""
+"""Graphs of work that are built once and run often."""
 
 import copy
 import ctypes
@@ -12,10 +12,10 @@ from gpuless.emulator.driver.table import Handles, driver_function, put_handle, 
 
 
 class Work(NamedTuple):
-    """What a stream does, or a node of a graph.
+    """Work of a stream, or of a graph's node.
 
-    `kind`: one of `nodes.KINDS`; `parameters`: returns them as the structure of the driver's has them, in
-    bytes; `kept`: what they point to, or the graph that is run; `about`: what a watcher sees of it.
+    `kind`: one of `nodes.KINDS`; `parameters`: returns the bytes of the driver's structure of them; `kept`:
+    what they point to, or the child graph; `about`: information for a watcher.
     """
 
     run: Callable
@@ -26,14 +26,14 @@ class Work(NamedTuple):
 
 
 class Node:
-    """A step of a graph: its `Work`, and the handles of the nodes that come before."""
+    """A node of a graph: its `Work`, and the handles of the nodes before it."""
 
     def __init__(self, work, after):
         self.work, self.after, self.enabled = work, list(after), True
 
 
 class Graph:
-    """Steps, and which come before which."""
+    """The nodes of a graph, and the objects that it retains."""
 
     _numbers = itertools.count(0x1000)
 
@@ -47,17 +47,17 @@ class Graph:
         return handle
 
     def clone(self):
-        """Return a graph of the same nodes, which are its own."""
+        """Return a copy with its own nodes."""
         new = Graph()
         numbers = {}
-        for handle in self.steps():
+        for handle in self.in_order():
             node = copy.copy(self.nodes[handle])
             node.after = [numbers[before] for before in node.after]
             numbers[handle] = new.add(node)
         return new
 
-    def steps(self):
-        """Return the handles of the nodes in an order that keeps to their dependencies."""
+    def in_order(self):
+        """Return the handles of the nodes in topological order."""
         done, order, left = set(), [], dict(self.nodes)
         while left:
             ready = [handle for handle, node in left.items() if done.issuperset(node.after)]
@@ -69,24 +69,24 @@ class Graph:
         return order
 
 
-class Steps:
-    """The nodes of a graph as they will be run, whatever becomes of it, and the objects they need."""
+class Executable:
+    """An executable graph: copies of a graph's nodes in topological order, and the objects they need."""
 
     def __init__(self, graph, flags=0):
         self.flags = flags
-        self.nodes = {handle: copy.copy(graph.nodes[handle]) for handle in graph.steps()}
+        self.nodes = {handle: copy.copy(graph.nodes[handle]) for handle in graph.in_order()}
         self.objects = list(graph.objects)
         for value, count in self.objects:
             value.count += count
 
     def release(self):
-        """Give the objects back."""
+        """Release the objects."""
         for value, count in self.objects:
             value.release(count)
 
 
-def run_steps(nodes):
-    """Do what nodes of a graph do: those that are enabled, in the order of their handles in a dict."""
+def run_nodes(nodes):
+    """Run the enabled nodes of a dict by handle, in its order."""
     watching.watcher().begin()
     try:
         for handle, node in nodes.items():
@@ -102,7 +102,7 @@ _UPLOAD, _DEVICE_LAUNCH = 2, 4  # of ``CUgraphInstantiate_flags``
 
 
 def handle_of(graph):
-    """Return the handle of a graph, a new one if nobody has asked before."""
+    """Return the handle of a graph, which the first call makes."""
     if not hasattr(graph, "handle"):
         graph.handle = graphs.add(graph)
     return graph.handle
@@ -125,7 +125,7 @@ def _instantiate(found, graph, flags):
     check_flags(flags, 0xF & ~_UPLOAD)
     refuse_if(flags & _DEVICE_LAUNCH, Result.NOT_SUPPORTED, "kernels of the emulated GPU launch no graphs")
     watching.watcher().instantiate(len(graphs[graph].nodes))
-    put_handle(found, executables.add(Steps(graphs[graph], flags)))
+    put_handle(found, executables.add(Executable(graphs[graph], flags)))
 
 
 @driver_function("cuGraphInstantiateWithParams", types="ppp")
@@ -133,7 +133,7 @@ def _instantiate_with(found, graph, parameters):
     flags = ctypes.c_uint64.from_address(parameters).value
     _instantiate(found, graph, flags & ~_UPLOAD)
     executables[ctypes.c_uint64.from_address(found).value].flags = flags
-    put_int(parameters + 24, 0)  # it has worked
+    put_int(parameters + 24, 0)  # success
 
 
 @driver_function("cuGraphExecGetFlags", types="pp")
@@ -143,7 +143,7 @@ def _executable_flags(executable, found):
 
 @driver_function("cuGraphUpload", types="pp")
 def _upload(executable, handle):
-    """Do nothing: it is where it will run."""
+    """Do nothing: the graph already is where it runs."""
 
 
 @driver_function("cuGraphExecDestroy", types="p")
@@ -153,20 +153,11 @@ def _executable_destroy(handle):
 
 @driver_function("cuGraphExecUpdate", types="ppp")
 def _update(executable, graph, result):
-    steps = Steps(graphs[graph], executables[executable].flags)
+    updated = Executable(graphs[graph], executables[executable].flags)
     executables[executable].release()
-    executables.replace(executable, steps)
+    executables.replace(executable, updated)
     if result:
         put_int(result, 0)
-
-
-@driver_function("cuGraphGetNodes", types="ppp")
-def _get_nodes(graph, found, count):
-    known = list(graphs[graph].nodes)
-    if found:
-        for i, handle in enumerate(known):
-            put_handle(found + 8 * i, handle)
-    put_handle(count, len(known))
 
 
 @driver_function("cuGraphDebugDotPrint", types="pcu")
@@ -184,7 +175,7 @@ def _dot(graph, path, flags):
 
 
 class UserObject:
-    """A program's own object, which it gets back when nobody needs it any more."""
+    """A program's object with a reference count; a callback destroys it."""
 
     _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -193,7 +184,7 @@ class UserObject:
         self.handle = _objects.add(self)
 
     def release(self, count):
-        """Give references back; the last one ends it."""
+        """Release references; the last one destroys the object."""
         self.count -= count
         if self.count == 0:
             _objects.remove(self.handle)
@@ -205,7 +196,7 @@ _objects = Handles()
 
 @driver_function("cuUserObjectCreate", types="pppuu")
 def _object_create(found, data, destroy, count, flags):
-    if flags != 1 or not count or not destroy:  # CU_USER_OBJECT_NO_DESTRUCTOR_SYNC has to be said
+    if flags != 1 or not count or not destroy:  # CU_USER_OBJECT_NO_DESTRUCTOR_SYNC is mandatory
         raise DriverError(Result.INVALID_VALUE)
     put_handle(found, UserObject(data, destroy, count).handle)
 
@@ -223,7 +214,7 @@ def _object_release(handle, count):
 @driver_function("cuGraphRetainUserObject", types="ppuu")
 def _graph_retain(graph, handle, count, flags):
     check_flags(flags, 1)
-    if not flags & 1:  # else the caller's references are handed over
+    if not flags & 1:  # 1: the caller's references move to the graph
         _objects[handle].count += count
     graphs[graph].objects.append((_objects[handle], count))
 

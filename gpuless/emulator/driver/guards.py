@@ -1,6 +1,6 @@
-"""Callbacks around which an exception is kept apart: one that was there before, and one that interrupts them.
+"""Wrappers of callbacks that protect pending exceptions, and delay those that interrupt a callback.
 
-An interrupt, such as Ctrl-C, is raised when the call that it has ended has returned.
+An interrupt, such as Ctrl-C, ends the driver's call, and is raised when that has returned.
 """
 
 import _thread
@@ -62,7 +62,7 @@ _guards = []
 
 
 def pass_on(error, guarded):
-    """Let an exception be raised when the call that it has ended has returned; return what that returns."""
+    """Arrange for an exception to be raised after the call that it ended; return the call's result."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
     if guarded:
         _passed_on.value = id(error)
@@ -77,7 +77,7 @@ def _raise_soon(error):
 
 
 def guarded(functions):
-    """Return callbacks that keep apart what is raised before and in them; what interrupts one comes after."""
+    """Return callbacks that save and restore a pending exception, and raise interrupts when they return."""
     parameters = ", ".join(f"i64 %a{i}" for i in range(11))
     passed_on = ctypes.addressof(_passed_on)
     text = _GUARDS.format(parameters=parameters, interrupted=_INTERRUPTED, passed_on=passed_on)

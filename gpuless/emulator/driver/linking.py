@@ -1,4 +1,4 @@
-"""Link PTX to PTX: what a driver does when it is handed a kernel in pieces."""
+"""Link pieces of PTX."""
 
 import ctypes
 import re
@@ -21,9 +21,9 @@ _TEXT_KIND = 1
 
 
 def join(texts):
-    r"""Return pieces of PTX as one.
+    r"""Join pieces of PTX.
 
-    What a piece keeps for itself gets a name of its own where another piece has one of that name.
+    A piece's private symbol is renamed if an earlier piece has a symbol of that name.
 
     >>> head = ".version 8.0\n.target sm_80\n.address_size 64\n"
     >>> print(join([head + ".global .u32 x;", head + ".global .u32 x;"]))
@@ -53,7 +53,7 @@ def join(texts):
 
 
 class _Link:
-    """Pieces of PTX that are to be joined."""
+    """Pieces of PTX to join."""
 
     def __init__(self, options):
         self.pieces, self.joined, self.options = [], None, options

@@ -26,7 +26,7 @@ _libraries, _kernels = Handles(), Handles()
 
 
 class Library:
-    """Loaded PTX: its variables in the emulated GPU's memory, its kernels."""
+    """A loaded module of PTX: its variables in the emulated GPU's memory, its kernels."""
 
     def __init__(self, text):
         try:
@@ -55,7 +55,7 @@ class Library:
             ctypes.memmove(at, bytes(content), variable.size)
 
     def _address_of(self, text):
-        """Return the address that an initialiser means: a variable (and how far from it), or a function."""
+        """Return the address that an initialiser names: of a variable, plus an offset, or of a function."""
         name, offset = re.fullmatch(r"(.*?)([+-]\w+)?", text, re.S).groups()
         if name in self.places:
             return self.address + self.places[name] + int(offset or "0", 0)
@@ -72,7 +72,7 @@ class Library:
         return self.kernels[name]
 
     def free(self):
-        """Give the memory back."""
+        """Free the memory and the handles."""
         for handle in self.kernels.values():
             _kernels.remove(handle)
         if self.address:
@@ -84,13 +84,13 @@ _NO_PTX = 'this is machine code of a GPU; the emulated GPU runs PTX (cuda.core: 
 
 def _text(image):
     """Return the PTX at an address."""
-    if ctypes.string_at(image, 4) == b"\x7fELF" or ctypes.string_at(image, 4) == b"\x50\xed\x55\xba":
+    if ctypes.string_at(image, 4) in (b"\x7fELF", b"\x50\xed\x55\xba"):
         raise DriverError(Result.NO_BINARY_FOR_GPU, _NO_PTX)
-    return ctypes.string_at(image).decode(errors="replace")  # there may be any bytes in comments
+    return ctypes.string_at(image).decode(errors="replace")  # comments may contain any bytes
 
 
 def _load(found, image, options):
-    """Load PTX as options say; they have a log for what is wrong with it."""
+    """Load PTX with `Options`, which also take the error log."""
     try:
         library = Library(options.apply(_text(image)))
     except DriverError as error:
@@ -152,13 +152,13 @@ def _parameter_info(handle, number, offset, size):
 
 
 _DYNAMIC_SHARED, _CARVEOUT, _CLUSTER_SIDES = 8, 9, (11, 12, 13)  # of ``CUfunction_attribute``
-#: Attributes that a program may set beside these: what they are at first, and least and most.
+#: Further attributes that a program may set: the default, the least and the greatest value.
 _SETTABLE = {_CARVEOUT: (-1, -1, 100), 14: (0, 0, 1), 15: (0, 0, 2), 17: (0, 0, 2)}
 _SETTABLE |= dict.fromkeys(_CLUSTER_SIDES, (0, 0, 1))
 
 
 def _most_threads(kernel):
-    """Return how many threads a block of a kernel may have."""
+    """Return the most threads that a block of a kernel may have."""
     bounds = (kernel.function.limits.get(name, (THREADS_LIMIT,)) for name in ("maxntid", "reqntid"))
     return min(THREADS_LIMIT, *map(math.prod, bounds))
 
@@ -174,8 +174,8 @@ def _attribute(kernel, attribute):
         2: lambda: lay_out(kernel.source.variables.values(), ("const",))[1],
         3: lambda: kernel.local_size,
         4: lambda: estimate(kernel.function),
-        5: lambda: int(re.search(r"\d+", kernel.source.target)[0]),  # of the PTX
-        6: lambda: 10 * major + minor,  # of what it has become
+        5: lambda: int(re.search(r"\d+", kernel.source.target)[0]),  # version of the PTX
+        6: lambda: 10 * major + minor,  # version of the machine code
         _DYNAMIC_SHARED: lambda: kernel.dynamic_limit,
         **dict.fromkeys((7, 10, 16), lambda: 0),
     }
@@ -230,7 +230,7 @@ def _function_is_loaded(found, handle):
 
 
 def _resident(block, shared):
-    """Return how many blocks a multiprocessor holds at once."""
+    """Return how many blocks are resident on a multiprocessor."""
     reserved = device().shared_reserved
     whole, taken = device().shared_limit + reserved, max(shared + reserved, 1)
     return max(0, min(16, 2048 // max(block, 1), whole // taken))
@@ -258,15 +258,14 @@ def _best_block(grid, block, handle, shared_of, shared, limit):
 
 
 def _arguments(kernel, pointers, extra):
-    """Return the buffer of a kernel's arguments: from pointers to them, or as a whole."""
-    if not kernel.function.parameters:
+    """Return the buffer of a kernel's arguments, given as pointers or as a buffer in `extra`."""
+    parameters = kernel.function.parameters
+    if not parameters:
         return b""
     if pointers:
         buffer = bytearray(kernel.parameter_size)
-        listed = kernel.function.parameters
-        for variable, pointer in zip(
-            listed, (ctypes.c_uint64 * len(listed)).from_address(pointers), strict=True
-        ):
+        listed = (ctypes.c_uint64 * len(parameters)).from_address(pointers)
+        for variable, pointer in zip(parameters, listed, strict=True):
             at = kernel.places[variable.name]
             buffer[at : at + variable.size] = ctypes.string_at(pointer, variable.size)
         return bytes(buffer)
@@ -287,12 +286,12 @@ def _check_cluster(sides):
 
 
 def launch(handle, grid, block, shared, stream, pointers, extra, cooperative=False):
-    """Check a launch, and do it in its stream."""
+    """Check a launch, and run it in its stream."""
     enqueue(stream, launching(handle, grid, block, shared, pointers, extra, cooperative))
 
 
 def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
-    """Check a launch; return the `Work` that it is."""
+    """Check a launch and return its `Work`."""
     kernel = _kernels[handle]
     _check_cluster(kernel.function.limits.get("reqnctapercluster", (1,)))
     threads = math.prod(block)
@@ -320,8 +319,8 @@ def launching(handle, grid, block, shared, pointers, extra, cooperative=False):
 
 
 def _check_sizes(kernel, grid, block, shared):
-    """Raise a `LaunchError` for blocks and grids that a GPU does not have, or this kernel does not allow."""
-    # More shared memory has to be asked for, by an attribute of the kernel.
+    """Raise a `LaunchError` for blocks and grids that no GPU has or that the kernel does not allow."""
+    # A program must request more shared memory by an attribute of the kernel.
     check_launch(grid, block, 0 if shared <= kernel.dynamic_limit else kernel.static_shared + shared)
     if shared > kernel.dynamic_limit:
         raise LaunchError(
@@ -336,8 +335,8 @@ def _check_sizes(kernel, grid, block, shared):
 
 
 def _parameters(handle, grid, block, shared, arguments, kept):
-    """Return the parameters of a node: its own arguments, not the caller's."""
-    if not kept:  # a caller that asked before still knows where they are
+    """Return the parameters of a node, with its own copy of the arguments."""
+    if not kept:  # callers may still use the addresses of the first copy
         kernel, own = _kernels[handle], ctypes.create_string_buffer(arguments)
         places = [ctypes.addressof(own) + kernel.places[each.name] for each in kernel.function.parameters]
         kept += own, (ctypes.c_uint64 * len(places))(*places)
@@ -373,11 +372,11 @@ def _launch_cooperative(handle, gx, gy, gz, bx, by, bz, shared, stream, pointers
     launch(handle, (gx, gy, gz), (bx, by, bz), shared, stream, pointers, None, True)
 
 
-# Of ``CUlaunchAttributeID``: two, those that are about speed only, and those with sides of a cluster.
-_COOPERATIVE, _CLUSTER = 2, 4
-_HINTS = (0, 1, 3, 5, 6, 8, 9, 10, 14, 16, 17, 18)
-_CLUSTERS = (_CLUSTER, 11)
-_WITH_EVENTS = (7, 12, 13)  # which come while it runs, or change it then
+# Of ``CUlaunchAttributeID``.
+_COOPERATIVE = 2
+_HINTS = (0, 1, 3, 5, 6, 8, 9, 10, 14, 16, 17, 18)  # about speed only
+_CLUSTERS = (4, 11)  # sides of a cluster
+_WITH_EVENTS = (7, 12, 13)  # about events during a launch, or changes of it
 
 
 @driver_function("cuLaunchKernelEx", types="pppp")

@@ -1,4 +1,4 @@
-"""Graphs that are built node by node, instead of by capturing a stream."""
+"""Graphs that are built node by node instead of captured."""
 
 import ctypes
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from gpuless.emulator.driver.allocations import COPY, SET, copying, setting
 from gpuless.emulator.driver.errors import DriverError, Result, refuse_if
 from gpuless.emulator.driver.events import events, recording
-from gpuless.emulator.driver.graphs import Node, Work, executables, graphs, handle_of, run_steps
+from gpuless.emulator.driver.graphs import Node, Work, executables, graphs, handle_of, run_nodes
 from gpuless.emulator.driver.modules import KERNEL, launching
 from gpuless.emulator.driver.streams import FUNCTION, calling
 from gpuless.emulator.driver.table import driver_function, put_handle, put_int
@@ -22,7 +22,7 @@ def _read(structure, address):
     return structure.unpack(ctypes.string_at(address, structure.size))
 
 
-# --- What nodes do, from the structures that programs fill in ----------------------------------------------
+# --- The work of nodes, from the driver's structures -------------------------------------------------------
 
 
 def _kernel(at):
@@ -34,20 +34,15 @@ def _kernel(at):
 def _copy(at):
     *fields, width, height, depth = _read(COPY, at)
     source, target = fields[:11], fields[11:]
-    about = Copy(_start(*target), _start(*source), width * height * depth)
-    starts, pitches, moves = [_start(*target), _start(*source)], (target[9:], source[9:]), []
+    starts, pitches = [_start(*target), _start(*source)], (target[9:], source[9:])
+    rows = []
     for z in range(depth):
         for y in range(height):
-            places = [
-                start + pitch * (y + rows * z) for start, (pitch, rows) in zip(starts, pitches, strict=True)
-            ]
-            moves.append(copying(*places, width).run)
-
-    def move():
-        for row in moves:
-            row()
-
-    return Work(move, "copy", partial(COPY.pack, *fields, width, height, depth), about=about)
+            ends = [start + pitch * (y + h * z) for start, (pitch, h) in zip(starts, pitches, strict=True)]
+            rows.append(copying(*ends, width).run)
+    about = Copy(*starts, width * height * depth)
+    parameters = partial(COPY.pack, *fields, width, height, depth)
+    return Work(partial(_run_all, rows), "copy", parameters, about=about)
 
 
 def _start(x, y, z, level, kind, host, device, array, reserved, pitch, height):
@@ -59,13 +54,14 @@ def _set(at):
     target, pitch, value, size, width, height = _read(SET, at)
     refuse_if(size not in (1, 2, 4), detail=f"elements of {size} bytes cannot be set")
     rows = [setting(target + pitch * y, value & (1 << 8 * size) - 1, width, size).run for y in range(height)]
-
-    def fill():
-        for row in rows:
-            row()
-
     parameters = partial(SET.pack, target, pitch, value, size, width, height)
-    return Work(fill, "set", parameters, about=Copy(target, target, size * width * height))
+    about = Copy(target, target, size * width * height)
+    return Work(partial(_run_all, rows), "set", parameters, about=about)
+
+
+def _run_all(functions):
+    for function in functions:
+        function()
 
 
 # --- Nodes -------------------------------------------------------------------------------------------------
@@ -76,7 +72,7 @@ def _handles(address, count):
 
 
 def _put_all(handles, found, count):
-    """Give handles to a program: as many as it has room for, or how many there are."""
+    """Write as many handles as the program has room for, or only their number."""
     room = _LONG.from_address(count).value
     for i, handle in enumerate(handles[:room] if found else ()):
         put_handle(found + 8 * i, handle)
@@ -88,7 +84,7 @@ def _check(graph, nodes):
 
 
 def _add(name, types, work):
-    """Register the function that adds a node of a kind: with the arguments from which its work is made."""
+    """Register the function that adds a node of a kind; `work` makes its work from the arguments."""
 
     @driver_function(name, types="pppz" + types)
     def add(found, graph, after, count, *arguments):
@@ -98,11 +94,11 @@ def _add(name, types, work):
 
 
 def _of_graph(child):
-    """Return the work of a graph that is a node of another: a copy of its own."""
+    """Return the work of a child graph, which runs a copy of it."""
     own = graphs[child].clone()
 
     def run():
-        run_steps({step: own.nodes[step] for step in own.steps()})
+        run_nodes({handle: own.nodes[handle] for handle in own.in_order()})
 
     return Work(run, "graph", kept=own)
 
@@ -123,7 +119,7 @@ def _child(node, found):
 
 
 def _owner(node):
-    """Return the graph that a node is in."""
+    """Return the graph of a node."""
     for graph in graphs:
         if node in graph.nodes:
             return graph
@@ -143,12 +139,17 @@ def _destroy(node):
         other.after = [before for before in other.after if before != node]
 
 
+@driver_function("cuGraphGetNodes", types="ppp")
+def _nodes(graph, found, count):
+    _put_all(list(graphs[graph].nodes), found, count)
+
+
 @driver_function("cuGraphGetRootNodes", types="ppp")
 def _roots(graph, found, count):
     _put_all([handle for handle, node in graphs[graph].nodes.items() if not node.after], found, count)
 
 
-# --- Which come before which --------------------------------------------------------------------------------
+# --- Dependencies -------------------------------------------------------------------------------------------
 
 
 @driver_function("cuGraphGetEdges_v2", types="ppppp")
@@ -172,7 +173,7 @@ def _after(node, found, data, count):
 
 
 def _listed(graph, sources, targets, data, count):
-    """Return edges that a program lists, as pairs of nodes of a graph."""
+    """Return the edges in a program's arrays, as pairs of nodes of a graph."""
     sources, targets = _handles(sources, count), _handles(targets, count)
     _check(graph, [*sources, *targets])
     return list(zip(sources, targets, strict=True))
@@ -187,7 +188,7 @@ def _connect(graph, *edges):
 
 
 @driver_function("cuGraphRemoveDependencies_v2", types="ppppz")
-def _part(graph, *edges):
+def _disconnect(graph, *edges):
     graph = graphs[graph]
     for source, target in _listed(graph, *edges):
         refuse_if(source not in graph.nodes[target].after)
@@ -198,7 +199,7 @@ def _part(graph, *edges):
 
 
 def _work(node, kind):
-    """Return the work of a node of a kind."""
+    """Return the work of a node, which must be of a kind."""
     work = _owner(node).nodes[node].work
     refuse_if(work.kind != kind)
     return work
@@ -220,7 +221,7 @@ def _step(executable, node):
 
 
 def _parameters(kind, name, work=None, types="pp"):
-    """Register the functions that give and change the parameters of nodes of a kind."""
+    """Register the functions that read and change the parameters of nodes of a kind."""
     driver_function(f"cuGraph{name}NodeGetParams", types="pp")(partial(_get, kind))
     if work:
 

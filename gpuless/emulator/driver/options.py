@@ -1,4 +1,4 @@
-"""Options of the compiler in the driver, and of its linker: ``CUjit_option``."""
+"""Options of the driver's compiler and linker: ``CUjit_option``."""
 
 import ctypes
 import re
@@ -8,7 +8,7 @@ from gpuless.emulator.driver.errors import DriverError, Result, check_choice, re
 
 _REGISTERS, _TIME, _INFO, _INFO_SIZE, _ERROR, _ERROR_SIZE, _LEVEL = 0, 2, 3, 4, 5, 6, 7
 _TARGET, _BLOCKS, _THREADS = 9, 31, 32
-#: What is refused: addresses for symbols, code for a linker to come, bounds that count more than the code's.
+#: Refused options: addresses for symbols, code for a later link, bounds that override the code's.
 _REFUSED = {17, 18, 19, 20, 33}
 #: Options that become directives of the kernels that have none.
 _DIRECTIVES = {_REGISTERS: "maxnreg", _BLOCKS: "minnctapersm", _THREADS: "maxntid"}
@@ -16,10 +16,7 @@ _CHOICES = {_LEVEL: range(5), 10: range(2), 14: range(3)}
 
 
 class Options:
-    """The options of a call.
-
-    `options`, `values`: the addresses of their numbers and of what they are set to.
-    """
+    """The options of a call; `options`, `values`: the addresses of their numbers and values."""
 
     def __init__(self, count=0, options=None, values=None):
         numbers = (ctypes.c_int * count).from_address(options) if count else ()
@@ -28,7 +25,7 @@ class Options:
             self._check(number, self._value(number))
 
     def _value(self, number):
-        """Return what an option is set to: 32 bits, or an address."""
+        """Return the value of an option: 32 bits, or an address."""
         kind = ctypes.c_uint64 if number in (_INFO, _ERROR) else ctypes.c_uint32
         return kind.from_address(self._places[number]).value
 
@@ -44,12 +41,12 @@ class Options:
             )
 
     def apply(self, text):
-        """Return PTX with what the options say of its kernels."""
+        """Return PTX with the options' directives for its kernels."""
         given = {name: self._value(number) for number, name in _DIRECTIVES.items() if number in self._places}
         return bounded(text, **{name: value for name, value in given.items() if value})
 
     def report(self, error=""):
-        """Fill in the logs, and the time that it has taken: none."""
+        """Fill in the logs, and 0 as the time taken."""
         for place, size, text in ((_INFO, _INFO_SIZE, ""), (_ERROR, _ERROR_SIZE, error)):
             if not {place, size} - self._places.keys():
                 room = self._value(size)
@@ -62,13 +59,13 @@ class Options:
 
 
 def bounded(text, **bounds):
-    """Return PTX whose kernels have directives, each before those of its own, which count more."""
+    """Return PTX with directives added to its kernels; the kernels' own come later and override them."""
     lines = "".join(rf"\n.{name} {value}" for name, value in bounds.items())
     return re.sub(r"(\.entry\s+[\w$]+\s*(?:\([^()]*\))?)", rf"\1{lines} ", text) if bounds else text
 
 
 def check_library_options(count, options):
-    """Refuse options of a library that are not known, or ask for tables that the host's compiler writes."""
+    """Refuse library options that are unknown, or that ask for tables written by the host's compiler."""
     for number in (ctypes.c_int * count).from_address(options) if count else ():
         check_choice(number, 0, 1)
         refuse_if(number == 0, detail="a library of PTX has no table of functions for the host")

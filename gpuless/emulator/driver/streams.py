@@ -1,7 +1,7 @@
-"""Streams, what they capture, and the functions of the host that they call.
+"""Streams, captures, and the host functions that streams call.
 
-What is asked for is done at once, in the thread that asks; only a stream that is being captured notes it, and
-a graph does it later. Callbacks have threads of their own, and those wait for them who wait for the stream.
+Work is done at once, in the calling thread; only a captured stream records it, for a graph to do later.
+Callbacks run in threads of their own, and whoever waits for the stream waits for them.
 """
 
 import ctypes
@@ -13,29 +13,29 @@ from functools import partial
 from gpuless.emulator.driver import watching
 from gpuless.emulator.driver.device import _CONTEXT
 from gpuless.emulator.driver.errors import DriverError, Result, check_choice, check_flags, refuse_if
-from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of, run_steps
+from gpuless.emulator.driver.graphs import Graph, Node, Work, executables, graphs, handle_of, run_nodes
 from gpuless.emulator.driver.table import Handles, driver_function, driver_functions, put_handle, put_int
 from gpuless.emulator.run.threads import Pool
 
-#: Handles of the default streams, which nobody makes: legacy and one for each thread.
+#: Handles of the default streams: legacy, and one per thread.
 LEGACY, PER_THREAD = 1, 2
-#: The flag of a stream that the legacy default stream does not wait for.
+#: The flag of a stream for which the legacy default stream does not wait.
 _NON_BLOCKING = 1
-#: The priority that counts most; 0 counts least.
+#: The highest priority; 0 is the lowest.
 GREATEST_PRIORITY = -5
 
 
 class Stream:
-    """A stream: the capture that it is in, and the nodes that its next one comes after."""
+    """A stream; in a capture, `tail` has the nodes on which its next node depends."""
 
     def __init__(self, flags=0, priority=0):
         self.flags, self.priority = flags, priority
         self.capture, self.tail = None, []
-        self.calls = ()  # those that what comes next would wait for
+        self.calls = ()  # the callbacks for which the next operation waits
 
 
 class Capture:
-    """What its streams do is noted in a graph, until it ends: then it has none."""
+    """A capture: the work of its streams becomes nodes of a graph, which is None after the end."""
 
     _numbers = itertools.count(1)
 
@@ -45,22 +45,22 @@ class Capture:
         self.join(origin, tail)
 
     def check(self):
-        """Raise an error if something was done that a capture does not allow."""
+        """Raise an error if the capture is invalid."""
         refuse_if(not self.valid, Result.STREAM_CAPTURE_INVALIDATED)
 
     def refuse(self, code):
-        """Raise an error for what a capture does not allow; it is of no more use."""
+        """Invalidate the capture and raise an error, for something that captures don't allow."""
         self.check()
         self.valid = False
         raise DriverError(code)
 
     def join(self, stream, tail):
-        """Capture what a stream does from now on."""
+        """Capture the work of a stream from now on."""
         stream.capture, stream.tail = self, list(tail)
         self.streams.append(stream)
 
     def joined(self):
-        """Return whether all that its streams have done comes before what the first one does next."""
+        """Return whether the origin's next node depends on all work of the streams."""
         before, waiting = set(), list(self.origin.tail)
         while waiting:
             at = waiting.pop()
@@ -70,7 +70,7 @@ class Capture:
         return all(before.issuperset(stream.tail) for stream in self.streams)
 
     def end(self):
-        """Let the streams work again; return the graph."""
+        """End the capture of all streams; return the graph."""
         for stream in self.streams:
             stream.capture, stream.tail = None, []
         graph, self.graph = self.graph, None
@@ -94,7 +94,7 @@ def stream_of(handle):
 
 
 def enqueue(handle, work):
-    """Do something in a stream: now, or as a node of the graph that it captures."""
+    """Do some work of a stream: now, or later as a node if the stream is captured."""
     stream = stream_of(handle)
     if stream.capture is None:
         watching.watcher().work(stream, work)
@@ -106,12 +106,12 @@ def enqueue(handle, work):
 
 
 def refuse_in_capture(handle):
-    """Refuse what a stream that is captured cannot do here."""
+    """Refuse an operation that the emulated GPU doesn't support while a stream is captured."""
     refuse_if(stream_of(handle).capture is not None, Result.STREAM_CAPTURE_UNSUPPORTED)
 
 
 def _forbid_in_capture(handle):
-    """Refuse what CUDA forbids while a stream is captured, and with it the capture."""
+    """Refuse an operation that CUDA forbids while a stream is captured, and invalidate the capture."""
     if (capture := stream_of(handle).capture) is not None:
         capture.refuse(Result.STREAM_CAPTURE_UNSUPPORTED)
 
@@ -140,7 +140,7 @@ def _priorities(least, greatest):
 def _destroy(handle):
     stream = _streams.remove(handle)
     if stream.capture is not None and stream.capture.origin is stream:
-        stream.capture.end()  # nobody else could
+        stream.capture.end()  # no other stream could
 
 
 @driver_function("cuStreamSynchronize", types="p")
@@ -173,7 +173,7 @@ driver_functions(
 )
 
 
-# --- Functions of the host's --------------------------------------------------------------------------------
+# --- Host functions -----------------------------------------------------------------------------------------
 
 _threads, _adding, _unfinished = Pool(1 << 16), threading.Lock(), []
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -181,7 +181,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_
 
 
 def _call_later(stream, function):
-    """Call a function on a thread of its own, as it may wait for the one that asks; after those before it."""
+    """Call a function after the stream's earlier ones, in another thread, as it may wait for this one."""
 
     def call(before):
         wait_for(before)
@@ -198,7 +198,7 @@ def _call_later(stream, function):
 
 
 def calls_of(handle):
-    """Return what a stream waits for; the legacy default stream waits for all but those that do not block."""
+    """Return the callbacks that a stream waits for; the legacy default stream: those of all blocking ones."""
     stream = stream_of(handle)
     if stream is DEFAULT:
         return [call for of, call in _unfinished if not of.flags & _NON_BLOCKING]
@@ -206,7 +206,7 @@ def calls_of(handle):
 
 
 def wait_for(calls):
-    """Wait until calls are done; refuse it to a callback, which could wait for itself."""
+    """Wait until calls are done; refuse to wait in a callback, which could wait for itself."""
     for call in calls:
         if not call.done and getattr(_default, "calling", False):
             raise DriverError(Result.NOT_PERMITTED, "a callback must not wait for others")
@@ -215,7 +215,7 @@ def wait_for(calls):
 
 
 def check_ready(calls):
-    """Raise an error if calls are not all done."""
+    """Raise an error unless all calls are done."""
     refuse_if(not all(call.done for call in calls), Result.NOT_READY)
 
 
@@ -223,7 +223,7 @@ FUNCTION = struct.Struct("<QQ")  # ``CUDA_HOST_NODE_PARAMS``
 
 
 def calling(function, data):
-    """Return the `Work` of calling a function of the host's with its data."""
+    """Return the `Work` of calling a host function with its data."""
     refuse_if(not function)
     return Work(lambda: _HOST_FUNCTION(function)(data), "host", partial(FUNCTION.pack, function, data or 0))
 
@@ -247,7 +247,7 @@ def _add_callback(handle, function, data, flags):
 
 @driver_function("cuStreamAttachMemAsync", types="ppzu")
 def _attach(handle, address, size, flags):
-    """Do no more than check: managed memory is everybody's."""
+    """Only check: managed memory is accessible to all streams."""
     _ = stream_of(handle)
     check_choice(flags, 1, 2, 4)
 
@@ -291,7 +291,7 @@ def _is_capturing(handle, found):
 
 
 def _status(stream):
-    """Return 1 for a stream that is captured, 2 if that is of no more use, else 0."""
+    """Return 1 for a captured stream, 2 if the capture is invalid, 0 otherwise."""
     return 0 if stream.capture is None else 1 if stream.capture.valid else 2
 
 
@@ -312,7 +312,7 @@ def _capture_info(handle, status, number, graph, tail, data, count):
 
 @driver_function("cuThreadExchangeStreamCaptureMode", types="p")
 def _exchange_mode(place):
-    """Note a mode and give the one before it; all do what the relaxed one does."""
+    """Exchange the mode; all modes behave like the relaxed one."""
     mode = ctypes.c_int.from_address(place)
     check_choice(mode.value, *range(3))
     mode.value, _default.mode = getattr(_default, "mode", 0), mode.value
@@ -320,5 +320,5 @@ def _exchange_mode(place):
 
 @driver_function("cuGraphLaunch", types="pp")
 def _graph_launch(executable, handle):
-    steps = executables[executable]
-    enqueue(handle, Work(lambda: run_steps(steps.nodes), "graph", about=len(steps.nodes)))
+    nodes = executables[executable].nodes
+    enqueue(handle, Work(lambda: run_nodes(nodes), "graph", about=len(nodes)))

@@ -1,8 +1,8 @@
-"""The library that programs take for NVIDIA's driver: functions that jump to ours.
+"""The library that programs load as NVIDIA's driver: its functions jump to ours.
 
-A program of the driver loads ``libcuda.so.1`` and asks its ``cuGetProcAddress_v2`` for the functions, or
-takes them by name. This module writes such a library, a small ELF file, and loads it before anybody asks; its
-jumps go to addresses that are filled in then. No compiler is needed.
+A program loads ``libcuda.so.1`` and gets the driver's functions from its ``cuGetProcAddress_v2``, or by name.
+This module writes such a library, a small ELF file, and loads it first; then it fills in the addresses to
+which the functions jump. It needs no compiler.
 """
 
 import atexit
@@ -35,10 +35,10 @@ _SUCCESS = {"x86_64": b"\x31\xc0\xc3", "aarch64": struct.pack("<II", 0x52800000,
 
 
 def shared_object(names, spare=0, machine=None):
-    """Return the library.
+    """Return the library as bytes.
 
-    `names`: the functions that it exports; `spare`: how many jumps it has besides, for functions that go by
-    no name; `machine`: the processor, by default this one's. After the last jump comes what returns 0.
+    `names`: the functions that it exports; `spare`: how many more jumps it has, for functions without a name;
+    `machine`: the processor, by default this one. After the last jump is a function that returns 0.
     """
     machine = machine or platform.machine()
     texts, jumps = [SONAME, SLOTS, JUMPS, *names], len(names) + spare
@@ -85,9 +85,9 @@ def shared_object(names, spare=0, machine=None):
 
 
 def _load(image):
-    """Load a shared object from memory, else from a temporary file."""
-    with contextlib.suppress(AttributeError, OSError):  # no such files, or they may not be executed
-        # Stays open: by the same number the loader would take another file for this one.
+    """Load a shared object from memory or, failing that, from a temporary file."""
+    with contextlib.suppress(AttributeError, OSError):  # no files in memory, or they may not be executed
+        # It stays open: the loader would take another file with the same number for this one.
         file = open(os.memfd_create("gpuless"), "wb", buffering=0, closefd=False)
         file.write(image)
         return ctypes.CDLL(f"/proc/self/fd/{file.fileno()}", ctypes.RTLD_GLOBAL)
@@ -103,7 +103,7 @@ def _load(image):
 
 
 class Library:
-    """The library in this process, which exports some functions; more may be added."""
+    """The loaded library; more functions may be added."""
 
     _SPARE = 1024
 
@@ -116,7 +116,7 @@ class Library:
         self._slots[:] = [self._nothing] * len(self._slots)
         for function in functions.values():
             self.add(function)
-        # What is freed after the interpreter has come to its end finds a driver that agrees to everything.
+        # Destructors that run after the interpreter's end find functions that return success.
         atexit.register(self.retire)
 
     def add(self, function):
@@ -127,5 +127,5 @@ class Library:
         return self._jumps + _JUMP * number
 
     def retire(self):
-        """Let all jumps lead to a function that does nothing."""
+        """Redirect all jumps to a function that does nothing."""
         self._slots[:] = [self._nothing] * len(self._slots)

@@ -1,8 +1,7 @@
-"""The driver's functions by name, and how their calls reach Python.
+"""The table of the driver's functions, and how calls reach Python.
 
-A module of this package registers a function for each of the driver's, with the types of its arguments
-written as letters. It gets numbers, writes results to the addresses among them, and raises `DriverError` if
-something is wrong.
+The modules of this package register a Python function for each of the driver's, with the types of its
+arguments as letters. It gets numbers, writes results to the addresses among them, and raises `DriverError`.
 """
 
 import ctypes
@@ -36,7 +35,7 @@ _process = SimpleNamespace(forked=False)
 
 
 def refuse_after_fork():
-    """Let a child of this process have no GPU, as CUDA has it: the threads that run blocks are not there."""
+    """Refuse all calls in forked children, as CUDA does: they lack the threads that run blocks."""
 
     def forked():
         _process.forked = True
@@ -45,18 +44,18 @@ def refuse_after_fork():
 
 
 def last_detail(code=None):
-    """Return what went wrong last in this thread, in more words than a code; "" if it was of another code."""
+    """Return the details of this thread's last error; "" if it had another code."""
     return _details.text if code in (None, _details.code) else ""
 
 
 def _note(code, text):
-    """Keep what went wrong; return its code."""
+    """Keep the details of an error; return its code."""
     _details.code, _details.text = code, text
     return code
 
 
 def _interrupts(error):
-    """Return whether an exception has come from outside: from the handler of a signal, such as Ctrl-C."""
+    """Return whether an exception comes from a signal handler, such as that of Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         return False
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
@@ -65,17 +64,17 @@ def _interrupts(error):
 
 
 _functions = {}
-#: Functions that may take long. What interrupts one is raised when it has returned, without any other error.
+#: Functions that may take long: an interrupt is raised after their return, and they return no error.
 _LONG = {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"}
 _LONG |= {"cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"}
-#: And one that must not return an error when what it was asked for will be done.
+#: This one must not return an error either, as the callback will be called.
 _LONG |= {"cuStreamAddCallback"}
-#: What destructors call, maybe while an exception is on its way, of which Python code here may know nothing.
+#: Functions that destructors call, possibly with an exception pending, which Python code here must not see.
 _DESTRUCTORS = re.compile(r"Destroy|Free|Unload|Release|Unregister|Ctx(Push|Pop|Get|Set)Current")
 
 
 def driver_function(*names, types=""):
-    """Register a function of the driver under its names, without the suffix of a version."""
+    """Register a driver function under its names, without version suffixes."""
 
     def register(function):
         def call(*arguments):
@@ -106,14 +105,14 @@ def driver_function(*names, types=""):
 
 
 def driver_functions(lines):
-    """Register functions of one line: each by its names, followed by the types of its arguments."""
+    """Register one-line functions by keys of names, followed by the types of the arguments."""
     for key, function in lines.items():
         *names, types = key.split()
         driver_function(*names, types=types)(function)
 
 
 def put(address, type_, value):
-    """Write a result to where the caller wants it."""
+    """Write a result to an address, if there is one."""
     if address:
         type_.from_address(address).value = value
 
@@ -129,7 +128,7 @@ def put_int(address, value):
 
 
 class Handles:
-    """Objects that programs know by a number; numbers of different kinds differ."""
+    """Objects by handle; handles of different kinds differ."""
 
     _numbers = itertools.count(0x1000)
 
@@ -137,7 +136,7 @@ class Handles:
         self._objects = {}
 
     def add(self, value):
-        """Return a new number for an object."""
+        """Return a new handle for an object."""
         number = 16 * next(self._numbers)
         self._objects[number] = value
         return number
@@ -147,22 +146,22 @@ class Handles:
         return iter(list(self._objects.values()))
 
     def __getitem__(self, number):
-        """Return the object of a number."""
+        """Return the object of a handle."""
         try:
             return self._objects[number]
         except KeyError:
             raise DriverError(Result.INVALID_HANDLE) from None
 
     def replace(self, number, value):
-        """Let a number be that of another object."""
+        """Assign another object to a handle."""
         self._objects[number] = value
 
     def __contains__(self, number):
-        """Return whether a number is one of an object."""
+        """Return whether a handle is valid."""
         return number in self._objects
 
     def remove(self, number):
-        """Forget a number; return its object."""
+        """Remove a handle and return its object."""
         value = self[number]
         del self._objects[number]
         return value
@@ -172,7 +171,7 @@ _library, _addresses = [], {}
 
 
 def load():
-    """Load the library that stands for the driver."""
+    """Load the library that takes the driver's place."""
     if not _library:
         names = [name for name in _functions if name in _LONG or _DESTRUCTORS.search(name)]
         _functions.update(zip(names, guards.guarded([_functions[name] for name in names]), strict=True))
@@ -182,14 +181,14 @@ def load():
 
 
 def _address(name):
-    """Return where a function of the driver is."""
+    """Return the address of a driver function."""
     if name not in _addresses:
         _addresses[name] = _library[0].add(_functions.get(name) or _not_supported(name))
     return _addresses[name]
 
 
 def _not_supported(name):
-    """Return a function that answers that there is no such thing."""
+    """Return a function that returns the error "not supported"."""
 
     def answer():
         return _note(Result.NOT_SUPPORTED, f"{name} is not supported by the emulated GPU")
@@ -208,9 +207,9 @@ _WITH_EDGES |= {"cuGraphNodeGetDependencies", "cuGraphNodeGetDependentNodes"}
 
 @_ENTRY
 def entry(name, found, version, flags, status):
-    """Answer ``cuGetProcAddress_v2``: give the address of a function of the driver."""
+    """Implement ``cuGetProcAddress_v2``: return the address of a driver function."""
     name = name.decode()
-    if name in _WITH_EDGES and version >= 12030:  # since then they report the edges too
+    if name in _WITH_EDGES and version >= 12030:  # from then on with data of edges
         name += "_v2"
     put_handle(found, _address(name))
     put_int(status, 0)
@@ -218,8 +217,7 @@ def entry(name, found, version, flags, status):
 
 
 _functions["cuGetProcAddress"] = entry
-#: Functions that have grown: their first version took other arguments, and it is a later one that programs
-# mean.
+#: Functions whose first version took other arguments; programs mean the second one.
 _SECOND = set(
     """
     cuCtxDestroy cuCtxPopCurrent cuCtxPushCurrent cuDeviceGetUuid cuDevicePrimaryCtxRelease cuDeviceTotalMem
@@ -238,8 +236,8 @@ def _version(name):
 
 @driver_function("cuGetExportTable", types="pp")
 def _export_table(found, number):
-    # NVRTC asks for functions that are not documented, and dies of a driver that exports no such question.
-    # PyTorch's runtime asks as well; without a device it looks no further, and reports nothing.
+    # NVRTC asks for undocumented tables, and crashes if the driver doesn't export this function. PyTorch's
+    # runtime asks as well; on this error it silently does without.
     put_handle(found, 0)
     raise DriverError(Result.NO_DEVICE)
 
@@ -258,7 +256,7 @@ _texts = {}
 
 
 def _text(text):
-    """Return the address of a text that stays."""
+    """Return the address of a text, which stays valid."""
     if text not in _texts:
         _texts[text] = ctypes.create_string_buffer(text.encode())
     return ctypes.addressof(_texts[text])

@@ -1,7 +1,7 @@
-"""Show a watcher what a thread has the emulated GPU do, in order, each piece of work before it is done.
+"""Show a watcher a thread's work for the emulated GPU, in order, each piece before it is done.
 
-The program runs on as usual. What is shown while a stream captures is not done, and shown again, as nodes,
-whenever the graph is launched.
+The program runs as usual. Captured work is shown when it is captured, and again, as nodes, whenever the graph
+is launched.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ _asked = threading.local()
 
 
 class Copy(NamedTuple):
-    """What a copy is from and to; `peer`: whether the program says that it is between GPUs."""
+    """The ends of a copy; `peer`: whether the program says that it is between GPUs."""
 
     target: int
     source: int
@@ -23,36 +23,36 @@ class Copy(NamedTuple):
 
 
 class Watcher:
-    """What a thread does; a watcher has its own methods for what it asks for."""
+    """Methods that are called for a thread's work; a watcher overrides those that it needs."""
 
     def work(self, stream, work):
-        """See what a stream does now."""
+        """Call before a stream does some work."""
 
     def capture(self, work):
-        """See what a stream that is captured notes."""
+        """Call when a stream captures some work."""
 
     def instantiate(self, nodes):
-        """See that the host makes a graph with this number of nodes ready to be launched."""
+        """Call when the host instantiates a graph with this number of nodes."""
 
     def begin(self):
-        """See that a graph begins: the work, or the node, that was shown last."""
+        """Call when a graph begins: the work, or the node, that was shown last."""
 
     def node(self, handle, node):
-        """See a step of a graph."""
+        """Call before a node of a graph runs."""
 
     def end(self):
-        """See that the graph ends that has begun last."""
+        """Call when the graph ends that began last."""
 
     def wait_for_event(self, stream, event):
-        """See that a stream waits for an event."""
+        """Call when a stream waits for an event."""
 
     def synchronize(self, stream=None, event=None):
-        """See that the host waits for a stream, for an event, or, if both are None, for all of the device."""
+        """Call when the host waits for a stream, an event or, if both are None, the whole device."""
 
 
 @contextlib.contextmanager
 def watched(watcher):
-    """Show what this thread does to a `Watcher`, whose methods must not raise."""
+    """Show this thread's work to a `Watcher`, whose methods must not raise."""
     before, _asked.watcher = getattr(_asked, "watcher", None), watcher
     try:
         yield
@@ -64,6 +64,6 @@ _nobody = Watcher()
 
 
 def watcher():
-    """Return who watches this thread; nobody watches launches that are taken, and so do not take place."""
+    """Return this thread's watcher; launches that are only recorded, instead of run, are not watched."""
     found = getattr(_asked, "watcher", None)
     return _nobody if found is None or recording.asked() else found

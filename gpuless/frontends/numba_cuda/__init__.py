@@ -1,8 +1,8 @@
-"""numba-cuda: all that touches its internals.
+"""numba-cuda: everything that touches its internals.
 
-What is replaced in it (`install`), its kernels on disk (`overloads`, `fingerprints`, `registrations`), what
-is known of a kernel beyond its PTX (`origins`), its compiler without a GPU (`compiling`), and the types that
-it finds (`typed`).
+Replacements in it (`install`), its kernels on disk (`overloads`, `fingerprints`, `registrations`), the
+sources of kernels (`origins`), its compiler without a GPU (`compiling`), and the types that it infers
+(`typed`).
 """
 
 from gpuless.frontends.numba_cuda import compiling

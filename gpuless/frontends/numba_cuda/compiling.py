@@ -1,6 +1,6 @@
-"""numba-cuda's compiler without a GPU: what is replaced in it, and kernels as code for NVIDIA's linker.
+"""numba-cuda's compiler without a GPU, which returns kernels as code for NVIDIA's linker.
 
-What `prepare` replaces is for a process of its own, `gpuless.compiler.worker`: it stays so.
+The replacements of `prepare` are permanent: they are meant for the process of `gpuless.compiler.worker`.
 """
 
 import functools
@@ -17,7 +17,7 @@ PACKAGE = "numba"
 
 @functools.cache
 def kernel_types():
-    """Return the classes of what ``@cuda.jit`` makes in this process, which may have the simulator."""
+    """Return the classes of kernels in this process, which may have the simulator."""
     from numba import cuda
 
     return (type(cuda.jit(device=True)(lambda: None)),)
@@ -31,20 +31,20 @@ def types_of(arguments):
 
 
 def launch_of(value):
-    """Return the `Launch` that ``kernel[grid, block]`` is, None if a value is something else."""
+    """Return the `Launch` of a ``kernel[grid, block]``, None for anything else."""
     if not hasattr(value, "dispatcher") or not hasattr(value, "griddim"):
         return None
     return signatures.Launch(value.dispatcher, value.griddim, value.blockdim, value.sharedmem)
 
 
 class _Device:
-    """Stands in for the GPU where numba asks the current one for its compute capability."""
+    """Stands in for the current GPU when numba asks for its compute capability."""
 
     compute_capability = None
 
 
 def prepare():
-    """Make numba compile with line numbers and without a GPU, everything that it can launch with one."""
+    """Make numba compile with line numbers and without a GPU all kernels that it could launch with one."""
     from numba.cuda import codegen, compiler, dispatcher
     from numba.cuda.cudadrv.libs import get_cudalib
 
@@ -52,13 +52,13 @@ def prepare():
     compile_ir = codegen.nvvm.compile_ir
 
     def linkable(modules, **options):
-        # numba writes this flag as a wish (2), the compiler of float16's functions as a must (1), and the two
-        # do not link.
+        # numba sets this flag's behaviour to warning (2), the compiler of float16's functions to error (1);
+        # the two do not link.
         flag = 'i32 {}, !"Debug Info Version"'
         return compile_ir([ir.replace(flag.format(2), flag.format(1)) for ir in modules], **options)
 
     codegen.nvvm.compile_ir = linkable
-    # Kernels that call device functions ask for the current GPU.
+    # For kernels that call device functions, numba asks for the current GPU.
     dispatcher.get_current_device = lambda: _Device
     compile_device = dispatcher.CUDADispatcher.compile_device
 
@@ -70,7 +70,7 @@ def prepare():
     compile_function = compiler._compile_pyfunc_with_fixup
 
     def with_helpers(*arguments, **options):
-        # What numba links before a launch, and `compile_all` forgets.
+        # numba links these before a launch, but not in `compile_all`.
         library, returned = compile_function(*arguments, **options)
         if any(name in library.get_llvm_str() for name in dispatcher.reshape_funcs):
             library.add_linking_file(str(Path(dispatcher.__file__).with_name("reshape_funcs.cu")))
@@ -79,12 +79,12 @@ def prepare():
         return library, returned
 
     hurry()
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported modules stay
     gc.set_threshold(100_000)
     found = {}
 
     def for_every_gpu(*arguments, cc, **options):
-        # Types and LLVM IR, six sevenths of the work, are the same for all: only below 7.5 does numba ask.
+        # Types and LLVM IR, six sevenths of the work, are the same for all GPUs from 7.5 on.
         key = arguments, repr(options)
         if key not in found:
             found[key] = with_helpers(*arguments, cc=cc, **options)
@@ -94,7 +94,7 @@ def prepare():
 
 
 def arguments_of(kernel, signature):
-    """Return the types of a signature given as text or as types, checked against the kernel."""
+    """Return the argument types of a signature, given as text or as types; check them against the kernel."""
     from numba import typeof
     from numba.cuda import types
     from numba.cuda.core import sigutils
@@ -104,7 +104,7 @@ def arguments_of(kernel, signature):
 
 
 def codes_of(kernel, arguments, cc, options):
-    """Return a kernel for one compute capability, and what it is linked with: pieces as (kind, bytes)."""
+    """Compile a kernel for a compute capability; return it and the code to link with it, as (kind, bytes)."""
     from numba import cuda
 
     _Device.compute_capability = cc[:2]
@@ -124,7 +124,7 @@ def codes_of(kernel, arguments, cc, options):
 
 def _linkable(code):
     """Return a piece of compiled code as (kind, bytes)."""
-    if hasattr(code, "kind"):  # a file the kernel was linked with
+    if hasattr(code, "kind"):  # a file to link
         return "ANY", code.data
-    # CUDA C++ that came with a type, such as float16's functions, is an object with its code inside.
+    # CUDA C++ of a type, such as float16's functions, is an object that contains its code.
     return "LTOIR", bytes(getattr(code, "code", code))

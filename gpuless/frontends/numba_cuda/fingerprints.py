@@ -1,7 +1,7 @@
-"""What compiled code follows from, by value: bytecode, constants, globals, closures, callees, types.
+"""Fingerprints of everything that determines compiled code: bytecode, constants, globals, callees, types.
 
-Two values with one fingerprint compile to the same code, in whatever process. What has no name that holds in
-all processes, and cannot be taken to pieces either, has no fingerprint.
+Two values with the same fingerprint compile to the same code, in any process. A value has no fingerprint if
+it has neither a name that is valid in all processes nor parts that have a fingerprint.
 """
 
 import builtins
@@ -29,14 +29,14 @@ from numba.cuda.models import cuda_data_manager
 from numba.cuda.typing import templates as cuda_templates
 from numba.extending import _Intrinsic as _HostIntrinsic
 
-_MOST = 1 << 16  # bytes of an array among the constants
+_MOST = 1 << 16  # largest array among the constants, in bytes
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-#: Where modules, classes and functions come from that are the same in all processes.
+#: Packages whose modules, classes and functions are the same in all processes.
 _LIBRARIES = {"numba", "numba_cuda", "numpy", "llvmlite", "math", "cmath", "operator", "_operator"}
 _LIBRARIES |= {"builtins", "enum", "abc", "_abc", "typing", "collections", "_functools"}
-#: What Numba knows how to compile for the CPU, once a program has it do so.
+#: Numba registers these when a program compiles for the CPU.
 _LIBRARIES |= {"random", "_random", "heapq", "_heapq"}
-#: Functions that find what no name in the code says, or what each process has differently.
+#: Functions that access values not named in the code, or that differ between processes.
 _BLIND = (eval, exec, globals, locals, vars, __import__, id, hash)
 _SIGNATURES = (templates.Signature, cuda_templates.Signature)
 TEMPLATES = {
@@ -44,11 +44,11 @@ TEMPLATES = {
     *(cuda_templates.FunctionTemplate, cuda_templates.AttributeTemplate),
 }
 INTRINSICS = {_Intrinsic, _HostIntrinsic}
-#: What data models there are, by types: `registrations` looks at them.
+#: Numba's tables of data models, which `registrations` reads.
 MANAGERS = (cuda_data_manager, default_manager)
-#: Classes that say how Numba compiles: what is in them counts.
+#: Subclasses of these say how Numba compiles, so their attributes count.
 _RULES = TEMPLATES | {numba_types.Type, DataModel}
-#: What is in such a class and says nothing of that: Python's own, and what Numba has compiled by it.
+#: Attributes that don't count: Python's own, and Numba's caches of compiled code.
 _ASIDE = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmethods__", "_abc_impl", "_code"}
 _ASIDE |= {"__firstlineno__", "__static_attributes__", "__annotations__", "__annotate_func__"}
 _ASIDE |= {"_impl_cache", "_compiled_overloads", "_inline_overloads", "_overload_cache"}
@@ -59,18 +59,14 @@ class Unknown(Exception):
 
 
 def fingerprint(value):
-    """Return what the code of a value follows from, as text.
-
-    Raises Unknown if the value has no fingerprint.
-    """
+    """Return the fingerprint of a value as text; raise Unknown if it has none."""
     return Fingerprint(value).text
 
 
 class Fingerprint:
-    """What the code of a value follows from.
+    """The fingerprint of a value; raises Unknown if it has none.
 
-    `parts`: functions and classes that it is made of, and what each is made of; others are mentioned there.
-    Raises Unknown.
+    `parts`: the functions and classes in it, each with its own parts, which mention further ones by number.
     """
 
     def __init__(self, value):
@@ -79,11 +75,11 @@ class Fingerprint:
         self.text = hashlib.sha256(repr((whole, list(self.parts.values()))).encode()).hexdigest()
 
     def holds(self):
-        """Return whether all that was read is still the same, and with it the fingerprint."""
+        """Return whether everything that was read is unchanged, and so the fingerprint."""
         return all(read(key) is value for read, key, value in self._reads)
 
     def _of(self, value):
-        """Return what a value is made of."""
+        """Return the parts of a value."""
         kind = type(value)
         if kind in _PLAIN:
             return repr(value)
@@ -100,7 +96,7 @@ class Fingerprint:
             return self._array(value)
         if isinstance(value, np.dtype):
             return "dtype", repr(value)
-        if numba_types.Type in kind.__mro__:  # which is faster than to ask an abstract class
+        if numba_types.Type in kind.__mro__:  # faster than isinstance with an abstract class
             return self._type(value)
         if kind in _SIGNATURES:
             return "signature", *map(self._of, (value.return_type, value.args, value.recvr))
@@ -117,13 +113,13 @@ class Fingerprint:
         if value.dtype.hasobject or value.nbytes > _MOST:
             raise Unknown(value)
         content = value.tobytes()
-        self._reads.append((type(value).tobytes, value, content))  # which is never the same: it is read again
+        self._reads.append((type(value).tobytes, value, content))  # never identical, so arrays are read anew
         return "array", repr(value.dtype), value.shape, np.asarray(value).strides, content
 
     def _own(self, value):
-        """Return what a program's value is made of."""
+        """Return the parts of a program's value."""
         if type(value) is CUDADispatcher:
-            # One that was given signatures casts to them; others are compiled for what they are called with.
+            # With signatures it casts to these; without, it is compiled for the types of each call.
             given = () if value._can_compile else tuple(value.nopython_signatures)
             self._reads.append((value.__getattribute__, "_can_compile", value._can_compile))
             return "kernel", *map(self._of, (value.py_func, value.targetoptions, given))
@@ -142,7 +138,7 @@ class Fingerprint:
         raise Unknown(value)
 
     def _part(self, value, taken):
-        """Mention a function or a class; see what it is made of where it is mentioned for the first time."""
+        """Mention a function or a class; collect its parts at the first mention."""
         if value not in self._mentions:
             self._mentions[value] = _Mention(len(self._mentions), value)
             self.parts[value] = taken(value)
@@ -153,7 +149,7 @@ class Fingerprint:
         given = [(name, getattr(function, name)) for name in ("__code__", "__defaults__", "__kwdefaults__")]
         try:
             cells = [(cell, cell.cell_contents) for cell in function.__closure__ or ()]
-        except ValueError:  # there is nothing in it yet
+        except ValueError:  # an empty cell
             raise Unknown(function) from None
         self._reads += [(function.__getattribute__, *each) for each in given]
         self._reads += [(cell.__getattribute__, "cell_contents", value) for cell, value in cells]
@@ -162,7 +158,7 @@ class Fingerprint:
         return function.__module__, function.__qualname__, code, [*map(self._of, values)], self._named(read)
 
     def _read(self, function, name, attribute):
-        """Return a global value, or what is read of a module of the program: that may have anything in it."""
+        """Return a global value, or the attribute that is read of one of the program's modules."""
         value = self._global(function, name)
         if not attribute or type(value) is not types.ModuleType:
             return value
@@ -182,7 +178,7 @@ class Fingerprint:
         raise Unknown(name)
 
     def _class(self, kind):
-        """Return what Numba looks at in a class."""
+        """Return the parts of a class that Numba uses."""
         name = kind.__module__, kind.__qualname__
         if issubclass(kind, enum.Enum):
             members = {key: member.value for key, member in kind.__members__.items()}
@@ -190,18 +186,18 @@ class Fingerprint:
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return *name, self._of(kind._fields), self._named(kind._field_defaults)
         if not _RULES.isdisjoint(kind.__mro__):
-            told = {key: value for key, value in vars(kind).items() if key not in _ASIDE}
-            self._reads += [(vars(kind).get, *item) for item in told.items()]
-            return *name, self._of(kind.__bases__), self._named(told)
+            attributes = {key: value for key, value in vars(kind).items() if key not in _ASIDE}
+            self._reads += [(vars(kind).get, *item) for item in attributes.items()]
+            return *name, self._of(kind.__bases__), self._named(attributes)
         raise Unknown(kind)
 
     def _type(self, one):
-        """Return what a type is made of. Numba takes two for the same where their classes and keys are."""
+        """Return the parts of a type. To Numba, types with equal classes and keys are equal."""
         kind = type(one)
         key = one.value if kind is numba_types.Omitted else one.key
         if numba_types.Dispatcher in kind.__mro__:
             key = one.dispatcher
-        elif _library_name(kind) is None:  # whose key may say less
+        elif _library_name(kind) is None:  # the key of a program's type may omit attributes
             key = {name: value for name, value in vars(one).items() if name not in _ASIDE}
         elif type(key) is str and (" at 0x" in key or str(id(one)) in key):
             raise Unknown(one)
@@ -209,7 +205,7 @@ class Fingerprint:
 
 
 class _Mention:
-    """A function or a class within another: in all processes the same number, in this one the same object."""
+    """A function or class within another: printed as a number, compared as an object."""
 
     def __init__(self, number, value):
         self._number, self._value = number, weakref.ref(value)
@@ -224,7 +220,7 @@ class _Mention:
 
 
 def _library_name(value):
-    """Return the name of what is the same in all processes, None of anything else."""
+    """Return the name of a value that is the same in all processes, None for other values."""
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__) if value.__name__.split(".")[0] in _LIBRARIES else None
     if isinstance(value, np.ufunc):
@@ -238,13 +234,13 @@ def _library_name(value):
 
 
 def _is_known(manager):
-    """Return whether a manager of data models has none but Numba's tables, to which programs add theirs."""
+    """Return whether a manager of data models has only Numba's tables, to which programs add theirs."""
     tables = getattr(manager._handlers, "maps", [manager._handlers])
     return all(any(table is known._handlers for known in MANAGERS) for table in tables)
 
 
 def is_library(value):
-    """Return whether the module that a value comes from is the same in all processes."""
+    """Return whether a value's module is the same in all processes."""
     return in_library(getattr(value, "__module__", None) or "")
 
 
@@ -252,14 +248,14 @@ def is_library(value):
 def in_library(module):
     """Return whether a module is the same in all processes."""
     package, *rest = module.split(".")
-    return package in _LIBRARIES and "tests" not in rest  # these are programs like any other
+    return package in _LIBRARIES and "tests" not in rest  # a library's tests are programs
 
 
 _codes = weakref.WeakKeyDictionary()
 
 
 def _code(function):
-    """Return a digest of the bytecode of a function, and what it reads of globals, sorted."""
+    """Return a digest of a function's bytecode, and the globals that it reads, sorted."""
     code, digest, reads = _codes.get(function, (None,) * 3)
     if code is not function.__code__:
         code = function.__code__
@@ -291,14 +287,14 @@ _NAMES, _ATTRIBUTES = (
     {dis.opmap[name] for name in names if name in dis.opmap}
     for names in (("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), ("LOAD_ATTR", "LOAD_METHOD"))
 )
-_CACHE = 0  # room for the interpreter, after an instruction
-_OF_ATTRIBUTES = 1 if sys.version_info >= (3, 12) else 0  # bits beside the number of a name
+_CACHE = 0  # the interpreter's inline cache after an instruction
+_OF_ATTRIBUTES = 1 if sys.version_info >= (3, 12) else 0  # bits below the number of a name
 
 
 def _reads_of(code):
-    """Return the global values that code reads, much faster than `dis` does.
+    """Return the global values that code reads, much faster than with `dis`.
 
-    Each is a name and the attribute of it that is read at once, None where the value itself is taken.
+    Each is a name and the attribute that is read of it right away, None if the value itself is used.
     """
     reads, last, number, steps = set(), None, 0, iter(code.co_code)
     for operation, argument in zip(steps, steps, strict=True):

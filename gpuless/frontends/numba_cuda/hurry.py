@@ -1,20 +1,20 @@
-"""What numba-cuda does again and again for one kernel, done once."""
+"""Speed-ups of numba-cuda's compiler: repeated work is done once per kernel."""
 
 import re
 import threading
 
-#: A function that a module of LLVM IR declares, or defines.
+#: A function that a module of LLVM IR declares or defines.
 _FUNCTION = re.compile(r'^(declare|define)\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.M)
-#: How functions begin that Numba never links from a file: LLVM's, libdevice's, and the GPU's own.
+#: Prefixes of functions that Numba never links from a file: LLVM's, libdevice's, and the GPU's own.
 _BUILT_IN = "llvm.", "__nv_", "vprintf", "__assertfail"
 
 
 def hurry():
-    """Remember what Numba compares, hashes and measures repeatedly.
+    """Cache what Numba compares, hashes and measures repeatedly.
 
-    A description for the debugger hashes all that it refers to, to any depth; only Numba's last step changes
-    one, after all others are made. The options of two functions are nearly always set alike. For the size of
-    a type LLVM reads a module with a variable of that type, at each assignment.
+    Debug metadata hashes everything that it refers to, recursively; Numba changes it only in its last step,
+    after all of it has been made. The options of two functions are nearly always set alike. For the size of a
+    type, LLVM parses a module with a variable of that type, at each assignment.
     """
     from llvmlite.ir.types import Type
     from llvmlite.ir.values import DIValue
@@ -34,7 +34,7 @@ def hurry():
 
     def size(kind, target, context=None):
         written = str(target), str(kind)
-        if context is not None or "%" in written[1]:  # a type that is defined elsewhere
+        if context is not None or "%" in written[1]:  # the type is defined elsewhere
             return measured(kind, target, context)
         if written not in sizes:
             sizes[written] = measured(kind, target)
@@ -44,10 +44,10 @@ def hurry():
 
 
 def compile_to_ptx_once():
-    """Spare NVVM making PTX that Numba only searches for the names of functions it is to link.
+    """Skip compiling PTX that Numba only searches for functions to link.
 
-    What runs is linked from another form of the same code. Where the LLVM IR names no function from outside,
-    the PTX does not either.
+    The code that runs is linked from another form. If the LLVM IR names no external function, the PTX
+    doesn't either.
     """
     from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import _Kernel
@@ -70,7 +70,7 @@ def compile_to_ptx_once():
 
 
 def _from_outside(modules):
-    """Return the functions that modules of LLVM IR call and do not define."""
+    """Return the external functions of modules of LLVM IR: declared, but not defined."""
     names = {"declare": set(), "define": set()}
     for kind, name in (found for module in modules for found in _FUNCTION.findall(module)):
         names[kind].add(name.strip('"'))

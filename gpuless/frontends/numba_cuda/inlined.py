@@ -1,16 +1,16 @@
-"""What numba-cuda writes for a debugger where only lines are wanted.
+"""Fixes for numba-cuda's debug information, if only source lines are requested.
 
-It writes every line of a function as one of the function's own file, and takes what stands above the function
-for its ``def``. So what it inlines itself, device functions with ``inline="always"``, would be shown on lines
-that have nothing to do with it. It describes local variables as well, and for some of them NVVM makes names
-that it then refuses: "Symbol name with unsupported characters".
+It attributes every line of a function to the function's file, and lines above the function to its ``def``. So
+code that it inlines itself, from device functions with ``inline="always"``, would get unrelated lines. It
+also describes local variables, and for some of them NVVM makes names that it then rejects: "Symbol name with
+unsupported characters".
 """
 
 import os
 
 
 def tell_inlined_places():
-    """Let numba-cuda write the file and the line of what it has inlined, and no local variables."""
+    """Make numba-cuda write the file and line of inlined code, and no local variables."""
     from numba.cuda.debuginfo import CUDADIBuilder, DIBuilder
     from numba.cuda.lowering import BaseLower, Lower
 

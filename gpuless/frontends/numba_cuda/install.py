@@ -1,4 +1,4 @@
-"""Let numba-cuda hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
+"""Replacements in numba-cuda that make it hand its kernels to the emulated GPU, as PTX."""
 
 import functools
 import importlib.util
@@ -10,12 +10,12 @@ from gpuless.importing import after_import, is_awaited
 
 
 def install():
-    """Let numba-cuda compile for the emulated GPU, from when it is first imported."""
+    """Make numba-cuda compile for the emulated GPU, from its first import on."""
     after_import("numba.cuda", _replace)
 
 
 def keep_kernels():
-    """Let numba-cuda keep the kernels of a real GPU on disk, as those of the emulated one are."""
+    """Make numba-cuda cache a real GPU's kernels on disk, like those of the emulated GPU."""
     after_import("numba.cuda", _keep)
 
 
@@ -25,19 +25,19 @@ def present():
 
 
 def installed():
-    """Return whether kernels that this process launches, or will, run on the emulated GPU."""
+    """Return whether kernels that this process launches, now or later, run on the emulated GPU."""
     return taken_over("numba.cuda") or is_awaited("numba.cuda", _replace)
 
 
 def simulated():
-    """Return whether the `numba.cuda` that has been imported is Numba's simulator."""
+    """Return whether the imported `numba.cuda` is Numba's simulator."""
     config = sys.modules.get("numba.cuda.core.config") or sys.modules["numba"].config
     return bool(config.ENABLE_CUDASIM)
 
 
 def _replace(cuda):
-    """Let Numba hand over PTX, where it would make machine code of it, and look for the driver again."""
-    if not present() or not take_over("numba.cuda"):  # Numba has an older `numba.cuda` of its own
+    """Make Numba hand over PTX instead of machine code, and look for the driver again."""
+    if not present() or not take_over("numba.cuda"):  # without numba-cuda, this is Numba's older `numba.cuda`
         return
     from numba.cuda.codegen import CUDACodeLibrary
     from numba.cuda.dispatcher import CUDADispatcher
@@ -55,7 +55,7 @@ def _replace(cuda):
 
 
 def _keep(cuda):
-    """Let all kernels be looked for on disk, and put there, if that was not done before."""
+    """Cache all kernels on disk, if that was not done before."""
     if not present():
         return
     from numba.cuda.dispatcher import CUDADispatcher
@@ -67,7 +67,7 @@ def _keep(cuda):
 
 
 def _with_overloads(init):
-    """Let a dispatcher look for its kernels on disk."""
+    """Make a dispatcher look for its kernels on disk."""
 
     @functools.wraps(init)
     def __init__(dispatcher, *args, **options):
@@ -80,7 +80,7 @@ def _with_overloads(init):
 
 
 def _taken(compile_device):
-    """Let it be known with which values of globals a function was compiled."""
+    """Note the values of globals with which a function is compiled."""
 
     def compile_once(dispatcher, args, return_type=None):
         from gpuless.frontends.numba_cuda import overloads
@@ -93,7 +93,7 @@ def _taken(compile_device):
 
 
 def _without_machine_code(get_cubin):
-    """Let Numba link again what its cache on disk has as the machine code of a GPU."""
+    """Make Numba link again the kernels that its own disk cache has as machine code."""
     from gpuless.frontends.numba_cuda.origins import remember_code
 
     def get_code(library, cc=None):
@@ -109,7 +109,7 @@ def _without_machine_code(get_cubin):
 
 
 def _one_at_a_time(get_cufunc):
-    """Let a thread that launches a kernel wait while another loads it: Numba refuses to load it twice."""
+    """Make a thread that launches a kernel wait while another loads it: Numba refuses to load it twice."""
     lock = threading.RLock()
 
     def get_function(library):
@@ -120,7 +120,7 @@ def _one_at_a_time(get_cufunc):
 
 
 def _remembered(add_overload):
-    """Let it be known from what a kernel was compiled."""
+    """Note the function, options and types of a kernel."""
     from gpuless.frontends.numba_cuda.origins import remember_types
 
     def add(dispatcher, kernel, types):

@@ -1,6 +1,6 @@
-"""What numba-cuda knows of a kernel beyond its PTX: its function, its arguments, its lines.
+"""The source of a kernel's PTX: its function, its arguments, its lines.
 
-Numba writes down lines only where it is asked to, at the cost of a quarter of its compile time.
+Numba records lines only on request, at the cost of a quarter of its compile time.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ import weakref
 
 from gpuless.emulator.run import lines
 
-_known = weakref.WeakKeyDictionary()  # a `_Source` by Numba's library of it
+_known = weakref.WeakKeyDictionary()  # a `_Source` for each of Numba's code libraries
 
 
 class _Source:
-    """What Numba has compiled a library from, as `lines.Source` has it."""
+    """What a library was compiled from: implements `lines.Source`."""
 
     made_from = None  # (function, options, types)
-    dispatcher = None  # a weak reference: it has the library
+    dispatcher = None  # a weak reference, as the dispatcher owns the library
 
     def function(self):
         return self.made_from[0]
@@ -39,7 +39,7 @@ class _Source:
 
 
 def remember_types(library, dispatcher, types):
-    """Note what Numba has compiled a library from."""
+    """Note what a library was compiled from."""
     source = _known.setdefault(library, _Source())
     source.made_from = dispatcher.py_func, dispatcher.targetoptions, types
     source.dispatcher = weakref.ref(dispatcher)
@@ -61,7 +61,7 @@ def _compile_with_lines(function, options, types):
 
 @contextlib.contextmanager
 def _lines():
-    """Let Numba compile with lines: device functions too, which it has compiled without, and the link."""
+    """Make Numba compile and link with lines, also device functions that were compiled without."""
     from numba.cuda.cudadrv.driver import _Linker
     from numba.cuda.dispatcher import CUDADispatcher
 
@@ -76,7 +76,7 @@ def _lines():
             overloads, options, free = before[dispatcher]
             dispatcher.overloads, dispatcher._can_compile = type(overloads)(), True
             dispatcher.targetoptions = options | {"lineinfo": True}
-            for types, result in ({} if free else overloads).items():  # it has been given its signatures
+            for types, result in ({} if free else overloads).items():  # if it was declared with signatures
                 dispatcher.compile_device(types, result.signature.return_type)
         return get_template(dispatcher, *arguments)
 
@@ -92,7 +92,7 @@ def _lines():
 
 
 def _parameter_names(function, types):
-    """Return the name of the argument that each parameter of a kernel is a part of."""
+    """Return, for each parameter of a kernel, the name of the argument that it is a part of."""
     from numba.cuda.descriptor import cuda_target
 
     def count(type_):

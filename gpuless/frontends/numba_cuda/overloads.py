@@ -1,9 +1,9 @@
-"""What Numba has compiled, on disk: a kernel whose code, types and options are known is not compiled again.
+"""The disk cache of kernels: Numba compiles each combination of code, types and options once.
 
-Numba's own ``cache=True`` asks when a function's file was changed last, and knows nothing of what the
-function takes from other files. Here the name of what is kept follows from all that is compiled: bytecode,
-constants and global values, those of the functions it calls, types, options, versions, and what the
-program has taught Numba. A kernel with anything else in it is compiled as usual.
+Numba's own ``cache=True`` checks when a function's file was last changed, but not what the function uses from
+other files. Here the key covers everything that is compiled: bytecode, constants and global values, those of
+called functions, types, options, versions, and the program's extensions of Numba. A kernel that uses anything
+else is compiled as usual.
 """
 
 import contextlib
@@ -29,49 +29,49 @@ from gpuless.emulator.run import cache
 from gpuless.frontends.numba_cuda import registrations
 from gpuless.frontends.numba_cuda.fingerprints import Fingerprint, Unknown, fingerprint
 
-#: What functions and classes were made of when a kernel that needs them was first asked for. Numba compiles
-#: them once in a process, and keeps the values that their globals had.
-_taken = weakref.WeakKeyDictionary()
+#: The parts of functions and classes when the first kernel that uses them was requested. Numba compiles them
+#: once in a process, with the values that their globals had then.
+_first = weakref.WeakKeyDictionary()
 
 
 class Overloads(NullCache):
-    """The kernels of one dispatcher, where `CUDADispatcher` looks for compiled ones."""
+    """A dispatcher's cached kernels: its `CUDADispatcher._cache`."""
 
     def __init__(self, dispatcher):
         self._dispatcher, self._name = dispatcher, None
 
     def load_overload(self, sig, target_context):
-        """Return the kernel of these types, None if there is none."""
+        """Return the cached kernel of some types, None if there is none."""
         try:
             self._name = cache.digest(_versions(), *self._made_of(sigutils.normalize_signature(sig)[0]))
-        except Exception:  # Unknown, or whatever the values of a program may raise when they are looked at
+        except Exception:  # Unknown, or anything that a program's values raise when they are inspected
             self._name = None
             return None
         kept = cache.read(self._name)
         return self._rebuilt(kept, sig, target_context) if kept else None
 
     def _rebuilt(self, kept, sig, target_context):
-        """Return a kernel, with what Numba's own cache leaves out."""
+        """Return a kernel, with attributes that Numba's own cache omits."""
         kernel = _Kernel._rebuild(**pickle.loads(zlib.decompress(kept)))
         kernel.target_context = target_context
         kernel.objectmode, kernel.py_func = False, self._dispatcher.py_func
         kernel.argtypes = sigutils.normalize_signature(sig)[0]
         kernel._type_annotation = _TypedLater(kernel, self._dispatcher.targetoptions)
-        kernel.bind()  # which connects it with the counters of memory
+        kernel.bind()  # connects it with Numba's memory statistics
         return kernel
 
     def save_overload(self, sig, kernel):
-        """Keep a kernel, where that can be done."""
+        """Cache a kernel, if possible."""
         if self._name is None or kernel.launch_config_sensitive:
             return
         try:
             states = dumps(kernel._reduce_states())
         except (pickle.PicklingError, RuntimeError, TypeError, AttributeError):
-            return  # it refers to what is only in this process
+            return  # it refers to objects of this process
         cache.write(self._name, zlib.compress(states, 1))
 
     def with_lines(self, types, compiled):
-        """Return PTX that names the lines of its instructions, from disk or as a function compiles it."""
+        """Return PTX with source lines, from the cache or from the function `compiled`."""
         try:
             functions = [part for part in Fingerprint(self._dispatcher).parts if hasattr(part, "__code__")]
             places = [list(_places(function.__code__)) for function in functions]
@@ -85,22 +85,22 @@ class Overloads(NullCache):
         return kept.decode()
 
     def _made_of(self, types):
-        """Return all that a kernel follows from."""
+        """Return everything on which a kernel's code depends."""
         given = registrations.fingerprints()
-        for each in itertools.chain(*given):  # those of kernels without a fingerprint too
-            self._insist_on_first(each)
+        for each in itertools.chain(*given):  # also for kernels without a fingerprint
+            self._check_unchanged(each)
         kernel = Fingerprint(self._dispatcher)
-        self._insist_on_first(kernel)
+        self._check_unchanged(kernel)
         return fingerprint(types), kernel.text, [[each.text for each in entries] for entries in given]
 
-    def _insist_on_first(self, made_of):
-        """Do so but for the kernel's own function, which is compiled again for each of its types."""
+    def _check_unchanged(self, made_of):
+        """Check all parts but the kernel's own function, which is compiled again for other types."""
         own = self._dispatcher.py_func
-        _insist_on_first({part: value for part, value in made_of.parts.items() if part is not own})
+        _check_unchanged({part: value for part, value in made_of.parts.items() if part is not own})
 
 
 def _places(code):
-    """Return where the source of code is, and of the functions in it."""
+    """Yield the source positions of code, and of the functions in it."""
     yield code.co_filename, code.co_firstlineno, code.co_linetable
     for constant in code.co_consts:
         if hasattr(constant, "co_linetable"):
@@ -108,7 +108,7 @@ def _places(code):
 
 
 class _TypedLater:
-    """The types in a kernel from disk: asking for them compiles it once more."""
+    """The types in a cached kernel: using them compiles it again."""
 
     def __init__(self, kernel, options):
         self._kernel, self._options = kernel, options
@@ -125,7 +125,7 @@ class _TypedLater:
 
 
 def _versions():
-    """Return what compiles, as far as kernels depend on it."""
+    """Return the versions and settings of everything that takes part in compiling."""
     libraries = [cudadrv.libs.get_cudalib(name) for name in ("nvvm", "nvJitLink", "nvrtc")]
     libraries.append(cudadrv.libs.get_libdevice())
     stats = [(path, os.stat(path)) for path in libraries if path and os.path.exists(path)]
@@ -144,13 +144,13 @@ def _versions():
 
 
 def take(dispatcher):
-    """Remember what a function is made of that Numba is about to compile, for all kernels that call it."""
+    """Remember the parts of a function that Numba is about to compile, for all kernels that call it."""
     with contextlib.suppress(Exception):  # as above
-        _insist_on_first(Fingerprint(dispatcher).parts)
+        _check_unchanged(Fingerprint(dispatcher).parts)
 
 
-def _insist_on_first(parts):
-    """Raise Unknown if Numba has compiled one of these with other values in it, or may have."""
-    first = [_taken.setdefault(function, made_of) for function, made_of in parts.items()]
+def _check_unchanged(parts):
+    """Raise Unknown if Numba has compiled one of these with other values, or may have."""
+    first = [_first.setdefault(function, made_of) for function, made_of in parts.items()]
     if first != list(parts.values()):
         raise Unknown("a global has another value")

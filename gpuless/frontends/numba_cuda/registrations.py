@@ -1,7 +1,7 @@
-"""What a program has taught Numba: any kernel that is compiled from then on may follow from it.
+"""A program's extensions of Numba, on which any kernel compiled afterwards may depend.
 
 Overloads, intrinsics, types of functions and attributes, their lowerings, casts, constants, data models,
-rewrites of Numba's IR: they stand in registries, among thousands of entries of Numba's own.
+rewrites of Numba's IR: they are in registries, among thousands of Numba's own entries.
 """
 
 import functools
@@ -37,16 +37,16 @@ _NAMED = types.FunctionType, types.BuiltinFunctionType, type
 _NUMBA = os.path.dirname(numba.__file__) + os.sep
 
 _modules, _registries = set(), {}
-#: Functions and classes, by their ids, and classes of values, with nothing of a program in them.
+#: Functions and classes, by id, and classes of values that contain nothing of a program.
 _libraries, _plain = {}, set()
-#: By the id of a registry's list: how many of its entries were looked at, and which are the program's.
+#: By the id of a registry's list: how many of its entries were examined, and which are the program's.
 _found = {}
-#: The entries that are a program's, by the ids of what is in them, and their fingerprints.
+#: The program's entries and their fingerprints, by the ids of an entry's items.
 _made_of = {}
 
 
 def fingerprints():
-    """Return what a program has taught Numba, for each registry in the order of its entries."""
+    """Return the fingerprints of the program's extensions, a list per registry in its order."""
     lists = [entries for registry in _all_registries() for entries in vars(registry).values()]
     lists = [_growing(entries) for entries in lists if type(entries) is list]
     tables = *(manager._handlers for manager in MANAGERS), rewrite_registry.rewrites
@@ -57,7 +57,7 @@ def fingerprints():
 
 
 def _for_others(entry):
-    """Return whether an entry says how a function is typed for other processors than NVIDIA's."""
+    """Return whether an entry types a function for other processors only."""
     is_global = type(entry) is tuple and type(entry[1]) is numba_types.Function
     templates = entry[1].templates if is_global else [entry]
     targets = [getattr(each, "metadata", {}).get("target") for each in templates]
@@ -65,7 +65,7 @@ def _for_others(entry):
 
 
 def _fingerprint(entry):
-    """Return the fingerprint of an entry, the last one if nothing has changed since."""
+    """Return the fingerprint of an entry, cached while it holds."""
     name = tuple(map(id, entry)) if type(entry) is tuple else id(entry)
     if name not in _made_of or not _made_of[name][1].holds():
         _made_of[name] = entry, Fingerprint(entry)
@@ -73,12 +73,12 @@ def _fingerprint(entry):
 
 
 def _distinct(found):
-    """Return each where it comes last, as a notebook's cell that runs again gives what it gave before."""
+    """Return the last of equal fingerprints: a notebook's cell that runs again registers the same again."""
     return list({one.text: one for one in reversed(list(found))}.values())
 
 
 def _all_registries():
-    """Return the registries in Numba's modules, and those that a program has made and installed."""
+    """Return the registries in Numba's modules, and those that a program has installed."""
     for name in [name for name in list(sys.modules) if name not in _modules and name.startswith("numba.")]:
         _modules.add(name)
         found = [each for each in list(vars(sys.modules[name]).values()) if type(each) in _KINDS]
@@ -89,7 +89,7 @@ def _all_registries():
 
 
 def _growing(entries):
-    """Return the entries of a list that are a program's; the list only grows."""
+    """Return the program's entries of a list that only grows."""
     looked_at, found = _found.get(id(entries), (0, []))
     if len(entries) > looked_at:
         found = found + _of_program(entries[looked_at:])
@@ -98,7 +98,7 @@ def _growing(entries):
 
 
 def _of_program(entries):
-    """Return the entries that have functions or classes in them which come from no library."""
+    """Return the entries that contain a program's functions or classes."""
     return [
         entry
         for entry in entries
@@ -109,9 +109,9 @@ def _of_program(entries):
 
 
 def _of_intrinsic(entry):
-    """Return whether an entry says how an intrinsic is typed: what calls it has it in its own fingerprint.
+    """Return whether an entry types an intrinsic, which is in the fingerprints of its callers.
 
-    So a kernel does not follow from the intrinsics, for the CPU perhaps, of modules that it knows nothing of.
+    So a kernel does not depend on intrinsics that it doesn't use, which may be for the CPU.
     """
     return getattr(entry, "__base__", None) in _OF_INTRINSICS or (
         type(entry) is tuple and type(entry[0]) in INTRINSICS
@@ -119,7 +119,7 @@ def _of_intrinsic(entry):
 
 
 def _follows(entry):
-    """Return whether Numba has made an entry while it compiled, of an intrinsic or a template."""
+    """Return whether Numba itself made an entry while compiling an intrinsic or a template."""
     if type(entry) is not tuple or not isinstance(entry[0], types.FunctionType):
         return False
     function, key, *_ = entry
@@ -147,14 +147,14 @@ def _reaches_program(entry):
 
 def _is_library(value):
     if not isinstance(value, types.FunctionType):
-        return is_library(value) or value.__module__ is None  # the method of an object, which is looked at
-    module = value.__globals__.get("__name__")  # whatever functools.wraps has given it
-    # Without a name there it was made by exec, as some of Numba's.
+        return is_library(value) or value.__module__ is None  # a method: its object is examined
+    module = value.__globals__.get("__name__")  # functools.wraps changes __module__
+    # Without a name it was made by exec, as some of Numba's functions are.
     return in_library(module) if module else value.__code__.co_filename.startswith(_NUMBA)
 
 
 def _contents(value):
-    """Return the values in a value that may be a program's."""
+    """Return the values within a value that may be a program's."""
     kind = type(value)
     if kind is types.FunctionType:
         return [cell.cell_contents for cell in value.__closure__] if value.__closure__ else ()

@@ -1,4 +1,4 @@
-"""What numba-cuda has found of the types in a kernel: its statements, and which types are of what kind."""
+"""numba-cuda's typed IR of kernels, and predicates of its types."""
 
 from numba.cuda import types
 from numba.cuda.core import ir
@@ -8,22 +8,22 @@ from numba.cuda.descriptor import cuda_target
 __all__ = ["FIRST_INSTRUCTION", "float32", "ir", "is_float64", "is_integer", "typing_context"]
 
 float32 = types.float32
-#: Where Numba counts the instructions of a function's bytecode from.
+#: The number of the first instruction when Numba counts a function's bytecode.
 FIRST_INSTRUCTION = _FIXED_OFFSET
 
 
 def is_float64(kind):
-    """Return whether a type is float64, or of an array or a tuple that holds it."""
+    """Return whether a type is float64, or an array or tuple that contains it."""
     if isinstance(kind, types.BaseTuple):
         return any(map(is_float64, kind))
     return (kind.dtype if isinstance(kind, types.Array) else kind) == types.float64
 
 
 def is_integer(kind):
-    """Return whether a type is one of integers or truth values."""
+    """Return whether a type is an integer or a bool."""
     return isinstance(kind, (types.Integer, types.IntegerLiteral, types.Boolean))
 
 
 def typing_context():
-    """Return what knows the types that functions and operators give."""
+    """Return the context that types functions and operators."""
     return cuda_target.typing_context

@@ -1,6 +1,7 @@
-"""numba-cuda-mlir: all that touches its internals.
+"""numba-cuda-mlir: everything that touches its internals.
 
-What is replaced in it (`install`), and what is known of a kernel beyond its PTX (`origins`).
+Replacements in it (`install`), its compiler without a GPU (`compiling`), the sources of kernels (`origins`),
+and the strides of arrays (`strides`).
 """
 
 from gpuless.frontends.numba_cuda_mlir import compiling

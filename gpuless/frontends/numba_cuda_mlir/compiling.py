@@ -1,6 +1,6 @@
-"""numba-cuda-mlir's compiler without a GPU: kernels as code for NVIDIA's linker.
+"""numba-cuda-mlir's compiler without a GPU, which returns kernels as code for NVIDIA's linker.
 
-What `prepare` replaces is for a process of its own, `gpuless.compiler.worker`: it stays so.
+The replacements of `prepare` are permanent: they are meant for the process of `gpuless.compiler.worker`.
 """
 
 import sys
@@ -10,12 +10,12 @@ from gpuless.frontends import signatures
 from gpuless.importing import after_import
 
 PACKAGE = "numba_cuda_mlir"
-#: How NVIDIA's linker names what this compiler hands to its own.
+#: NVIDIA's linker's names for this compiler's kinds of code.
 _KINDS = {"ltoir": "LTOIR", "ptx": "PTX", "cubin": "CUBIN", "fatbin": "FATBIN", "object": "OBJECT"}
 
 
 def kernel_types():
-    """Return the classes of what ``@cuda.jit`` makes, none where this compiler has not been imported."""
+    """Return the classes of kernels, none if this compiler has not been imported."""
     descriptor = sys.modules.get("numba_cuda_mlir.descriptor")
     return (descriptor.MLIRDispatcher,) if descriptor else ()
 
@@ -28,7 +28,7 @@ def types_of(arguments):
 
 
 def launch_of(value):
-    """Return the `Launch` that ``kernel[grid, block]`` is, None if a value is something else."""
+    """Return the `Launch` of a ``kernel[grid, block]``, None for anything else."""
     descriptor = sys.modules.get("numba_cuda_mlir.descriptor")
     if descriptor is None or not isinstance(value, descriptor._ArgMarshaller):
         return None
@@ -37,7 +37,7 @@ def launch_of(value):
 
 
 def prepare():
-    """Make it hand over what it would link, and ask no GPU, from when it is first imported."""
+    """Make the compiler hand over what it would link, and ask no GPU, from its first import on."""
     after_import("numba_cuda_mlir.cuda", _replace)
 
 
@@ -51,11 +51,11 @@ def _replace(cuda):
         return SimpleNamespace(code=[(_KINDS[kind], bytes(code)) for kind, code in codes])
 
     _Linker.complete = pieces
-    tools._cached_cc = (7, 5)  # the least there is: for a later one it would compile for that
+    tools._cached_cc = (7, 5)  # the lowest: for a higher one it would compile for that
 
 
 def arguments_of(kernel, signature):
-    """Return the types of a signature given as text or as types, checked against the kernel."""
+    """Return the argument types of a signature, given as text or as types; check them against the kernel."""
     from numba_cuda_mlir import types
     from numba_cuda_mlir.numba_cuda.core import sigutils
     from numba_cuda_mlir.numba_cuda.typing.typeof import typeof
@@ -65,7 +65,7 @@ def arguments_of(kernel, signature):
 
 
 def codes_of(kernel, arguments, cc, options):
-    """Return a kernel for one compute capability, and what it is linked with: pieces as (kind, bytes)."""
+    """Compile a kernel for a compute capability; return it and the code to link with it, as (kind, bytes)."""
     from numba_cuda_mlir import types, typing
     from numba_cuda_mlir.descriptor import MLIRDispatcher
 

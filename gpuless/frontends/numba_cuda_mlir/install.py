@@ -1,4 +1,4 @@
-"""Let numba-cuda-mlir hand its kernels to the emulated GPU, as PTX: what is replaced in it."""
+"""Replacements in numba-cuda-mlir that make it hand its kernels to the emulated GPU, as PTX."""
 
 from gpuless.frontends.handover import take_over, taken_over
 from gpuless.importing import after_import, is_installed
@@ -8,12 +8,12 @@ _LAYER = "numba_cuda_mlir.numba_cuda"
 
 
 def install():
-    """Let numba-cuda-mlir compile for the emulated GPU, from when it is first imported."""
+    """Make numba-cuda-mlir compile for the emulated GPU, from its first import on."""
     after_import("numba_cuda_mlir.cuda", _replace)
 
 
 def present():
-    """Return whether numba-cuda-mlir is installed; what can be imported may be the simulator."""
+    """Return whether numba-cuda-mlir is installed; the importable module may be the simulator."""
     return is_installed("numba_cuda_mlir")
 
 
@@ -23,7 +23,7 @@ def installed():
 
 
 def _replace(cuda):
-    """Let it hand over PTX, where it would make machine code of it, and look for the driver again."""
+    """Make it hand over PTX instead of machine code, and look for the driver again."""
     if not take_over(_LAYER):
         return
     from numba_cuda_mlir import _cext, mlir_optimization
@@ -38,7 +38,7 @@ def _replace(cuda):
 
 
 def _of_its_own(index_key):
-    """Let its cache on disk hold what is compiled here apart from the machine code of a GPU."""
+    """Give kernels for the emulated GPU other keys in its disk cache than those for a real one."""
 
     def key_and_owner(cache, *arguments):
         return (*index_key(cache, *arguments), "gpuless, strides noted")
@@ -47,7 +47,7 @@ def _of_its_own(index_key):
 
 
 def _with_strides(optimize):
-    """Let PTX note what the types of arrays say."""
+    """Annotate PTX with the strides that the types of arrays imply."""
     from gpuless.frontends.numba_cuda_mlir.strides import with_usual_strides
 
     def optimize_and_say(result):
@@ -60,7 +60,7 @@ def _with_strides(optimize):
 
 
 def _remembered(compile_impl):
-    """Let it be known from what a kernel was compiled."""
+    """Note what a kernel was compiled from."""
     from gpuless.frontends.numba_cuda_mlir.origins import remember
 
     def compile_and_remember(dispatcher, *arguments, **options):
@@ -71,7 +71,7 @@ def _remembered(compile_impl):
     return compile_and_remember
 
 
-#: What is said where it was imported without a driver: its launcher looks for one only then.
+#: The error if it was imported without a driver: its launcher looks for one only at import.
 _TOO_LATE = (
     "numba_cuda_mlir was imported before gpuless.select(), and found no driver: call gpuless.select() first, "
     "or run the program with python -m gpuless"
@@ -79,7 +79,7 @@ _TOO_LATE = (
 
 
 def _refuse_launches():
-    """Let a launch be an error, where the launcher has no driver to call and would end the process."""
+    """Make a launch an error; without a driver, the launcher would end the process."""
     from numba_cuda_mlir.descriptor import _ArgMarshaller
 
     def refuse(marshaller, *arguments):

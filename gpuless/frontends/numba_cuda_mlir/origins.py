@@ -1,4 +1,4 @@
-"""What numba-cuda-mlir knows of a kernel beyond its PTX: its function, its arguments, its lines."""
+"""The source of a kernel's PTX: its function, its arguments, its lines."""
 
 import weakref
 
@@ -9,10 +9,10 @@ _known = weakref.WeakKeyDictionary()  # the `_Source`s of a dispatcher, by their
 
 
 class _Source:
-    """What a kernel was compiled from, as `lines.Source` has it."""
+    """What a kernel was compiled from: implements `lines.Source`."""
 
     def __init__(self, dispatcher, types):
-        self._dispatcher = weakref.ref(dispatcher)  # it has this
+        self._dispatcher = weakref.ref(dispatcher)  # the dispatcher owns this
         self.made_from = dispatcher.py_func, dispatcher.targetoptions, types
 
     def function(self):
@@ -37,7 +37,7 @@ class _Source:
 
 
 def remember(dispatcher, code):
-    """Note what the PTX of a kernel was compiled from, which has just been."""
+    """Note what the PTX of a kernel was just compiled from."""
     text = _text(code)
     sources = _known.setdefault(dispatcher, {})
     if text in sources:
@@ -49,7 +49,7 @@ def remember(dispatcher, code):
 
 
 def code_of(result):
-    """Return the PTX that a compiled kernel was handed over as."""
+    """Return the PTX of a compiled kernel."""
     return _text(result.metadata["cubin"])
 
 

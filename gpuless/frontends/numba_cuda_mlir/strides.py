@@ -1,4 +1,4 @@
-"""The parameters that arrays are passed as: where they are, and which of them follow from their types.
+"""The parameters in which arrays are passed, and the values that follow from the arrays' types.
 
 An array is a descriptor: two pointers, the offset of its first element, its shape, its strides in elements.
 """
@@ -9,7 +9,7 @@ from gpuless.emulator.run.usual import noted
 
 
 def count(type_):
-    """Return how many parameters an argument takes."""
+    """Return how many parameters an argument of this type takes."""
     from numba_cuda_mlir import types
 
     if isinstance(type_, types.Array):
@@ -20,27 +20,27 @@ def count(type_):
 
 
 def with_usual_strides(text, kernel, arguments):
-    """Return PTX of a kernel with a note of what the types of its arguments say about its parameters.
+    """Annotate a kernel's PTX with the values of parameters that the types of its arguments imply.
 
-    Elements of a row of an array that is contiguous follow each other. The compiler asks for their distance
-    as the kernel runs, so that nobody would know that the lanes of a warp read neighbours. A note it is, no
-    more: numba-cuda-mlir launches the kernel for contiguous arrays with others as well, if it has that one.
+    The elements of a contiguous array's row are neighbours. But the compiler reads their distance at run
+    time, so PTX alone doesn't show that the lanes of a warp read neighbours. It is only a hint:
+    numba-cuda-mlir also launches a kernel for contiguous arrays with other arrays, if it has only that one.
 
-    `arguments`: their types.
+    `arguments`: the types of the kernel's arguments.
     """
     if len(re.findall(r"\.param\s", _head(text, kernel))) != sum(map(count, arguments)):
-        return text  # it passes one of them in another way than is known here
+        return text  # an argument is passed in an unknown way
     return noted(text, {f"{kernel}_param_{number}": value for number, value in _known(arguments)})
 
 
 def _head(text, kernel):
-    """Return the part of PTX that lists the parameters of a kernel, "" if it has no such kernel."""
+    """Return the part of PTX that lists a kernel's parameters, "" if there is no such kernel."""
     found = re.search(rf"\.entry\s+{re.escape(kernel)}\s*\(([^)]*)\)", text)
     return found[1] if found else ""
 
 
 def _known(arguments):
-    """Give the number of each parameter that follows from the types, and what it holds."""
+    """Yield the number and the value of each parameter that follows from the types."""
     from numba_cuda_mlir import types
 
     at = 0

@@ -217,7 +217,7 @@ def test_a_graph_whose_node_fails_is_at_its_end(monkeypatch):
     )
     monkeypatch.setattr(graphs.watching, "watcher", lambda: watcher)
     with pytest.raises(MemoryError):
-        graphs.run_steps({1: Fails(), 2: Fails()})
+        graphs.run_nodes({1: Fails(), 2: Fails()})
     assert calls == ["begin", "node", "end"]
 
 
