@@ -1,6 +1,7 @@
-"""PTX, the assembly language of NVIDIA's virtual machine: read, and nothing understood yet but the form.
+"""Stage 1, parsing: PTX, the assembly language of NVIDIA's virtual machine, becomes a `Module`.
 
-"PTX ISA" (NVIDIA) is the reference; section numbers in the emulator are of version 9.
+Only the syntax is handled here. The reference is NVIDIA's "PTX ISA"; section numbers in the emulator are
+those of version 9.
 """
 
 from gpuless.emulator.ptx.model import BITS, Address, Function, Instruction, Module, PtxError, Variable
