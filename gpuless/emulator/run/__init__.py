@@ -1,1 +1,5 @@
-"""From IR to machine code and a launch: compiled, kept on disk, run by threads, with memory and faults."""
+"""Stage 4, running: LLVM IR becomes machine code, and threads run the blocks of a grid.
+
+`launch` looks for the machine code on disk (`cache`) or has it made (`machine`), and gives each worker thread
+a `record` with memory for one block. The processor's signals become errors in `faults` and `explanations`.
+"""
