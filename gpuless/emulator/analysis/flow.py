@@ -150,7 +150,7 @@ class Flow:
             found |= {at for at in range(self.exit) if at not in silent and self.successors[at] & found}
         return found
 
-    def parted_until(self, block):
+    def divergent_until(self, block):
         """Return the block that ends the divergent region after a block."""
         end = self._until.get(block, self._meeting[block])
         if block not in self._until and self.waiting:
@@ -161,7 +161,7 @@ class Flow:
 
     def region(self, block):
         """Return the blocks that diverged lanes run before they reconverge: a set for each target."""
-        return self._ways(block, self.parted_until(block))
+        return self._ways(block, self.divergent_until(block))
 
     def _ways(self, block, end):
         ways = []

@@ -51,15 +51,15 @@ class Analysis:
         ]
         self.parameters = self._parameters()
         self._liveness()
-        parted = set()
+        divergent = set()
         while True:
             self._propagate()
-            new = {at for at in range(len(self.flow.blocks)) if at not in parted and self.parts(at)}
+            new = {at for at in range(len(self.flow.blocks)) if at not in divergent and self.diverges(at)}
             if not new:
                 break
-            parted |= new
+            divergent |= new
             for at in new:
-                self._part(at)
+                self._diverge(at)
         self.sums = Sums(self)
         self.doubted = self._assumed_from(is_sign)
         self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
@@ -129,7 +129,7 @@ class Analysis:
 
     # --- Divergence ------------------------------------------------------------------------------------
 
-    def parts(self, at):
+    def diverges(self, at):
         """Return whether lanes diverge at the end of a block."""
         end = self.flow.blocks[at].end
         return (
@@ -138,10 +138,10 @@ class Analysis:
             and not lanes.uniform(self.kind(end.condition))
         )
 
-    def _part(self, at):
+    def _diverge(self, at):
         """Note the consequences of divergence at the end of a block."""
         flow = self.flow
-        ways, meeting = flow.region(at), flow.parted_until(at)
+        ways, meeting = flow.region(at), flow.divergent_until(at)
         targets = flow.blocks[at].end.targets
         apart = set().union(*ways)
         self.masked |= apart

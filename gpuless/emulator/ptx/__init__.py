@@ -1,7 +1,7 @@
-"""Stage 1, parsing: PTX, the assembly language of NVIDIA's virtual machine, becomes a `Module`.
+"""Parse PTX, the assembly language of NVIDIA's virtual machine, to a `Module`.
 
-Only the syntax is handled here. The reference is NVIDIA's "PTX ISA"; section numbers in the emulator are
-those of version 9.
+This stage handles only the syntax; `analysis` comes next. The reference is NVIDIA's "PTX ISA"; section
+numbers in the emulator are those of version 9.
 """
 
 from gpuless.emulator.ptx.model import BITS, Address, Function, Instruction, Module, PtxError, Variable

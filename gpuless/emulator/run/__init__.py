@@ -1,5 +1,6 @@
-"""Stage 4, running: LLVM IR becomes machine code, and threads run the blocks of a grid.
+"""Compile LLVM IR to machine code, and run the blocks of a grid with it in threads.
 
-`launch` looks for the machine code on disk (`cache`) or has it made (`machine`), and gives each worker thread
-a `record` with memory for one block. The processor's signals become errors in `faults` and `explanations`.
+`launch` gets the machine code from `machine`, which reads it from disk (`cache`) or translates and compiles.
+Each worker thread has a `record` with memory for one block. `faults` catches the processor's signals, `trace`
+runs a failed block again, and `explanations` words the error.
 """

@@ -5,14 +5,12 @@ Normal machine code doesn't count, as that would slow it down; another translati
 """
 
 import contextlib
-import json
 import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.emulator.run import cache, lines, machine
-from gpuless.emulator.translate import processor
+from gpuless.emulator.run import lines, machine
 from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
 from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
 from gpuless.limits import WARP
@@ -28,20 +26,13 @@ class CountingCode(NamedTuple):
 
 def compiled(source, name, block, alignments):
     """Return the `CountingCode` of a kernel for one shape of block, from the cache if possible."""
-    key = cache.key(source.text, "counting", name, block, alignments, *processor.target())
-    kept = cache.read(key)
-    if kept is None:
-        translator = CountingModule(source, name, block, alignments)
-        object_file = machine.compile_object(translator.translate())
-        parts = json.dumps(translator.parts).encode()
-        about = json.dumps([translator.lane_stack, translator.spins, translator.size, len(parts)]).encode()
-        kept = about + b"\n" + parts + object_file
-        cache.write(key, kept)
-    about, _, rest = kept.partition(b"\n")
-    lane_stack, spins, size, length = json.loads(about)
-    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in json.loads(rest[:length])]
-    code = machine.Code(rest[length:])
-    return CountingCode(machine.Compiled(code, block, lane_stack, spins), parts, size)
+    code, (size, parts) = machine.compiled(CountingModule, source, name, block, alignments)
+    return CountingCode(code, parts_of(parts), size)
+
+
+def parts_of(lists):
+    """Return a list of `Part`, from JSON."""
+    return [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in lists]
 
 
 # --- Launches -----------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import ctypes
 import math
-import struct
 import threading
 import time
 from functools import partial
@@ -12,18 +11,16 @@ from functools import partial
 from gpuless.emulator.analysis.alignment import needed_alignments
 from gpuless.emulator.analysis.assembler import local_size
 from gpuless.emulator.analysis.variables import lay_out, parameter_places, visible_variables
-from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
+from gpuless.emulator.run import counting, explanations, faults, host, machine, settings, trace
 from gpuless.emulator.run.record import Record, put
 from gpuless.emulator.run.threads import Pool, all_done
 from gpuless.emulator.run.usual import Usual
 from gpuless.emulator.run.workspace import Workspace, done_alone
-from gpuless.emulator.translate import layout, processor
+from gpuless.emulator.translate import layout
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.limits import RUNNING, SHARED_LIMIT, WARP
 
 _WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch that have 64 bits
-# The header of machine code on disk: bytes of a lane's local memory, and whether blocks may spin.
-_KEPT = struct.Struct("<Q?")
 _SMALL = 1 << 14  # up to this many threads a grid gets a single worker
 _RESIDENT = 256  # blocks that may wait for each other
 _WITH_STACKS = 32  # at least this many workers keep the stacks of their warps while idle
@@ -72,20 +69,9 @@ class Kernel:
                     self._codes[key] = compiler(self.source, self.name, block, alignments)
                 else:
                     source = self._usual.source if usual else self.source
-                    self._codes[key] = self._compiled(source, block, alignments)
+                    given = source, self.name, block, alignments
+                    self._codes[key], _ = machine.compiled(ModuleTranslator, *given)
             return self._codes[key]
-
-    def _compiled(self, source, block, alignments):
-        """Return the machine code, from the cache if possible."""
-        name = cache.key(source.text, self.name, block, alignments, *processor.target())
-        kept = cache.read(name)
-        if kept is None:
-            translator = ModuleTranslator(source, self.name, block, alignments)
-            object_file = machine.compile_object(translator.translate())
-            kept = _KEPT.pack(translator.lane_stack, translator.spins) + object_file
-            cache.write(name, kept)
-        code = machine.Code(kept[_KEPT.size :])
-        return machine.Compiled(code, block, *_KEPT.unpack_from(kept))
 
 
 class Workers:

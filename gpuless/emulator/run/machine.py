@@ -1,13 +1,16 @@
-"""Compile LLVM IR to machine code, and load it into this process."""
+"""Compile LLVM IR to machine code, or read that from the cache, and load it into this process."""
 
 import ctypes
 import functools
 import itertools
+import json
 import math
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
+from gpuless.emulator.run import cache
+from gpuless.emulator.translate import processor
 from gpuless.limits import WARP
 
 
@@ -92,3 +95,21 @@ class Compiled(NamedTuple):
     def warps(self):
         """Warps of a block."""
         return -(-self.threads // WARP)
+
+
+def compiled(translator, source, name, block, alignments, *further):
+    """Return the `Compiled` of a kernel and the rest of its translator's `facts`, from the cache if possible.
+
+    `translator`: a class; `further`: what the code depends on beside the PTX and the other arguments.
+    """
+    key = cache.key(source.text, translator.__name__, name, block, alignments, *further, *processor.target())
+    kept = cache.read(key)
+    if kept is None:
+        translation = translator(source, name, block, alignments)
+        object_file = compile_object(translation.translate())
+        facts = json.dumps(translation.facts).encode()
+        kept = len(facts).to_bytes(8, "little") + facts + object_file
+        cache.write(key, kept)
+    end = 8 + int.from_bytes(kept[:8], "little")
+    lane_stack, spins, *facts = json.loads(kept[8:end])
+    return Compiled(Code(kept[end:]), block, lane_stack, spins), facts

@@ -7,17 +7,14 @@ restored after each recording.
 import contextlib
 import ctypes
 import functools
-import json
 import threading
 from typing import NamedTuple
 
 import numpy as np
 
 from gpuless.emulator.ptx.instructions import readable
-from gpuless.emulator.run import cache, explanations, lines, machine
+from gpuless.emulator.run import counting, explanations, lines, machine
 from gpuless.emulator.run.cache import LINES
-from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.counting import Part, Site
 from gpuless.emulator.translate.recorders import BUFFER, LONGEST, ROOM, STRIDE, USED, WIDTHS
 from gpuless.emulator.translate.recording import Listed, RecordedSite, RecordingModule
 from gpuless.limits import WARP
@@ -43,24 +40,12 @@ class RecordingCode(NamedTuple):
 
 def compiled(source, name, block, alignments):
     """Return the `RecordingCode` of a kernel for one shape of block, from the cache if possible."""
-    key = cache.key(
-        source.text, "recording", name, block, alignments, LINES.findall(source.text), *processor.target()
-    )
-    kept = cache.read(key)
-    if kept is None:
-        translator = RecordingModule(source, name, block, alignments)
-        object_file = machine.compile_object(translator.translate())
-        about = [translator.lane_stack, translator.spins, translator.size, translator.parts]
-        about = json.dumps([*about, translator.recorded, translator.listings, translator.nests]).encode()
-        kept = len(about).to_bytes(8, "little") + about + object_file
-        cache.write(key, kept)
-    end = 8 + int.from_bytes(kept[:8], "little")
-    lane_stack, spins, size, parts, sites, listings, nests = json.loads(kept[8:end])
-    code = machine.Compiled(machine.Code(kept[end:]), block, lane_stack, spins)
-    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in parts]
+    source_lines = LINES.findall(source.text)
+    code, facts = machine.compiled(RecordingModule, source, name, block, alignments, source_lines)
+    size, parts, sites, listings, nests = facts
     sites = [RecordedSite(*site) for site in sites]
     listings = [[Listed(*one) for one in part] for part in listings]
-    return RecordingCode(code, parts, size, sites, listings, nests)
+    return RecordingCode(code, counting.parts_of(parts), size, sites, listings, nests)
 
 
 # --- Launches -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gpuless.emulator.translate import layout
 from gpuless.emulator.translate.addresses import space_of
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
+from gpuless.emulator.translate.typed import resize
 from gpuless.emulator.translate.values import ALL
 from gpuless.limits import WARP
 
@@ -73,9 +74,7 @@ class _Tracer(Translator):
     def _note_addresses(self, instruction):
         address = next(operand for operand in instruction.operands if isinstance(operand, Address))
         bits = self.function.registers.get(address.base, 64)
-        vector = self.vector(self.operand(address.base), bits)
-        if bits != 64:
-            vector = self.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+        vector = resize(self, ALL, self.vector(self.operand(address.base), bits), bits, 64)
         if address.offset:
             vector = self.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
         place = self.new(f"getelementptr i8, ptr %ctx, i64 {layout.OFFSET['addresses']}")

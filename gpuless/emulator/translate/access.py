@@ -15,8 +15,8 @@ from gpuless.emulator.translate.gathers import gather_sum, scatter_sum
 from gpuless.emulator.translate.masked import load_next, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
-from gpuless.emulator.translate.typed import joined
-from gpuless.emulator.translate.values import ALL, Value, translates
+from gpuless.emulator.translate.typed import joined, resize
+from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
 WINDOW = 4 * WARP  # at most so many numbers are loaded at once and shuffled
 
@@ -190,10 +190,9 @@ _ORDERS |= dict.fromkeys(("volatile", "relaxed"), 'syncscope("singlethread") seq
 def _extended(t, value, have, want, signed):
     if have >= want:
         return value
-    word = "sext" if signed else "zext"
     if value.kind is not VARYING:
-        return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
-    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {t.vector(value, have)} to {ALL.int(want)}"))
+        return Value(UNIFORM, resize(t, ONE, value.scalar, have, want, signed))
+    return Value(VARYING, None, resize(t, ALL, t.vector(value, have), have, want, signed))
 
 
 # --- Stores -------------------------------------------------------------------------------------------------
@@ -248,8 +247,8 @@ def narrowed(t, value, have, bits):
     if value.kind is not VARYING and value.kind.constant and value.kind.uniform:
         return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
     if value.kind is not VARYING:
-        return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
-    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {t.vector(value, have)} to {ALL.int(bits)}"))
+        return Value(value.kind, resize(t, ONE, value.scalar, have, bits))
+    return Value(VARYING, None, resize(t, ALL, t.vector(value, have), have, bits))
 
 
 def store(t, where, bits, values):

@@ -11,6 +11,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.typed import resize
 from gpuless.emulator.translate.values import ALL, ONE, translates
 
 SPACES = ("global", "shared", "local", "const", "param")
@@ -52,7 +53,7 @@ def place(t, address, space, size=1, checked=False):
     if near is not VARYING:
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
-            scalar = _wide(t, value.scalar, bits)
+            scalar = wide(t, value.scalar, bits)
             if address.offset:
                 scalar = t.new(f"add i64 {scalar}, {address.offset}")
             # Addresses in shared memory wrap around anyway: no difference.
@@ -82,9 +83,7 @@ def spread(t, address, space, offsets):
 
 def _anywhere(t, value, bits, offsets, root, span):
     """Return a vector of pointers into a state space."""
-    vector = t.vector(value, bits)
-    if bits != 64:
-        vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+    vector = resize(t, ALL, t.vector(value, bits), bits, 64)
     if offsets != "splat (i64 0)":
         vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
     inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
@@ -129,7 +128,8 @@ def _inside(t, scalar, span, ahead):
     return t.new(f"sub i64 {foremost}, {ahead}")
 
 
-def _wide(t, scalar, bits):
+def wide(t, scalar, bits):
+    """Return the number of lane 0 in 64 bits."""
     return scalar if bits == 64 or scalar[0] != "%" else t.new(f"zext i{bits} {scalar} to i64")
 
 

@@ -15,12 +15,12 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import Address
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.translate import counters
-from gpuless.emulator.translate.addresses import near_of, space_of
+from gpuless.emulator.translate.addresses import near_of, space_of, wide
 from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.typed import Integers, call_int
+from gpuless.emulator.translate.typed import Integers, call_int, resize
 from gpuless.emulator.translate.values import ALL, ONE
 
 _MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
@@ -189,16 +189,12 @@ class Counting(Translator):
     def _first(self, address, ahead):
         """Return lane 0's address plus `ahead` bytes."""
         scalar, bits = self.operand(address.base).scalar, self.function.registers.get(address.base, 64)
-        if bits != 64 and scalar[0] == "%":
-            scalar = self.new(f"zext i{bits} {scalar} to i64")
-        return self.new(f"add i64 {scalar}, {address.offset + ahead}")
+        return self.new(f"add i64 {wide(self, scalar, bits)}, {address.offset + ahead}")
 
     def _addresses(self, address):
         """Return the addresses of all lanes."""
         bits = self.function.registers.get(address.base, 64)
-        vector = self.vector(self.operand(address.base), bits)
-        if bits != 64:
-            vector = self.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+        vector = resize(self, ALL, self.vector(self.operand(address.base), bits), bits, 64)
         vector = self.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
         return self.new(f"freeze {ALL.int(64)} {vector}")
 
@@ -358,6 +354,11 @@ class CountingModule(ModuleTranslator):
     def __init__(self, source, kernel, block, alignments=None):
         super().__init__(source, kernel, block, alignments)
         self.parts, self.size = [], HEADER
+
+    @property
+    def facts(self):
+        """Those of any kernel, then the number of counters and the parts."""
+        return [*super().facts, self.size, self.parts]
 
     def numbers(self, count):
         """Return the index of the first of `count` new counters."""

@@ -115,6 +115,11 @@ class ModuleTranslator:
         """Bytes of local memory for each lane."""
         return self.frames + LANE_STACK
 
+    @property
+    def facts(self):
+        """What a launch must know beside the machine code, as JSON can hold it."""
+        return [self.lane_stack, self.spins]
+
     # --- Functions -------------------------------------------------------------------------------------
 
     def begin(self, t):

@@ -240,3 +240,8 @@ class RecordingModule(CountingModule):
     def __init__(self, source, kernel, block, alignments=None):
         super().__init__(source, kernel, block, alignments)
         self.recorded, self.listings, self.nests, self.loops = [], [], [], {}
+
+    @property
+    def facts(self):
+        """Those of counting code, then the sites, the listings and the nests."""
+        return [*super().facts, self.recorded, self.listings, self.nests]

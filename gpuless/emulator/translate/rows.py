@@ -9,7 +9,7 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.masked import gather, load_next, store_next
-from gpuless.emulator.translate.typed import joined
+from gpuless.emulator.translate.typed import joined, resize
 from gpuless.emulator.translate.values import Shape
 
 
@@ -28,9 +28,7 @@ def heads_of(t, address, space):
     value = t.operand(address.base)
     bits, s = t.function.registers.get(address.base, 64), Shape(value.assumed.rows)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    first = value.scalar
-    if bits != 64:
-        first = t.new(f"zext {s.int(bits)} {first} to {s.int(64)}")
+    first = resize(t, s, value.scalar, bits, 64)
     if address.offset:
         first = t.new(f"add {s.int(64)} {first}, {s.literal(address.offset, 'i64')}")
     if space != "shared" and value.wrapped:
