@@ -57,7 +57,7 @@ class Flow:
     def __init__(self, function, anew=frozenset(), paused=False):
         self.anew, self.registers = anew, function.registers
         blocks = _split(function, anew, paused)
-        reached, order = _reachable(blocks), []
+        reached, order = _depth_first(0, [block.end.targets for block in blocks]), []
         self.loop_ends = {}
         _order(blocks, [0], sorted(reached), order, self.loop_ends)
         place = {old: new for new, old in enumerate(order)}
@@ -76,10 +76,10 @@ class Flow:
         # Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), on the reversed graph.
         count = len(self.blocks)
         followers = [set(found) or {count} for found in self.successors]
-        order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+        order = _depth_first(count, _reverse(followers, count + 1))
         while endless := set(range(count)) - set(order):
             followers[max(endless)].add(count)  # treat an endless loop as if it had an exit
-            order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+            order = _depth_first(count, _reverse(followers, count + 1))
         number = {block: i for i, block in enumerate(order)}  # the end has the largest
         meeting = {count: count}
 
@@ -241,16 +241,6 @@ def _finish(blocks, item, function):
         block.end = Branch(*item.guard, (following, following + 1))
 
 
-def _reachable(blocks):
-    found, waiting = set(), [0]
-    while waiting:
-        at = waiting.pop()
-        if at not in found:
-            found.add(at)
-            waiting += blocks[at].end.targets
-    return found
-
-
 def _reverse(followers, count):
     before = [[] for _ in range(count)]
     for block, found in enumerate(followers):
@@ -259,7 +249,7 @@ def _reverse(followers, count):
     return before
 
 
-def _depth_first(count, start, followers):
+def _depth_first(start, followers):
     """Return the reachable blocks in postorder."""
     seen, order, stack = {start}, [], [(start, iter(followers[start]))]
     while stack:

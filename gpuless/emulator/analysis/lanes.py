@@ -256,7 +256,7 @@ def widen(have, want, signed, x, assume=False):
     return VARYING
 
 
-def select(bits, condition, x, y):
+def select(condition, x, y):
     """Return the kind of ``x if condition else y``."""
     if condition.constant and condition.uniform:
         return x if condition.offsets[0] else y

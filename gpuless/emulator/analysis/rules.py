@@ -233,10 +233,9 @@ def _select(instruction, kinds, assumptions, analysis):
     type_ = instruction.opcode[-1]
     condition = analysis.kind(instruction.operands[3])
     (x, y), (near_x, near_y) = kinds([type_] * 2), assumptions([type_] * 2)
-    bits = BITS[type_]
     exact = VARYING
     if VARYING not in (condition, x, y):
-        exact = lanes.select(bits, condition, x, y)
+        exact = lanes.select(condition, x, y)
     assumed = None
     if exact is VARYING and lanes.uniform(condition) and VARYING not in (near_x, near_y):
         assumed = lanes.join(near_x, near_y)

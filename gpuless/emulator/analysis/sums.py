@@ -132,7 +132,7 @@ class Sums:
         if not is_word(opcode) or opcode[0] not in _SUMS | _PRODUCTS:
             return opcode[0] in _PURE and self._all_stay(sources(instruction), loop, below)
         vectors = [operand for operand in operands[1:] if not self._uniform(operand)]
-        if opcode[0] in _PRODUCTS and not vectors == operands[3:4]:  # a uniform summand may change
+        if opcode[0] in _PRODUCTS and vectors != operands[3:4]:  # a uniform summand may change
             return self._all_stay({*vectors, *operands[1:3]}, loop, below)
         if vectors in (operands[1:2], operands[3:4]):
             return self._stays(vectors[0], loop, alike | {name}, behind)

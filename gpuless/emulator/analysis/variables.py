@@ -11,7 +11,8 @@ def lay_out(variables, space):
     places, at = {}, 0
     for variable in variables:
         if variable.space in space and not (variable.space == "shared" and not variable.size):
-            at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+            align = max(variable.align, 1)
+            at = -(-at // align) * align
             places[variable.name] = at
             at += variable.size
     return places, at
@@ -96,9 +97,4 @@ def parameter_units(source):
 
 def parameter_places(function):
     """Return the offset of each kernel parameter in the argument buffer, and the buffer's size."""
-    places, at = {}, 0
-    for variable in function.parameters:
-        at = -(-at // variable.align) * variable.align
-        places[variable.name] = at
-        at += variable.size
-    return places, at
+    return lay_out(function.parameters, ("param",))

@@ -31,7 +31,7 @@ def _cp(t, instruction):
     elif opcode[2] == "mbarrier":
         # Without `noinc` the arrival is added to those expected: nothing changes.
         if "noinc" in opcode:
-            _update(t, instruction, instruction.operands[0], _numbers(t, 1), _numbers(t, 0), "false")
+            _update(t, instruction, instruction.operands[0], _numbers(1), _numbers(0), "false")
     elif opcode[2] == "bulk":
         _copy_bulk(t, instruction)
     elif opcode[2] not in ("commit_group", "wait_group", "wait_all"):
@@ -51,7 +51,7 @@ def _copy(t, instruction):
         return
     if t.function.registers.get(rest[0], 32) == 1:  # a predicate: whether to copy zeros
         skipped = t.vector(t.operand(rest[0], "pred"), 1)
-        wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(t, size)}")
+        wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(size)}")
     else:
         wanted = t.vector(t.operand(rest[0], "u32"), 32)
     words = [_word(t, pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
@@ -94,7 +94,7 @@ def _copy_bulk(t, instruction):
 
     _for_each_lane(t, copy)
     if len(operands) > 3 and isinstance(operands[3], Address):
-        _update(t, instruction, operands[3], _numbers(t, 0), _negative(t, sizes), "false")
+        _update(t, instruction, operands[3], _numbers(0), _negative(t, sizes), "false")
 
 
 def _within_shared(t, pointer, size):
@@ -119,7 +119,7 @@ def _for_each_lane(t, write):
     t.label(after)
 
 
-def _numbers(t, number):
+def _numbers(number):
     return f"splat (i32 {number})"
 
 
@@ -193,11 +193,11 @@ def _arrive(t, instruction):
     target = None if isinstance(operands[0], Address) else operands.pop(0)
     address, *given = operands
     given = t.vector(t.operand(given[0], "u32"), 32) if given else None
-    count, bytes_ = given or _numbers(t, 1), _numbers(t, 0)
+    count, bytes_ = given or _numbers(1), _numbers(0)
     if opcode[1] in ("expect_tx", "complete_tx"):
-        count, bytes_ = _numbers(t, 0), given if opcode[1] == "expect_tx" else _negative(t, given)
+        count, bytes_ = _numbers(0), given if opcode[1] == "expect_tx" else _negative(t, given)
     elif "expect_tx" in opcode:
-        count, bytes_ = _numbers(t, 1), given
+        count, bytes_ = _numbers(1), given
     drop = "true" if opcode[1] == "arrive_drop" else "false"
     state = _update(t, instruction, address, count, bytes_, drop)
     if target is not None:

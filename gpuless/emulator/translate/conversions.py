@@ -17,14 +17,14 @@ def _mov(t, instruction):
     first, second = instruction.operands
     type_ = instruction.opcode[-1]
     if isinstance(second, tuple):
-        _pack(t, first, second, instruction)
+        _pack(t, second, instruction)
     elif isinstance(first, tuple):
         _unpack(t, first, second, instruction)
     else:
         t.write(first, t.operand(second, type_))
 
 
-def _pack(t, target, names, instruction):
+def _pack(t, names, instruction):
     bits = BITS[instruction.opcode[-1]]
     part = bits // len(names)
 

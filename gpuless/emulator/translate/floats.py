@@ -117,7 +117,7 @@ def _error_of_fma(t, f, a, b, c, near):
         lost = flag("and", flag("and", *some), g("fcmp oeq", product, 0.0))
         low = g.select(lost, sign, low)
     total = g("fadd", product, c)
-    rest = _error_of_sum(t, g, product, c, total)
+    rest = _error_of_sum(g, product, c, total)
     off = g("fsub", total, near)
     error = g("fadd", g("fadd", off, rest), low)
     if g is f:
@@ -145,7 +145,7 @@ def _in_range(t, f, a, b, c, near):
     return [f("fmul", x, scale) for x, scale in zip((a, b, c, near), scales, strict=True)]
 
 
-def _error_of_sum(t, f, a, b, total):
+def _error_of_sum(f, a, b, total):
     # Knuth, "The art of computer programming", volume 2, 4.2.2, theorem B.
     late = f("fsub", total, a)
     early = f("fsub", total, late)
@@ -231,7 +231,7 @@ def _quotient(t, f, instruction, a, b):
     # The remainder has the sign of the error if the divisor is positive.
     over, minus, under = a, t.new(f"fneg {f.float} {near}"), b
     if f.bits == 64:
-        over, minus, under = _enlarged(t, f, over, minus, under)
+        over, minus, under = _enlarged(f, over, minus, under)
     rest = _error_of_fma(t, f, minus, under, over, f.number(0.0))
     sign = f.call("copysign", 1.0, b)
     error = f("fmul", rest, sign)
@@ -241,7 +241,7 @@ def _quotient(t, f, instruction, a, b):
     return toward(t, f, rounding, near, error)
 
 
-def _enlarged(t, f, a, near, b):
+def _enlarged(f, a, near, b):
     """Return the operands of a remainder, scaled up if the remainder would underflow."""
 
     def factor(of, end, small, large):
@@ -331,7 +331,7 @@ def _testp(t, instruction):
 # --- Approximations -----------------------------------------------------------------------------------------
 
 
-def _polynomial(t, f, x, coefficients):
+def _polynomial(f, x, coefficients):
     """Return a polynomial by Horner's rule, the highest power first."""
     total = f.number(coefficients[0])
     for coefficient in coefficients[1:]:
@@ -357,7 +357,7 @@ def _ex2(t, instruction):
         x = f.select(above, 160.0, f.select(below, -160.0, a))
         whole = f.call("roundeven", x)
         fraction = f("fsub", x, whole)
-        power = _polynomial(t, f, fraction, _EX2)
+        power = _polynomial(f, fraction, _EX2)
         # For a NaN it is any number: the power is a NaN anyway.
         i = Integers(t, f.shape, 32)
         exponent = t.new(f"freeze {i.type} {f.cast('fptosi', whole, i.type)}")

@@ -295,16 +295,12 @@ class ModuleTranslator:
 
     def _kernel_parameter(self, t, address):
         """Return the offset of an address in the kernel's parameters, None if it is another function's."""
-        if not t.function.kernel:
-            return None
-        places, _ = parameter_places(t.function)
-        if address.base in places:
-            return places[address.base] + address.offset
-        return None
+        places = parameter_places(t.function)[0] if t.function.kernel else {}
+        return places[address.base] + address.offset if address.base in places else None
 
     # --- Names -----------------------------------------------------------------------------------------
 
-    def variable(self, t, name, bits):
+    def variable(self, t, name):
         """Return the address of a variable."""
         if name in t.places:
             kind = t.analysis.local_kind(name)
@@ -325,7 +321,7 @@ class ModuleTranslator:
         variable = t.function.variables.get(name) or self.source.variables.get(name)
         return isinstance(variable, Variable) and variable.space == "shared"
 
-    def special(self, t, name, kind, bits):
+    def special(self, t, name, kind):
         """Return the value of a special register that is no constant."""
         if name.startswith("%tid."):
             return self._thread(t, name[-1], kind)

@@ -180,7 +180,6 @@ class Translator(Writer):
 
     def _end(self, block):
         at, end = block.index, block.end
-        masked = at in self.analysis.masked
         if len(set(end.targets)) < 2:
             self._jump(at, end.targets)
             return
@@ -191,7 +190,7 @@ class Translator(Writer):
             self._switch(at, end, condition)
             return
         if lanes.uniform(condition.kind):
-            self._uniform_branch(at, end, condition, masked)
+            self._uniform_branch(at, end, condition)
             return
         there = self._taken(self.vector(condition, 1))
         rest = self.new(f"xor i32 {self.mask}, {there}")
@@ -254,7 +253,7 @@ class Translator(Writer):
         inside = sorted(target for target in targets if target in self.analysis.masked)
         self.line(f"br label %check{inside[0]}")
 
-    def _uniform_branch(self, at, end, condition, masked):
+    def _uniform_branch(self, at, end, condition):
         frozen = self.new(f"freeze i1 {condition.scalar}")
         yes, no = self.fresh("yes"), self.fresh("no")
         first, second = (no, yes) if end.negated else (yes, no)

@@ -10,6 +10,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.alignment import Multiples
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.analysis.uniformity import Analysis
+from gpuless.emulator.analysis.variables import lay_out
 from gpuless.emulator.analysis.waits import exits
 from gpuless.emulator.ptx import BITS, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations
@@ -25,7 +26,8 @@ class Writer:
         self.frame = self._lay_out_frame()
         self._look_through()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind, module.anew)
-        known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
+        variables = [*module.source.variables.values(), *function.variables.values()]
+        known = {variable.name: min(variable.align, 16) for variable in variables} | module.alignments
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction, self.given = {}, None, {}
@@ -48,16 +50,8 @@ class Writer:
 
     def _lay_out_frame(self):
         """Set the offset of each local variable in a lane's frame; return the frame's size."""
-        at, self.places = 0, {}
-        for variable in self.function.variables.values():
-            if variable.space == "local":
-                at = -(-at // variable.align) * variable.align
-                self.places[variable.name] = at
-                at += variable.size
-        return -(-at // 16) * 16
-
-    def _variables(self):
-        return [*self.module.source.variables.values(), *self.function.variables.values()]
+        self.places, size = lay_out(self.function.variables.values(), ("local",))
+        return -(-size // 16) * 16
 
     def _space_of(self, name):
         variable = self.function.variables.get(name) or self.module.source.variables.get(name)
@@ -236,29 +230,26 @@ class Writer:
 
     def operand(self, text, type_="u64"):
         """Return the `Value` of an operand: a register, an immediate, a special register or a variable."""
-        if text in self.function.registers:
-            return self.read(text)
-        if text == "%cc":
+        if text in self.function.registers or text == "%cc":
             return self.read(text)
         if text.startswith("!"):
             value = self.read(text[1:])
             if value.kind is VARYING:
                 return Value(VARYING, None, self.new(f"xor <{WARP} x i1> {value.vector}, splat (i1 true)"))
             return Value(UNIFORM, self.new(f"xor i1 {value.scalar}, true"))
-        bits = BITS.get(type_, 64)
         if text[0].isdigit() or text[0] == "-":
             value = number(text, type_)
-            return Value(lanes.constant(value), self._literal(value, bits))
-        return self._named(text, bits)
+            return Value(lanes.constant(value), self._literal(value, BITS[type_]))
+        return self._named(text)
 
-    def _named(self, text, bits):
+    def _named(self, text):
         """Return a special register, or the address of a variable."""
         kind = self.analysis.special.get(text, UNIFORM)
         if kind is not VARYING and kind.constant:
             return Value(kind, str(kind.offsets[0]))
         if text.startswith("%"):
-            return self.module.special(self, text, kind, bits)
-        return self.module.variable(self, text, bits)
+            return self.module.special(self, text, kind)
+        return self.module.variable(self, text)
 
     def vector(self, value, bits):
         """Return a value as a vector."""
