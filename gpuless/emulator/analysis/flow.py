@@ -114,7 +114,7 @@ class Flow:
         return not any(at in inside and at != first for followers in outside for at in followers)
 
     def await_others(self):
-        """Find the loops in which lanes wait for others, and the blocks at which those others may pause.
+        """Find the loops in which lanes wait for others, and the blocks at which lanes pause for them.
 
         A lane that holds a lock can then release it, although other lanes of its warp wait for the lock.
         """

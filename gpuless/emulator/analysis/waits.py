@@ -32,9 +32,9 @@ def gathered(instruction):
 def spinning_loops(flow):
     """Return the first blocks of loops that may wait for what other threads write to memory.
 
-    Such a loop has a volatile or atomic read or a fence, and a branch that depends on what it reads. In a
-    loop with a barrier any read may be meant, but most such loops read what all threads have computed
-    together. Those loops count only if every exit depends on a read.
+    Such a loop has a branch that depends on a volatile or atomic read, or on any read if the loop has a fence
+    or a call. A loop with a barrier may also wait with plain reads, but mostly reads what all threads have
+    computed together. It counts only if every exit depends on a read.
     """
     found = set()
     for first, last in flow.loop_ends.items():

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gpuless.emulator.run import lines, machine
-from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
+from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SPARE, WRITTEN_MAP
 from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
-from gpuless.limits import WARP
+from gpuless.limits import SECTOR, WARP
 
 
 class CountingCode(NamedTuple):

@@ -17,7 +17,7 @@ from gpuless.emulator.translate.layout import (
     SHARED_SPAN,
     STACK,
 )
-from gpuless.limits import RUNNING
+from gpuless.limits import RUNNING, WARP
 from gpuless.positions import coordinates
 
 
@@ -148,9 +148,9 @@ def _misaligned(step, lane):
 
 def _where(failed, launched, lane):
     """Name the kernel, the block, and the thread or the threads of the warp."""
-    first = 32 * failed.warp
+    first = WARP * failed.warp
     size = launched.block[0] * launched.block[1] * launched.block[2]
-    threads = f"among threads {first} to {min(first + 31, size - 1)} of it"
+    threads = f"among threads {first} to {min(first + WARP, size) - 1} of it"
     if lane is not None:
         threads = f"thread {coordinates(first + lane, launched.block)}"
     return f"kernel {launched.name}, block {failed.place}, {threads}"

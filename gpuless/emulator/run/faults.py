@@ -43,7 +43,7 @@ ask:
 meant:
   %stop = icmp eq i32 %signal, {stop}
   br i1 %stop, label %ask.launch, label %leave
-ask.launch: ; the thread may be at another launch by now
+ask.launch: ; the thread may run another launch by now
   %at.launch = getelementptr i8, ptr %record, i64 {launch}
   %launch = load volatile ptr, ptr %at.launch
   %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}

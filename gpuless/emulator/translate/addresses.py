@@ -146,7 +146,7 @@ def pointers_of(t, where, offset=0):
 @translates("cvta")
 def _cvta(t, instruction):
     if "param" in instruction.opcode:
-        t.refuse("parameters have no address among those of other memory")
+        t.refuse("the emulator gives this parameter no generic address")
     target, source = instruction.operands
     bits = t.function.registers.get(target, 64)
     if "shared" not in "".join(instruction.opcode):

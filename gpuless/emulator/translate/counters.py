@@ -4,7 +4,7 @@ from gpuless.emulator.translate.layout import ARENA_SPAN
 from gpuless.emulator.translate.values import ALL
 from gpuless.limits import WARP
 
-SECTOR, WORD, BANKS = 32, 4, 32
+WORD, BANKS = 4, 32  # of shared memory; a word is in bytes
 #: The header of a thread's counters: the addresses of the maps of sectors that were read and written, the
 #: numbers of the first and the last sector, and how many barriers were passed.
 READ_MAP, WRITTEN_MAP, FIRST, LAST, PASSED, HEADER = range(6)

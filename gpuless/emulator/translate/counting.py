@@ -16,12 +16,13 @@ from gpuless.emulator.ptx import Address
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.translate import counters
 from gpuless.emulator.translate.addresses import near_of, space_of, wide
-from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
+from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, WORD, WRITTEN_MAP
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
 from gpuless.emulator.translate.typed import Integers, call_int, resize
 from gpuless.emulator.translate.values import ALL, ONE
+from gpuless.limits import SECTOR
 
 _MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
 _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}

@@ -117,7 +117,7 @@ _FIBRES = """
 declare void @gpuless_switch(ptr, ptr)
 declare void @gpuless_begin()
 
-; Go on with the next warp that has not ended, after the last one with the scheduler.
+; Switch to the next warp that has not ended; after the last one, to the scheduler.
 define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) #2 {{
 entry:
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
@@ -273,7 +273,7 @@ entry:
 make:
   %w = phi i64 [ 0, %entry ], [ %w.next, %make ]
   %w.next = add i64 %w, 1
-  ; tops more than a page apart: otherwise all stacks would share the same lines of the cache
+  ; skew the tops: otherwise all stacks would share the same cache lines
   %end = mul i64 %w.next, {stack}
   %skew = mul i64 %w, 832
   %skewed = sub i64 %end, %skew
@@ -304,7 +304,7 @@ each:
 resume:
   %i32 = trunc i64 %i to i32
   store volatile i32 %i32, ptr %at.warp.number
-  ; it passes on to the others, and the last one comes back
+  ; each warp switches to the next one, and the last one back here
   {from_scheduler}
   br label %look
 look:

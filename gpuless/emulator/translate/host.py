@@ -72,13 +72,13 @@ define internal void @call_host(ptr %ctx, ptr %request) #1 {{
   %host = load ptr, ptr %at.host
   %at.scheduler = getelementptr i8, ptr %ctx, i64 {scheduler}
   %scheduler = load ptr, ptr %at.scheduler
-  ; while Python runs, no signal may leave it for the end of the kernel
+  ; while Python runs, no signal may jump out of it
   %at.thread = getelementptr i8, ptr %ctx, i64 {thread}
   %thread = load i64, ptr %at.thread
   store volatile i64 0, ptr %at.thread
   call void {call}
   store volatile i64 %thread, ptr %at.thread
-  ; a signal that was to stop the thread meanwhile did not find it, and is sent once more
+  ; a signal to stop the kernel was ignored meanwhile: raise it again
   %at.launch = getelementptr i8, ptr %ctx, i64 {launch}
   %launch = load ptr, ptr %at.launch
   %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
