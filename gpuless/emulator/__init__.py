@@ -1,8 +1,9 @@
-"""A GPU that is not there: the machine code that Numba's compiler makes for one, run by the CPU.
+"""An emulated GPU: it runs the PTX of CUDA kernels on the CPU.
 
-Numba compiles a kernel as usual, NVIDIA's compiler makes PTX of it, and that becomes vector code of this
-computer's processor: a warp is a vector of 32 lanes. Below Numba only the driver is replaced, so arrays,
-streams, events and graphs are the real ones.
+Numba and NVIDIA's compiler compile a kernel to PTX as usual. `ptx` parses it, `analysis` finds out what is
+the same in all lanes of a warp, `translate` makes LLVM IR in which a warp is a vector of 32 lanes, and `run`
+compiles that to machine code and runs it. `driver` replaces NVIDIA's driver and nothing else is replaced, so
+arrays, streams, events and graphs are the real ones. docs/internals.md is a map of the files.
 """
 
 import ctypes
@@ -23,17 +24,17 @@ __all__ = ["CLASSES", "count_launches", "install", "problem"]
 def count_launches():
     """Count the launches that this thread makes.
 
-    Returns a context manager of a list that gets a `gpuless.emulator.run.counting.Tally` of each.
+    Returns a context manager; its list gets a `gpuless.emulator.run.counting.Tally` for each launch.
     """
-    from gpuless.emulator.run import counting  # with all that translates
+    from gpuless.emulator.run import counting  # imports the whole translator
 
     return counting.count_launches()
 
 
 def problem() -> str:
-    """Return why there can be no emulated GPU here, "" if there can be one.
+    """Return why the emulated GPU cannot run here, "" if it can.
 
-    NVIDIA's compiler is there where its files are: a program that launches no kernel does not load it.
+    The files of NVIDIA's compiler are enough: a program that launches no kernel need not load it.
     """
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"it runs on Linux, on x86-64 and ARM of 64 bits, not on {sys.platform} ({platform.machine()})"
@@ -43,12 +44,12 @@ def problem() -> str:
 
 
 def _lack_of_place():
-    """Return why another driver is where the emulated GPU's has to be, "" if none is."""
+    """Return an explanation if this process has loaded another driver, else ""."""
     try:
         loaded = ctypes.CDLL("libcuda.so.1", os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         return ""
-    from gpuless.emulator.driver import stub  # with all that plays a driver
+    from gpuless.emulator.driver import stub  # imports the whole driver
 
     if hasattr(loaded, stub.SLOTS):
         return ""
@@ -58,9 +59,9 @@ def _lack_of_place():
     )
 
 
-@functools.cache  # once there is its memory, a limit may be reached
+@functools.cache  # once the memory is reserved, a second reservation may exceed a limit
 def _lack_of_addresses():
-    """Return why its memory cannot have the range of addresses that it takes, "" if it can."""
+    """Return why the range of addresses for the GPU's memory cannot be reserved, "" if it can."""
     size, no_reserve = ARENA_TAKEN, getattr(mmap, "MAP_NORESERVE", 0x4000)
     try:
         mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve, 0).close()

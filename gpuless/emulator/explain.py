@@ -1,7 +1,7 @@
-"""Show a kernel at each stage of its way: ``python -m gpuless.emulator.explain kernel.py``.
+"""Show a kernel at each stage of its translation: ``python -m gpuless.emulator.explain kernel.py``.
 
-The program runs on the emulated GPU. The first launch of its kernel is shown: the Python source, the PTX,
-what the analyses have found, the LLVM IR, the machine code, and what the run has done.
+Run a program on the emulated GPU and show the first launch of its kernel: the Python source, the PTX, the
+results of the analyses, the LLVM IR, the machine code, and what the run did.
 """
 
 import argparse
@@ -21,19 +21,18 @@ from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
 
-#: Lines of a stage that are shown if not all are asked for.
+#: Lines of a stage that are shown without --full.
 SHOWN = 60
 
 
 class NothingToShow(Exception):
-    """The program launches no kernel, or none of the name that was asked for."""
+    """The program launches no kernel, or none of the given name."""
 
 
 def explain(tally, full=False):
     """Describe a kernel at each stage.
 
-    `tally`: of a launch, as `gpuless.emulator.count_launches` gives it; `full`: whether long stages are shown
-    to their end.
+    `tally`: of one launch, from `gpuless.emulator.count_launches`; `full`: show long stages completely.
     """
     launched = tally.launched
     translation = _Translation(launched)
@@ -53,12 +52,12 @@ def explain(tally, full=False):
 
 
 def _shape(sizes):
-    """Return the shape of a grid or a block as a launch has it."""
+    """Return the shape of a grid or a block as it is written in a launch."""
     return str(sizes[0]) if sizes[1:] == (1, 1) else str(sizes)
 
 
 def _shortened(found, full):
-    """Return indented lines, the first ones if not all are to be shown."""
+    """Return the lines, indented; only the first ones unless `full`."""
     rest = 0 if full else max(len(found) - SHOWN, 0)
     shown = [f"   {line}".rstrip() for line in found[: len(found) - rest]]
     return [*shown, f"   ... {rest} more lines: --full shows them"] if rest else shown
@@ -77,7 +76,7 @@ def _python(module):
 
 
 def _ptx(kernel):
-    """Return the PTX of a kernel without blank lines, comments and lines of the source."""
+    """Return the PTX of a kernel without blank lines, comments and line numbers."""
     text = kernel.source.text
     begin = re.search(rf"\.entry\s+{re.escape(kernel.name)}(?![\w$])", text).start()
     end = re.compile(r"^\}", re.M).search(text, begin)
@@ -91,7 +90,7 @@ def _ptx(kernel):
 
 
 class _Translation:
-    """What becomes of a kernel: what is known of it, and its IR, as LLVM has optimised it."""
+    """The translation of a kernel: its analysis, its optimised IR and its machine code."""
 
     def __init__(self, launched):
         kernel = launched.kernel
@@ -99,7 +98,7 @@ class _Translation:
         module = ModuleTranslator(*given)
         self.name, self.analysis = kernel.name, Translator(module, module.kernel, "kernel").analysis
         text = ModuleTranslator(*given).translate()
-        # By itself, where it would become a part of what runs a block.
+        # LLVM would otherwise inline the kernel into the function that runs a block.
         alone = re.sub(r"^define internal (void @kernel\([^)]*\))", r"define \1 noinline", text, flags=re.M)
         optimised, target = machine.optimise(alone)
         self.ir = _readable_ir(str(optimised.get_function("kernel")).strip())
@@ -107,14 +106,14 @@ class _Translation:
 
 
 def _readable_ir(text):
-    """Return IR without metadata and comments, and with long vectors of constants shortened."""
+    """Return IR without metadata and comments, with long constant vectors shortened."""
     text = re.sub(r", ![\w.]+ !\d+| #\d+| local_unnamed_addr| *;.*", "", text).strip()
     vector = re.compile(r"<(\w+ -?\w+, \w+ -?\w+, \w+ -?\w+), (?:\w+ -?\w+, ){3,}(\w+ -?\w+)>")
     return vector.sub(r"<\1, ..., \2>", text)
 
 
 def _analyses(translation):
-    """Return the blocks of a kernel with what is known of each register that they write."""
+    """Return the basic blocks of a kernel, with the kind of each register that they write."""
     analysis, found = translation.analysis, []
     flow = analysis.flow
     for block in flow.blocks:
@@ -132,7 +131,7 @@ def _analyses(translation):
 
 
 def _known(analysis, name):
-    """Return what the lanes of a warp hold in a register."""
+    """Describe what the lanes of a warp hold in a register."""
     kind = analysis.kinds.get(name)
     if kind is not VARYING:
         return _lanes(kind)
@@ -141,7 +140,7 @@ def _known(analysis, name):
 
 
 def _lanes(kind):
-    """Return a kind in words."""
+    """Describe a kind."""
     first, last = kind.offsets[0], kind.offsets[-1]
     if kind.uniform:
         multiple = f", a multiple of {1 << kind.align}" if 0 < kind.align < 32 else ""
@@ -165,7 +164,7 @@ def _function(assembly, name):
 
 
 def _machine_code(translation, full):
-    """Return how many instructions a kernel has become, how many compute with vectors, and all if asked."""
+    """Return the number of machine instructions, how many use vectors, and with `full` all of them."""
     instructions = [line for line in translation.assembly if not line.endswith(":") and line[0] == " "]
     vectors = [line for line in instructions if re.search(r"%?\b[xyz]mm\d|\b[vq]\d+\.\d*[bhsd]", line)]
     head = (
@@ -175,7 +174,7 @@ def _machine_code(translation, full):
 
 
 def _run(counted):
-    """Return what a launch has done."""
+    """Describe what a launch did."""
     warps = sum(each.warp for each in counted.by_class.values())
     classes = ", ".join(f"{name} {each.warp}" for name, each in counted.by_class.items() if each.warp)
     found = [f"{counted.blocks} blocks, {warps} instructions of warps:", *textwrap.wrap(classes, 100)]
@@ -193,10 +192,9 @@ def _run(counted):
 
 
 def launches_of(path, arguments=()):
-    """Run a program on the emulated GPU.
+    """Run a program on the emulated GPU; return the `Tally` of each launch.
 
-    Return the `Tally` of each launch. What the program, with its `arguments`, prints goes to the
-    standard error.
+    The program's output goes to standard error.
     """
     with emulator.count_launches() as tallies, contextlib.redirect_stdout(sys.stderr):
         try:
@@ -208,7 +206,7 @@ def launches_of(path, arguments=()):
 
 
 def chosen(tallies, path, name=None):
-    """Return the first launch of a kernel, of any if no name is given."""
+    """Return the first launch of the named kernel, or of any kernel."""
     names = list(dict.fromkeys(tally.launched.name for tally in tallies))
     if not names:
         raise NothingToShow(f"{path} launches no kernel: call one, as in kernel[1, 32](x)")

@@ -1,37 +1,37 @@
-"""Put the emulated GPU's driver in the place of NVIDIA's."""
+"""Replace NVIDIA's driver by the emulated GPU's."""
 
 from gpuless.emulator.run import settings
 from gpuless.importing import after_import
 
 
 def install():
-    """Let this process have an emulated GPU, from when it first asks for one."""
+    """Give this process an emulated GPU; it starts at the first use of the driver."""
     settings.read()
     after_import("cuda.bindings.driver", load_driver)
     after_import("cuda.core._utils.cuda_utils", _explain_errors)
 
 
 def lack_of_compiler():
-    """Load NVIDIA's compiler; return why that cannot be, "" if it can."""
+    """Load NVIDIA's compiler; return why that fails, "" if it succeeds."""
     try:
         from cuda.bindings import nvjitlink, nvvm
 
         nvvm.version(), nvjitlink.version()
-    except Exception as error:  # whatever the loading of a library may raise
+    except Exception as error:  # loading a library may raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return f"NVIDIA's compiler is not installed ({reason}): pip install 'gpuless[cu13]'"
     return ""
 
 
 def load_driver(module=None):
-    """Load the driver before anybody loads NVIDIA's; `after_import` gives the module that will."""
+    """Load the emulated driver before anyone loads NVIDIA's; `after_import` passes the imported module."""
     from gpuless.emulator import driver
 
     driver.install()
 
 
 def _explain_errors(module):
-    """Let errors say what went wrong here, and not what it means for a GPU."""
+    """Make errors say what went wrong in the emulated GPU, instead of CUDA's general explanations."""
     from gpuless.emulator.driver import last_detail
 
     class Explanations:

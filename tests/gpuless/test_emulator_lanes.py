@@ -215,7 +215,7 @@ def test_a_choice(rng):
     conditions = [(UNIFORM, [flag] * 32), (constant(flag), [flag] * 32), (constant(*mixed), mixed)]
     condition, flags = rng.choice(conditions)
     numbers = [p if c else q for c, p, q in zip(flags, a, b, strict=True)]
-    assert describes(lanes.select(bits, condition, x, y), numbers, bits)
+    assert describes(lanes.select(condition, x, y), numbers, bits)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)

@@ -1,1 +1,6 @@
-"""What is known of a kernel before it is translated: from PTX, and from the shape of a block."""
+"""Analyse a kernel before `translate`: facts that follow from its PTX and the shape of a thread block.
+
+First the PTX is rewritten (`inlining`, `signs`, `contractions`). `flow` then finds the basic blocks and their
+order. `definitions` renames registers, so that more is known of each. `uniformity` finds what each register
+holds in the lanes of a warp (`rules`, `lanes`), and which blocks run under a mask.
+"""

@@ -1,7 +1,7 @@
-"""Of what power of two addresses are multiples: an access at no multiple of its size is a fault.
+"""The alignment of addresses: an access at an address that is not a multiple of its size is a fault.
 
-What can be proved need not be looked at when a kernel runs. The proof begins with the parameters of the
-kernel, which are looked at when it is launched.
+A proved alignment need not be checked while the kernel runs. Proofs start from the kernel's parameters,
+whose alignment is checked at launch.
 """
 
 from gpuless.emulator.analysis import lanes
@@ -10,15 +10,15 @@ from gpuless.emulator.ptx import BITS, Address, number
 from gpuless.emulator.ptx.instructions import destinations, listed
 
 _ACCESSES = {"ld", "ldu", "st", "atom", "red"}
-#: Which operands of an instruction are added up, and which are multiplied.
+#: The indices of the operands that an instruction adds, and of those that it multiplies.
 _SUMS = {"add": (1, 2), "sub": (1, 2), "mov": (1,), "cvta": (1,), "cvt": (1,), "selp": (1, 2), "mad": (3,)}
 _SUMS |= {"or": (1, 2), "xor": (1, 2)}
 _PRODUCTS = {"mul": (1, 2), "mad": (1, 2), "shl": (1, 2)}
-_MOST = 5  # powers of two: no access is of more than 32 bytes
+_MOST = 5  # as a power of two: an access has at most 32 bytes
 
 
 def access_size(instruction):
-    """Return how many bytes of memory an instruction accesses in each lane; 0 if it is another one."""
+    """Return the bytes of memory that an instruction accesses in each lane; 0 if it accesses none."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode[0] not in _ACCESSES or "param" in opcode:
         return 0
@@ -27,14 +27,14 @@ def access_size(instruction):
 
 
 def _parameter(instruction):
-    """Return which parameter an instruction loads, or None."""
+    """Return the name of the parameter that an instruction loads, or None."""
     if instruction.opcode[:2] == ("ld", "param") and not instruction.operands[1].offset:
         return instruction.operands[1].base
     return None
 
 
 def _power(operand, type_):
-    """Return by what power of two an immediate can be divided, None if it is none."""
+    """Return the largest n such that an immediate is a multiple of 2**n; None if it is no immediate."""
     if not isinstance(operand, str) or not (operand[0].isdigit() or operand[0] == "-"):
         return None
     return lanes.trailing_zeros(number(operand, type_ if type_ in BITS else "u64"))
@@ -46,14 +46,14 @@ def _is_integer(instruction):
 
 
 def needed_alignments(function):
-    """Return what parameters of a kernel have to be multiples of, for addresses to be aligned."""
+    """Return the alignments that a kernel's pointer parameters need for all accesses to be aligned."""
     written, needed, seen = {}, {}, {}
     for instruction in instructions_of(function):
         for name in destinations(instruction):
             written.setdefault(name, []).append(instruction)
 
     def need(name, power):
-        """Note that a register is to be a multiple of a power of two."""
+        """Note that a register must be a multiple of 2**power."""
         if power <= seen.get(name, 0):
             return
         seen[name] = power
@@ -89,14 +89,14 @@ def needed_alignments(function):
 
 
 class Multiples:
-    """By what power of two each register can be divided, in all lanes.
+    """The largest n, for each register, such that all lanes hold multiples of 2**n.
 
-    `alignments`: what parameters, and the addresses of variables, are multiples of.
+    `alignments`: the alignments of parameters and of the addresses of variables.
     """
 
     def __init__(self, analysis, alignments):
         self._analysis, self._alignments = analysis, alignments
-        # From the belief that all are multiples of anything, until nothing changes.
+        # A fixed point: assume the largest alignment everywhere, and weaken it until nothing changes.
         self._powers = {name: _MOST for _, written in analysis.instructions for name in written}
         changed = True
         while changed:
@@ -108,7 +108,7 @@ class Multiples:
                     self._powers[name] = power
 
     def power(self, operand, type_="u64"):
-        """Return by what power of two an operand can be divided."""
+        """Return the largest n such that an operand is known to be a multiple of 2**n."""
         if isinstance(operand, tuple):
             return 0
         immediate = _power(operand, type_)

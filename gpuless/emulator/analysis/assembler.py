@@ -1,15 +1,15 @@
-"""What NVIDIA's assembler, ptxas, makes no machine code of, in its words; the local memory of a kernel."""
+"""PTX that NVIDIA's assembler, ptxas, refuses, with its messages; the local memory of a kernel."""
 
 from gpuless.emulator.analysis.variables import called, lay_out, parameter_places, visible_variables
 from gpuless.emulator.ptx.instructions import readable
 from gpuless.limits import CONSTANT_LIMIT, SHARED_LIMIT, WARP
 
-#: Barriers of a block; bytes of a kernel's parameters, since PTX 8.1 and before.
+#: Barriers of a block; bytes of a kernel's parameters since PTX 8.1, and before it.
 _BARRIERS, _PARAMETERS, _OLD_PARAMETERS = 16, 32764, 4352
 
 
 def refusals(source):
-    """Yield what is wrong with a module: nothing if there is machine code of it."""
+    """Yield ptxas's error messages for a module; none if it would assemble."""
     constants = lay_out(source.variables.values(), ("const",))[1]
     if constants > CONSTANT_LIMIT:
         yield f"File uses too much global constant data ({constants} bytes, {CONSTANT_LIMIT} max)"
@@ -22,7 +22,7 @@ def refusals(source):
 
 
 def _of_barrier(instruction):
-    """Yield what is wrong with the numbers that a barrier is given, where they are written there."""
+    """Yield errors in the immediate operands of a barrier."""
     if {"warp", "cluster"} & set(instruction.opcode):
         return
     operands = instruction.operands[1:] if "red" in instruction.opcode else instruction.operands
@@ -34,7 +34,7 @@ def _of_barrier(instruction):
 
 
 def _of_kernel(source, kernel):
-    """Yield what a kernel has too much of."""
+    """Yield a message for each limit that a kernel exceeds."""
     shared = lay_out(visible_variables(source, kernel), ("shared",))[1]
     allowed = _PARAMETERS if source.version >= (8, 1) else _OLD_PARAMETERS
     for what, size, most in (
@@ -46,9 +46,9 @@ def _of_kernel(source, kernel):
 
 
 def local_size(source, function, known=None):
-    """Return the bytes of local memory of a function, and of those it calls: where they nest deepest.
+    """Return the bytes of local memory of a function and its callees, along the largest chain of calls.
 
-    `known`: the results so far; a function that calls itself counts once.
+    `known`: results so far; a recursive function counts once.
     """
     known = {} if known is None else known
     if function.name not in known:

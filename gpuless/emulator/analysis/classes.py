@@ -1,4 +1,4 @@
-"""What kind of work an instruction is, and how many floating point operations."""
+"""The class of an instruction, such as load or integer, and its number of floating point operations."""
 
 _CLASSES = {
     "control": "bra brx ret exit call trap brkpt",
@@ -22,13 +22,13 @@ CLASSES += ("control", "compare", "convert", "move", "other")
 
 
 def class_of(instruction):
-    """Return which of `CLASSES` an instruction belongs to."""
+    """Return the one of `CLASSES` that an instruction belongs to."""
     opcode = instruction.opcode
     found = _CLASS.get(opcode[0], "other")
     if opcode[0] == "wmma":
         return {"load": "load", "store": "store"}.get(opcode[1], "tensor")
     if "param" in opcode and opcode[0] in ("ld", "st"):
-        return "move"  # machine code has parameters among its constants, or in registers
+        return "move"  # in machine code parameters are constants or registers
     if found == "arithmetic":
         floating = _float_type(opcode) is not None
         return "fma" if floating and opcode[0] in ("fma", "mad") else "float" if floating else "integer"
@@ -36,7 +36,7 @@ def class_of(instruction):
 
 
 def _float_type(opcode):
-    """Return the floating point type that an instruction computes in, None if it is none."""
+    """Return the floating point type that an instruction computes in, or None."""
     if opcode[0] in ("and", "or", "xor", "not"):
         return None
     return next((part for part in reversed(opcode) if part in _FLOATS), None)
@@ -46,7 +46,7 @@ _FLOATS = {"f16": 1, "bf16": 1, "f32": 1, "f64": 1, "f16x2": 2, "bf16x2": 2, "f3
 
 
 def flops_of(instruction):
-    """Return (type, floating point operations of a lane, those of a warp as a whole)."""
+    """Return (type, floating point operations per lane, those per warp), or None if there are none."""
     opcode = instruction.opcode
     if opcode[0] == "mma" or opcode[:2] == ("wmma", "mma"):
         shape = next(part for part in opcode if part[0] == "m" and part[1:2].isdigit())

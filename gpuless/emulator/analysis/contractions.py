@@ -1,8 +1,8 @@
-"""Write a product and the sum it goes into as one multiply-add, rounded once, as NVIDIA's assembler does.
+"""Contract a product and a sum into one fused multiply-add, rounded once, as NVIDIA's assembler does.
 
-PTX allows that for `mul`, `add` and `sub` that name no rounding. What comes before the assembler leaves it
-most differences. It fuses a product only where all that read it are sums of the same block; of two products
-in one sum it takes the first.
+PTX allows it if `mul`, `add` and `sub` name no rounding. The compiler before the assembler contracts most
+sums itself, but leaves most differences. The assembler fuses a product only if every reader is a sum in the
+same basic block; of two products in one sum it takes the first.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 from gpuless.emulator.ptx.model import BITS, Instruction
 
 _TYPES = ("f32", "f64")
-_LEAVING = {"bra", "brx", "ret", "exit", "call"}  # after one of these another block begins
+_LEAVING = {"bra", "brx", "ret", "exit", "call"}  # each ends a basic block
 
 
 def contracted(function):
     """Return a function with ``fma d, a, b, c`` for ``add d, p, c`` after ``mul p, a, b``.
 
-    The product stays, though nothing reads it. It is the same function if there is nothing of the kind.
+    The `mul` stays, though nothing reads its result. The same function is returned if nothing is fused.
     """
     found = _fused_products(function)
     if not found:
@@ -30,11 +30,11 @@ def contracted(function):
 
 
 def _fused_products(function):
-    """Return the product that goes into a sum, by the place of the sum."""
+    """Return the product that is fused into each sum, by the index of the sum in the body."""
     own = [each for each in function.body if isinstance(each, Instruction)]
     reads = Counter(name for each in own for name in sources(each))
     writes = Counter(name for each in own for name in destinations(each))
-    products, sums = {}, {}  # those whose factors are still there; for each sum the products in it
+    products, sums = {}, {}  # products whose factors are still unchanged; the products in each sum
     for at, each in enumerate(function.body):
         if not isinstance(each, Instruction) or each.opcode[0] in _LEAVING:
             products = {}
@@ -55,7 +55,7 @@ def _fused_products(function):
 
 
 def _is_plain(instruction, *names):
-    """Return whether an instruction is one of these, of numbers that it may round as it likes."""
+    """Return whether an instruction is one of these on floating point numbers, without a rounding mode."""
     opcode = instruction.opcode
     return (
         opcode[0] in names
@@ -66,7 +66,7 @@ def _is_plain(instruction, *names):
 
 
 def _fused(total, product, registers):
-    """Return the instructions for a sum and the product in it; for a difference one operand is negated."""
+    """Return the instructions for the fused sum; a difference negates one operand first."""
     (result, first, second), (name, a, b) = total.operands, product.operands
     other = second if first == name else first
     before = []

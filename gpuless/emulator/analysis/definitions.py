@@ -1,8 +1,7 @@
-"""Give a register a name of its own for each definition that somebody reads alone.
+"""Rename registers so that each definition which is the only one to reach some reader has its own name.
 
-Compilers use a register again for what has to do with the old content only on some ways, as in a loop for
-what the first kernel's elements leave over. What is known of a register has to hold for all its definitions;
-so each that is all a reader may find gets a name of its own, and is known by itself.
+Compilers reuse registers, and a fact about a register must hold for all its definitions. With separate names
+more is known of each definition.
 """
 
 from dataclasses import replace
@@ -11,9 +10,9 @@ from gpuless.emulator.ptx.instructions import destinations, renamed, sources
 
 
 def separate(flow, registers):
-    """Rename registers in the blocks of a function.
+    """Rename registers in the basic blocks of a function, in place.
 
-    `registers`: the widths of registers; new ones are added.
+    `registers`: widths by name; the new registers are added.
     """
     blocks, sites = flow.blocks, _sites(flow.blocks, registers)
     if not sites:
@@ -45,7 +44,7 @@ def _bits(number):
 
 
 def _sites(blocks, registers):
-    """Return where registers are written that are so more than once: (block, instruction, name)."""
+    """Return the definitions (block, instruction, name) of each register that has more than one."""
     found = {}
     for at, block in enumerate(blocks):
         for i, instruction in enumerate(block.body):
@@ -56,7 +55,7 @@ def _sites(blocks, registers):
 
 
 def _reaching(flow, sites, numbers, of_name):
-    """Return for each block the definitions that may be found at its beginning, as bits."""
+    """Return the definitions that reach the beginning of each block, as bit sets."""
     given, killed = [0] * len(flow.blocks), [0] * len(flow.blocks)
     for name, found in sites.items():
         for at in {at for at, _, _ in found}:
@@ -75,7 +74,7 @@ def _reaching(flow, sites, numbers, of_name):
 
 
 def _rename(blocks, registers, sites, alone, shared):
-    """Write the new names; a definition that others share with it is copied to the old one."""
+    """Write the new names; a definition that also reaches shared readers is copied to the old name."""
     reads, writes = {}, {}
     for number, places in alone.items():
         at, i, name = sites[number]
@@ -93,7 +92,7 @@ def _rename(blocks, registers, sites, alone, shared):
 
 
 def _rewritten(instruction, registers, reads, writes):
-    """Return an instruction under new names, and the copies that go with it."""
+    """Return an instruction with its registers renamed, and the copies to old names."""
     if not reads and not writes:
         return [instruction]
     own = {name: new for name, (new, _) in writes.items()}

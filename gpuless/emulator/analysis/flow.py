@@ -1,11 +1,11 @@
-"""The control flow of a function: blocks, an order in which loops are whole, where lanes part and meet again.
+"""The control flow of a function: basic blocks, their order, where lanes diverge and reconverge.
 
-The lanes of a warp run in step. At a branch on which they disagree they part, and both ways are run, one
-after the other, each with the lanes that chose it; where all ways lead, they meet. Blocks are run in one
-order, in which every loop is contiguous, so that no lane waits for one that waits for it.
+The lanes of a warp run in step. At a divergent branch both sides run, one after the other, each under the
+mask of the lanes that took it; lanes reconverge at the branch's post-dominator. Basic blocks run in one fixed
+order in which every loop is contiguous, so no lanes wait for lanes that wait for them.
 
-Where lanes may wait for each other in a loop that is not enough. There, those that have left the loop, or
-have not come to it, go on until they have to wait as well: where all lanes come together.
+That isn't enough for loops in which lanes wait for each other, such as spin locks. There, the lanes outside
+the loop go on until they must wait too, at an instruction for which all lanes come together.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from gpuless.emulator.ptx import PtxError
 
 
 class Branch(NamedTuple):
-    """How a block ends: by a register that chooses among blocks, or with one target, or none."""
+    """How a basic block ends: with a register that selects a target, with a single target, or with none."""
 
     condition: str | None
     negated: bool
@@ -34,10 +34,10 @@ class Branch(NamedTuple):
 
 
 class Block:
-    """Instructions that run one after the other.
+    """A basic block.
 
-    `index`: its place in the order; `location`: where it ends; `last`: the one that ends it, if it does not
-    just go on.
+    `index`: its place in the order; `location`: the source line of its end; `last`: the branch or return that
+    ends it, None if it falls through.
     """
 
     def __init__(self):
@@ -45,19 +45,19 @@ class Block:
 
 
 class Flow:
-    """The blocks of a function in their order.
+    """The basic blocks of a function in their order.
 
-    `blocks`: targets of their ends are indices into it; `loop_ends`: for the first block of a loop, the last
-    one; `anew`: what `reading_anew` says of the module; `registers`: those of the function; `paused`: whether
-    each instruction for which lanes come together begins a block; `waiting`: the first blocks of loops in
-    which lanes may wait for what others write; `pauses`: blocks that some lanes may have come to, and not
-    begun, while others run any other block.
+    `blocks`: the targets of branches are indices into it; `loop_ends`: the last block of each loop, by its
+    first block; `anew`: the result of `reading_anew` for the module; `registers`: of the function; `paused`:
+    whether each instruction for which lanes come together begins a block; `waiting`: the first blocks of
+    loops in which lanes may wait for writes of others; `pauses`: blocks at which some lanes may wait while
+    others run any other block.
     """
 
     def __init__(self, function, anew=frozenset(), paused=False):
         self.anew, self.registers = anew, function.registers
         blocks = _split(function, anew, paused)
-        reached, order = _reachable(blocks), []
+        reached, order = _depth_first(0, [block.end.targets for block in blocks]), []
         self.loop_ends = {}
         _order(blocks, [0], sorted(reached), order, self.loop_ends)
         place = {old: new for new, old in enumerate(order)}
@@ -72,14 +72,14 @@ class Flow:
         self.waiting, self.pauses = set(), set()
 
     def _post_dominators(self):
-        """Return for each block the first one that all ways from it come to, `exit` if that is the end."""
+        """Return the immediate post-dominator of each block; `exit` stands for the end of the function."""
         # Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), on the reversed graph.
         count = len(self.blocks)
         followers = [set(found) or {count} for found in self.successors]
-        order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+        order = _depth_first(count, _reverse(followers, count + 1))
         while endless := set(range(count)) - set(order):
-            followers[max(endless)].add(count)  # a loop without a way out: as if it had one
-            order = _depth_first(count + 1, count, _reverse(followers, count + 1))
+            followers[max(endless)].add(count)  # treat an endless loop as if it had an exit
+            order = _depth_first(count, _reverse(followers, count + 1))
         number = {block: i for i, block in enumerate(order)}  # the end has the largest
         meeting = {count: count}
 
@@ -104,19 +104,19 @@ class Flow:
         return [meeting[block] for block in range(count)]
 
     def meeting(self, block):
-        """Return where lanes that part at the end of a block meet again."""
+        """Return the block at which lanes that diverge at the end of a block reconverge."""
         return self._meeting[block]
 
     def has_one_entry(self, first):
-        """Return whether a loop is entered by its first block alone."""
+        """Return whether a loop is entered only through its first block."""
         inside = range(first, self.loop_ends[first] + 1)
         outside = (followers for at, followers in enumerate(self.successors) if at not in inside)
         return not any(at in inside and at != first for followers in outside for at in followers)
 
     def await_others(self):
-        """Find the loops in which lanes wait for others, and let no others wait for them before they must.
+        """Find the loops in which lanes wait for others, and the blocks at which lanes pause for them.
 
-        So a lock that a lane holds is given back, though other lanes of its warp wait for it.
+        A lane that holds a lock can then release it, although other lanes of its warp wait for the lock.
         """
         self.waiting = spinning_loops(self)
         if self.waiting:
@@ -125,15 +125,15 @@ class Flow:
             self._tells = self._telling()
 
     def holds(self, first, gates):
-        """Return whether lanes may stay in a loop until others have come further."""
+        """Return whether lanes may stay in a loop until others have gone on."""
         return not (self.waiting | gates).isdisjoint(range(first, self.loop_ends[first] + 1))
 
     def gathered(self, block):
-        """Return the operand that names the lanes which come together before a block is run, or None."""
+        """Return the operand with the mask of the lanes that come together before a block, or None."""
         return gathered(self.blocks[block].body[0]) if self.blocks[block].body else None
 
     def _telling(self):
-        """Return the blocks from which others may learn something before all lanes must come together."""
+        """Return the blocks from which lanes may signal others before all lanes must come together."""
         found, silent = set(), set()
         for at, block in enumerate(self.blocks):
             for one in block.body:
@@ -150,8 +150,8 @@ class Flow:
             found |= {at for at in range(self.exit) if at not in silent and self.successors[at] & found}
         return found
 
-    def parted_until(self, block):
-        """Return where the region ends in which lanes are apart that part at the end of a block."""
+    def divergent_until(self, block):
+        """Return the block that ends the divergent region after a block."""
         end = self._until.get(block, self._meeting[block])
         if block not in self._until and self.waiting:
             while end in self._tells and not self.waiting.isdisjoint(set().union(*self._ways(block, end))):
@@ -160,11 +160,8 @@ class Flow:
         return end
 
     def region(self, block):
-        """Return the blocks where lanes are apart that part at the end of a block, by the way they took.
-
-        There is a set for each target.
-        """
-        return self._ways(block, self.parted_until(block))
+        """Return the blocks that diverged lanes run before they reconverge: a set for each target."""
+        return self._ways(block, self.divergent_until(block))
 
     def _ways(self, block, end):
         ways = []
@@ -180,9 +177,9 @@ class Flow:
 
 
 def _split(function, anew, paused):
-    """Return the blocks of a function, targets as numbers of blocks."""
+    """Return the basic blocks of a function; their targets are indices of blocks."""
     starts, blocks = {}, [Block()]
-    # Where lanes may wait for each other they part until a block that begins with such an instruction.
+    # If lanes may wait for each other, divergence lasts until a block that begins with such an instruction.
     listed = instructions_of(function)
     wait = any(reads_anew(one, False) or calls_any(one, anew, function.registers) for one in listed)
     meetings = MEETINGS if wait or paused else ()
@@ -199,7 +196,7 @@ def _split(function, anew, paused):
             _finish(blocks, item, function)
             blocks.append(Block())
         elif item.guard is not None:
-            # The lanes it is for go to a block of its own, and come back.
+            # The lanes whose guard holds run it in a separate block.
             following = len(blocks)
             blocks[-1].end = Branch(*item.guard, (following, following + 1))
             blocks += [Block(), Block()]
@@ -237,21 +234,11 @@ def _finish(blocks, item, function):
     elif targets:
         block.end = Branch(*item.guard, (*targets, following))
     else:
-        # Lanes that return leave by a block of their own.
+        # The lanes that return leave through a separate block.
         gone = Block()
         gone.end = Branch(None, False, ())
         blocks.append(gone)
         block.end = Branch(*item.guard, (following, following + 1))
-
-
-def _reachable(blocks):
-    found, waiting = set(), [0]
-    while waiting:
-        at = waiting.pop()
-        if at not in found:
-            found.add(at)
-            waiting += blocks[at].end.targets
-    return found
 
 
 def _reverse(followers, count):
@@ -262,8 +249,8 @@ def _reverse(followers, count):
     return before
 
 
-def _depth_first(count, start, followers):
-    """Return the blocks that can be reached, each after those it leads to."""
+def _depth_first(start, followers):
+    """Return the reachable blocks in postorder."""
     seen, order, stack = {start}, [], [(start, iter(followers[start]))]
     while stack:
         block, rest = stack[-1]
@@ -279,7 +266,7 @@ def _depth_first(count, start, followers):
 
 
 def _order(blocks, entries, members, order, loop_ends):
-    """Append the members of a part of the graph to the order, each loop in one piece, its entry first."""
+    """Append some blocks to the order: each loop contiguous, its entry first."""
     inside = set(members)
     for component in _components(blocks, entries, inside):
         if len(component) == 1 and component[0] not in blocks[component[0]].end.targets:
@@ -295,14 +282,14 @@ def _order(blocks, entries, members, order, loop_ends):
         rest = [at for at in component if at != first]
         starts = [target for target in blocks[first].end.targets if target in member and target != first]
         if rest:
-            # Without its entry the loop is one no more; what is left may hold loops of its own.
+            # Without its entry the loop is broken; the rest may contain inner loops.
             _order(blocks, [*starts, *rest], rest, order, loop_ends)
         assert len(order) - begin == len(component)
         loop_ends[first] = order[-1]
 
 
 def _components(blocks, entries, inside):
-    """Return the strongly connected components among some blocks, each before those it leads to."""
+    """Return the strongly connected components of some blocks in topological order."""
     # Tarjan, "Depth-first search and linear graph algorithms" (1972), without recursion.
     number, low, stack, on_stack, found = {}, {}, [], set(), []
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Put functions in which lanes wait for each other into what calls them.
+"""Inline functions in which lanes wait for each other.
 
-A function returns to all the lanes that have called it at once. So those that have taken a lock in it would
-wait for those that have not, which wait for the lock. As a part of the kernel it is left by each lane alone.
+A called function returns only when all its lanes have finished. Lanes that took a lock in it would wait for
+the lanes that wait for that lock. Inlined code can be left by each lane separately.
 """
 
 import itertools
@@ -14,12 +14,11 @@ from gpuless.emulator.ptx.instructions import renamed
 
 
 def joined(source, kernel, anew):
-    """Return a module such that lanes of a kernel wait for each other in no function but itself.
+    """Return a module in which the lanes of a kernel wait for each other only in the kernel itself.
 
-    It is the same module if they wait nowhere. Functions that call themselves stay, and those that are called
-    by their addresses.
+    It is the same module if they never wait. Recursive functions, and those called by address, stay.
 
-    `anew`: what `reading_anew` says of the module.
+    `anew`: the result of `reading_anew` for the module.
     """
     calls = {name: called_by(function) & set(source.functions) for name, function in source.functions.items()}
     below = {name: _reachable(calls, name) for name in calls}
@@ -29,13 +28,13 @@ def joined(source, kernel, anew):
     waiting = {name for name in reached if _waits(source.functions[name], anew)}
     chosen = {name for name in below[kernel] if name not in below[name] and waiting & ({name} | below[name])}
     functions, count = dict(source.functions), itertools.count()
-    for name in [*sorted(chosen, key=lambda name: len(below[name])), kernel]:  # what is called comes first
+    for name in [*sorted(chosen, key=lambda name: len(below[name])), kernel]:  # callees first
         functions[name] = _with(functions[name], {each: functions[each] for each in chosen}, count)
     return replace(source, functions=functions)
 
 
 def _reachable(calls, name):
-    """Return the names of the functions that one calls, or one that it calls."""
+    """Return the names of the functions that one calls, directly or indirectly."""
     found, left = set(), list(calls[name])
     while left:
         at = left.pop()
@@ -50,12 +49,12 @@ def _spins(function, anew):
 
 
 def _waits(function, anew):
-    """Return whether lanes may wait for each other in a function: in a loop, or where they come together."""
+    """Return whether lanes may wait for each other in a function, in a loop or at an instruction."""
     return any(gathered(one) is not None for one in instructions_of(function)) or _spins(function, anew)
 
 
 def _with(function, others, count):
-    """Return a function with others in the place of calls."""
+    """Return a function with the calls of others inlined."""
     result = replace(
         function,
         registers=dict(function.registers),
@@ -72,14 +71,14 @@ def _with(function, others, count):
             body += _in_place(item, others[name], given, result, next(count))
         else:
             body.append(item)
-    for name in passed:  # each lane keeps its own until it is asked for
+    for name in passed:  # arguments and results: each lane keeps its own
         result.variables[name] = replace(result.variables[name], space="local")
     result.body = [_in_local_memory(item, passed) for item in body]
     return result
 
 
 def _in_place(call, function, given, result, number):
-    """Return the instructions of a function that is called, under names of their own."""
+    """Return the instructions of a called function, with its names made unique."""
     inner, end = f".in{number}", f"end.in{number}"
     own = [*function.registers, *function.tables]
     own += [name for name, variable in function.variables.items() if variable.space in ("local", "param")]
@@ -113,7 +112,7 @@ def _jump(label, guard, like):
 
 
 def _in_local_memory(item, names):
-    """Return an instruction such that it finds what is passed in local memory."""
+    """Return an instruction that finds arguments and results in local memory."""
     if isinstance(item, str) or "param" not in item.opcode:
         return item
     if not any(isinstance(one, Address) and one.base in names for one in item.operands):

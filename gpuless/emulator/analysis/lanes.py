@@ -1,29 +1,29 @@
-"""What the 32 lanes of a warp hold: one number, numbers a known distance apart, or anything.
+"""What the 32 lanes of a warp hold: one number, one number plus known distances, or anything.
 
-Most of what a kernel computes is the same in all lanes of a warp, or differs by what the lane's place in the
-block gives: a row, a column, an address. Such a register needs no vector. `Lanes` describes it by lane 0,
-which one scalar instruction computes, and by the distances of the other lanes from it, which are known when
-the kernel is compiled.
+Most registers of a kernel are the same in all lanes, or differ by the lane's position in the block: a row, a
+column, an address. They need no vector. `Lanes` describes such a register by lane 0, which one scalar
+instruction computes, and by the distances of the other lanes from it, which are known at compile time.
 
-The functions here are the rules: what an operation makes of such operands. They are exact, in the arithmetic
-of registers, modulo a power of two. Where a sum of 32 bits is widened to 64, that needs proof that no lane
-wraps around; `assume` waives it, for addresses only, whose lanes cannot be 16 GB apart.
+The functions are the rules for operations on such operands, exact modulo a power of two, as registers are. To
+widen a sum from 32 to 64 bits needs a proof that no lane wraps around; `assume` waives it for addresses,
+whose lanes cannot be 16 GB apart.
 """
 
 import functools
 from typing import NamedTuple
 
-WARP = 32
+from gpuless.limits import WARP
+
 ZERO = (0,) * WARP
 
 
 class Lanes(NamedTuple):
     """Lane i holds the number of lane 0 plus ``offsets[i]``; a constant holds just ``offsets[i]``.
 
-    `align`: the number of lane 0 is a multiple of ``2 ** align``; `rows`: of a block whose rows are shorter
-    than a warp, a warp has several; if each is described by itself, the distances are from a row's first
-    lane, and what these hold is not known; `unit`: the kernel's parameter, such as a stride, that the
-    distances are multiples of; `size`: how many bits are enough for what any lane holds.
+    `align`: lane 0 holds a multiple of ``2 ** align``; `rows`: if the rows of a block are shorter than a
+    warp, the number of rows that are described separately: distances are then from the first lane of each
+    row, and the distances of rows are unknown; `unit`: the kernel parameter, such as a stride, that the
+    distances are multiplied by; `size`: all lanes fit into this many bits.
     """
 
     offsets: tuple
@@ -35,7 +35,7 @@ class Lanes(NamedTuple):
 
     @property
     def uniform(self):
-        """Whether all lanes hold the same."""
+        """Whether all lanes hold the same number."""
         return self.offsets is ZERO or self.offsets.count(self.offsets[0]) == WARP
 
 
@@ -44,19 +44,19 @@ UNIFORM = Lanes(ZERO)
 
 
 def uniform(kind):
-    """Return whether a kind is the same number in all lanes."""
+    """Return whether a kind is known to be the same number in all lanes."""
     return kind is not VARYING and kind.uniform
 
 
 @functools.cache
 def constant(*offsets):
-    """Return the kind of known numbers: one for all lanes, or one for each."""
+    """Return the kind of constants: one for all lanes, or one for each."""
     return Lanes(offsets * WARP if len(offsets) == 1 else offsets, 64, True)
 
 
 @functools.lru_cache(maxsize=4096)
 def trailing_zeros(number):
-    """Return by which power of two a number can be divided; 64 for 0."""
+    """Return the number of trailing zero bits; 64 for 0."""
     return (number & -number).bit_length() - 1 if number else 64
 
 
@@ -73,7 +73,7 @@ def relative(kind):
 
 
 def size_of(kind):
-    """Return how many bits are enough for what any lane holds."""
+    """Return how many bits are enough for the number in any lane."""
     if not kind.constant:
         return kind.size
     return max(kind.offsets).bit_length() if min(kind.offsets) >= 0 else 64
@@ -87,7 +87,7 @@ def _map(function, *offsets):
 
 @functools.lru_cache(maxsize=4096)
 def nearest(offsets, bits):
-    """Return distances in registers of some bits as the ones nearest to zero: they wrap around."""
+    """Return distances modulo 2**bits, each as the number nearest to zero."""
     half = 1 << (bits - 1)
     if -half <= min(offsets) and max(offsets) < half:
         return offsets
@@ -99,13 +99,13 @@ def _apart(bits, distances, align):
 
 
 def _within(bits, kind):
-    """Return whether no lane carries into the bits that are lane 0's."""
+    """Return whether adding the distances never carries into the bits of lane 0."""
     return min(kind.offsets) >= 0 and max(kind.offsets) < 1 << min(kind.align, bits)
 
 
 @functools.lru_cache(maxsize=8192)
 def join(x, y):
-    """Return what holds for a register that is either."""
+    """Return the kind of a register that is of one kind or the other."""
     if x == y:
         return x
     if x is VARYING or y is VARYING:
@@ -122,7 +122,7 @@ def join(x, y):
 
 @functools.lru_cache(maxsize=8192)
 def in_rows(kind, rows):
-    """Return what is known of each row of a warp by itself."""
+    """Return a kind with each row of the warp described separately."""
     if kind is VARYING or kind.rows == rows:
         return kind
     width = WARP // rows
@@ -174,7 +174,7 @@ def _shift_left(bits, x, y):
 
 def _shift_right(bits, x, y):
     if y.constant and y.uniform and (x.uniform or _within(bits, x)):
-        # Where all bits go in which lanes differ, the offsets are zero.
+        # If all bits in which lanes differ are shifted out, the offsets become zero.
         amount = y.offsets[0]
         size = max(min(x.size, bits) - amount, 0)
         return Lanes(_map(lambda a: a >> amount, x.offsets), max(x.align - amount, 0), size=size)
@@ -203,7 +203,7 @@ def _or(bits, x, y):
         x, y = y, x
     for one, other in ((x, y), (y, x)):
         if other.uniform and size_of(one) <= min(relative(other)[1], bits):
-            return _add(bits, x, y)  # no bit is in both
+            return _add(bits, x, y)  # the operands share no bit
     if y.constant and y.uniform and _within(bits, x):
         mask = y.offsets[0]
         return Lanes(_map(lambda a: a & ~mask, x.offsets), min(x.align, trailing_zeros(mask)))
@@ -226,12 +226,12 @@ def _not(bits, x):
 
 
 def _elementwise(*kinds):
-    """Return the kind of an operation of which nothing is known but that it looks at one lane at a time."""
+    """Return the kind of any operation that works lane by lane."""
     return UNIFORM if all(kind.uniform for kind in kinds) else VARYING
 
 
 def _folding(function, otherwise=lambda bits, *kinds: _elementwise(*kinds)):
-    """Return a rule that computes constants; other kinds it leaves to another one."""
+    """Return a rule that folds constants, and leaves other kinds to `otherwise`."""
 
     def rule(bits, x, y):
         if x.constant and y.constant:
@@ -242,7 +242,7 @@ def _folding(function, otherwise=lambda bits, *kinds: _elementwise(*kinds)):
 
 
 def widen(have, want, signed, x, assume=False):
-    """Return the kind of a register of `have` bits made one of `want` bits."""
+    """Return the kind of a register of `have` bits that is converted to `want` bits."""
     if x.constant:
         cut = (1 << have) - 1
         return _fold(lambda a: _signed(a & cut, have) if signed else a & cut, want, x)
@@ -256,7 +256,7 @@ def widen(have, want, signed, x, assume=False):
     return VARYING
 
 
-def select(bits, condition, x, y):
+def select(condition, x, y):
     """Return the kind of ``x if condition else y``."""
     if condition.constant and condition.uniform:
         return x if condition.offsets[0] else y
@@ -287,12 +287,12 @@ RULES = {
     "div.u": _folding(lambda a, b, _: a // b if b else -1),
     "rem.u": _folding(lambda a, b, _: a % b if b else a),
 }
-#: The rules by which addresses are computed, whose lanes are known to stay near each other.
+#: The rules for computing addresses, whose lanes are known to stay near each other.
 ADDRESSING = {"add", "sub", "mul", "shl", "neg"}
 
 
 def combine(rule, bits, *kinds):
-    """Return the kind of an integer operation of `RULES`, or of any other that works lane by lane."""
+    """Return the kind of an integer operation: one of `RULES`, or any other that works lane by lane."""
     if VARYING in kinds:
         return VARYING
     if any(kind.unit for kind in kinds):
@@ -301,7 +301,7 @@ def combine(rule, bits, *kinds):
 
 
 def _in_units(rule, bits, *kinds):
-    """Return the kind of a sum or a multiple of numbers whose distances are multiples of a parameter."""
+    """Return the kind of an operation on numbers whose distances are multiples of a parameter."""
     units = {kind.unit for kind in kinds if not kind.uniform}
     if len(units) > 1 or rule not in ADDRESSING:
         return VARYING
@@ -310,7 +310,7 @@ def _in_units(rule, bits, *kinds):
 
 
 def times(kind, unit):
-    """Return what may be assumed of the product of a number and a parameter."""
+    """Return the kind that may be assumed for the product of a number and a parameter."""
     if kind is VARYING or kind.uniform or kind.unit:
         return VARYING
     return Lanes(relative(kind)[0], rows=kind.rows, unit=unit)
@@ -318,10 +318,10 @@ def times(kind, unit):
 
 @functools.lru_cache(maxsize=8192)
 def near(rule, bits, rows, *kinds):
-    """Return what an operation of `RULES` makes of addresses, given row by row where it must be.
+    """Return the kind of an operation of `RULES` on addresses, with separate rows if necessary.
 
-    A row times the length of a row is the same in all lanes of a row, and how far from that of the next one
-    nobody knows before the kernel runs.
+    A row's number times the length of a row is the same in all lanes of that row, but its distance from that
+    of the next row is unknown before the kernel runs.
     """
     if VARYING in kinds:
         return VARYING

@@ -1,19 +1,19 @@
-"""How many registers a kernel would take on a GPU: an estimate, for programs that ask the driver."""
+"""An estimate of the registers that a kernel needs on a GPU, for programs that ask the driver."""
 
 from collections import Counter
 from itertools import accumulate
 
 from gpuless.emulator.ptx.instructions import destinations, sources
 
-#: What machine code needs besides, for addresses and the like; and the most there can be.
+#: Registers that machine code needs in addition, for addresses and the like; the maximum.
 _EXTRA, _MOST = 8, 255
 
 
 def estimate(function):
-    """Return how many registers of 32 bits are in use at once, at most, and a few.
+    """Return the largest number of 32-bit registers that are in use at once, plus a few.
 
-    A register counts from where it is first named to where it is last. NVIDIA's compiler orders instructions
-    anew, and may need more or fewer.
+    A register counts from its first mention to its last. NVIDIA's compiler reorders instructions, and may
+    need more or fewer.
     """
     first, last = {}, {}
     for at, item in enumerate(function.body):
@@ -24,7 +24,7 @@ def estimate(function):
     change = Counter()
     for name in first.keys() & function.registers.keys():
         width = function.registers[name]
-        words = -(-width // 32) if width > 1 else 0  # predicates have registers of their own
+        words = -(-width // 32) if width > 1 else 0  # predicates have separate registers
         change[first[name]] += words
         change[last[name] + 1] -= words
     most = max(accumulate(change[at] for at in sorted(change)), default=0)

@@ -1,4 +1,8 @@
-"""What an instruction makes of what is known of its operands."""
+"""The transfer functions of the analysis: the kinds of an instruction's results from those of its operands.
+
+A kind (`lanes`) is what is proved of a register. An assumption is a kind that registers in addresses may be
+taken to have; the translation checks it where necessary.
+"""
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP, constant
@@ -15,7 +19,7 @@ def special_registers(block):
     threads = x * y * z
 
     def thread(i):
-        # Past the last thread of a block go on as before: nobody asks there.
+        # Lanes beyond the block's last thread are off: any number will do.
         return i % x if y * z > 1 else i, i // x % y if z > 1 else i // x * (y > 1), i // (x * y) * (z > 1)
 
     found = {f"%ntid.{axis}": constant(size) for axis, size in zip("xyz", block, strict=True)}
@@ -49,17 +53,15 @@ def _same_address(instruction, analysis):
 
 
 def transfer(instruction, kinds, assumptions, analysis):
-    """Return (kind, assumption) of each register that an instruction writes, from those of its operands.
+    """Return (kind, assumption) of each register that an instruction writes.
 
-    `kinds`, `assumptions`: give those of the operands after the first, which are of the types given.
+    `kinds`, `assumptions`: functions from a list of types to those of the operands after the first.
     """
     opcode = instruction.opcode
     name, type_ = opcode[0], opcode[-1]
-    if "cc" in opcode or name in ("addc", "subc", "madc"):
-        return [(VARYING, None)]  # the carry is kept for each lane
-    rule = _TRANSFERS.get(name)
     if "cc" in opcode or name in WITH_CARRY:
-        return _varying(instruction)
+        return [(VARYING, None)]  # each lane has its own carry
+    rule = _TRANSFERS.get(name)
     if rule is not None:
         return rule(instruction, kinds, assumptions, analysis)
     if any(isinstance(operand, Address) for operand in instruction.operands[1:]):
@@ -84,7 +86,7 @@ def _all_alike(instruction, kinds, type_):
 
 
 def _arithmetic(rule_name):
-    """Return the transfer of an integer operation that has a rule of its own."""
+    """Return the transfer function of an integer operation with a rule in `lanes.RULES`."""
 
     def rule(instruction, kinds, assumptions, analysis):
         opcode = instruction.opcode
@@ -118,7 +120,7 @@ def _arithmetic(rule_name):
 
 
 def _stepped(instruction, factors, analysis):
-    """Return what may be assumed of a product with a parameter: lanes are multiples of it apart."""
+    """Return the assumption for a product with a parameter: distances are multiples of the parameter."""
     for operand, other in zip(instruction.operands[1:3], factors[1::-1], strict=True):
         if operand in analysis.parameters:
             return lanes.times(other, analysis.parameters[operand])
@@ -126,7 +128,7 @@ def _stepped(instruction, factors, analysis):
 
 
 def is_sign(instruction):
-    """Return whether an instruction takes a number's sign, on all bits or alone, as for negative indices."""
+    """Return whether an instruction takes a number's sign, in one bit or in all, as for negative indices."""
     name, type_ = instruction.opcode[0], instruction.opcode[-1]
     if name == "and":
         return instruction.operands[2] == str(-(1 << (BITS[type_] - 1)))
@@ -134,7 +136,7 @@ def is_sign(instruction):
 
 
 def is_widened(instruction):
-    """Return whether an instruction makes more bits of a number, as of an index for an address."""
+    """Return whether an instruction widens a number, as an index is widened for an address."""
     opcode = instruction.opcode
     if opcode[0] == "cvt":
         return BITS.get(opcode[-2], 0) > BITS.get(opcode[-1], 0)
@@ -142,14 +144,14 @@ def is_widened(instruction):
 
 
 def _alike(found):
-    """Return what may be assumed of numbers' signs, or of alike numbers: the same in all lanes of a row."""
+    """Return the assumption for signs, or for uniform numbers: the same in all lanes of a row."""
     if any(kind is VARYING or kind.unit for kind in found):
         return VARYING
     return UNIFORM._replace(rows=max(kind.rows for kind in found))
 
 
 def _assumed_bits(instruction, bits, assumptions):
-    """Return what may be assumed of a number of which some bits are taken."""
+    """Return the assumption for an `and` with a mask."""
     x, mask = assumptions([instruction.opcode[-1]] * 2)
     if VARYING in (x, mask):
         return None
@@ -231,10 +233,9 @@ def _select(instruction, kinds, assumptions, analysis):
     type_ = instruction.opcode[-1]
     condition = analysis.kind(instruction.operands[3])
     (x, y), (near_x, near_y) = kinds([type_] * 2), assumptions([type_] * 2)
-    bits = BITS[type_]
     exact = VARYING
     if VARYING not in (condition, x, y):
-        exact = lanes.select(bits, condition, x, y)
+        exact = lanes.select(condition, x, y)
     assumed = None
     if exact is VARYING and lanes.uniform(condition) and VARYING not in (near_x, near_y):
         assumed = lanes.join(near_x, near_y)
@@ -251,7 +252,7 @@ def _compare(instruction, kinds, _, analysis):
     if VARYING not in found:
         kind = lanes.compare(opcode[1] in _COMPARISONS_OF_EQUALITY, *found)
         if opcode[1] == "lt" and opcode[-1][0] == "s" and found[1] == constant(0):
-            # Numbers of fewer bits are never negative: thread ids, most of all.
+            # A number with fewer bits is never negative: this is mostly for thread ids.
             kind = constant(0) if lanes.size_of(found[0]) < BITS[opcode[-1]] else kind
     joined = instruction.operands[3:4]
     if kind is not VARYING and not all(lanes.uniform(analysis.kind(name)) for name in joined):
@@ -260,7 +261,7 @@ def _compare(instruction, kinds, _, analysis):
 
 
 def _insert(instruction, kinds, _, __):
-    """Say what `bfi` makes of two numbers: the field of one, and the other's bits around it."""
+    """`bfi`: a bit field of one number, the bits of the other around it."""
     type_, bits = instruction.opcode[-1], BITS[instruction.opcode[-1]]
     field, around, at, length = kinds([type_, type_, "u32", "u32"])
     if VARYING in (field, around) or not all(kind.constant and kind.uniform for kind in (at, length)):
@@ -295,7 +296,7 @@ def _uniform(instruction, *_):
 
 
 def _of_members(instruction, kinds, _, __):
-    """Lanes that take part in the same get the same."""
+    """Return a uniform result if the operands and the mask of members are uniform."""
     members = kinds(["pred", "b32"])[1:]
     return [(UNIFORM if all(map(lanes.uniform, members)) else VARYING, None)]
 

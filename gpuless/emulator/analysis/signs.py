@@ -1,8 +1,8 @@
-"""Write a choice by a number's sign as its bits: what a negative index adds to itself, 0 or a length.
+"""Rewrite selections by a number's sign as masks, for indices that may be negative.
 
-Where a compiler does not know that an index is never negative, code adds the length of the array if it is:
-numba-cuda's by a shift and a mask, numba-cuda-mlir's by a comparison and a selection. Of the former more is
-known before a kernel runs (`rules.is_sign`), so the latter is written as the former.
+Code that cannot exclude a negative index adds the array's length to it: numba-cuda by a shift and a mask,
+numba-cuda-mlir by a comparison and a selection. The analysis knows more of the first form
+(`rules.is_sign`), so the second is rewritten as the first.
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from gpuless.emulator.ptx.model import BITS, Instruction
 
 
 def with_masks(function):
-    """Return a function with ``selp d, x, 0, p`` as ``and d, x, sign`` where p says that a number is < 0.
+    """Return a function with ``and d, x, sign`` for ``selp d, x, 0, p`` if p is true for negative numbers.
 
-    It is the same function if there is nothing of the kind.
+    The same function is returned if it has no such instruction.
     """
     own = [each for each in function.body if isinstance(each, Instruction)]
     writes = Counter(name for each in own for name in destinations(each))
@@ -51,18 +51,18 @@ def _asks_for_sign(instruction):
 
 
 def _chooses(instruction):
-    """Return whether an instruction takes a number, or 0 where its predicate does not hold."""
+    """Return whether an instruction selects between a number and 0."""
     opcode, operands = instruction.opcode, instruction.operands
     return opcode[0] == "selp" and opcode[-1] == "b64" and operands[2] == "0"
 
 
 def _mask(predicate):
-    """Return the register of 64 bits that are all what a predicate is."""
+    """Return the name of the 64-bit register whose bits all equal a predicate."""
     return f"{predicate}.mask"
 
 
 def _sign(comparison, registers):
-    """Return instructions that write down a number's sign, in all bits, where it is asked for."""
+    """Return instructions that write a number's sign to all bits of the mask register."""
     predicate, number, _ = comparison.operands
     type_, location = comparison.opcode[-1], comparison.location
     bits = BITS[type_]

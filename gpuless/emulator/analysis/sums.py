@@ -1,8 +1,8 @@
-"""Which vectors are sums of one number, the same in all lanes, and of a vector that changes less often.
+"""Registers that are the sum of a uniform number and a vector that changes less often.
 
-In ``x[n, c, h, w]`` each lane often has an image and a place, and a loop runs over channels: what it adds to
-the address is the same for all lanes. Such registers are kept as two. Then the vector's part of an address
-can be computed before the loop, and what is found out about it holds as long as the loop runs.
+In ``x[n, c, h, w]`` the lanes often have different `n`, `h` and `w`, and a loop runs over `c`: it adds the
+same number to the addresses of all lanes. Such a register is kept as two. The vector is computed before the
+loop, and a check of it there holds for the whole loop.
 """
 
 import functools
@@ -17,7 +17,7 @@ _PURE |= {"selp", "setp", "min", "max"}
 
 
 def is_word(opcode):
-    """Return whether an instruction computes whole integers of 64 bits from such."""
+    """Return whether an instruction computes 64-bit integers from 64-bit integers, modulo 2**64."""
     return opcode[-1] in _WORDS and not {"cc", "sat", "hi", "wide"}.intersection(opcode)
 
 
@@ -30,7 +30,7 @@ def is_copy(instruction):
 
 
 class Sums:
-    """The registers of 64 bits that are kept as sums: `names`; `analysis`: of their function."""
+    """The 64-bit registers that are kept as sums: `names`; `analysis`: of their function."""
 
     def __init__(self, analysis):
         self.analysis = analysis
@@ -56,7 +56,7 @@ class Sums:
         return not a.assumed.get(name) and not kept
 
     def _adds(self, instruction):
-        """Return whether a number that all lanes share is a part of what an instruction writes."""
+        """Return whether the result of an instruction has a uniform summand."""
         opcode, operands = instruction.opcode, instruction.operands
         if is_copy(instruction):
             return operands[1] in self.names
@@ -79,37 +79,37 @@ class Sums:
     def _shares(self, operand):
         return operand in self.names or self.analysis.kind(operand) is not VARYING
 
-    # --- What loops change -------------------------------------------------------------------------------
+    # --- Loop invariants -------------------------------------------------------------------------------
 
     @functools.cached_property
     def _loops(self):
         return [range(first, last + 1) for first, last in self.analysis.flow.loop_ends.items()]
 
     def steady(self, name, block):
-        """Return whether the vector of a sum stays what it is in the innermost loop around a block.
+        """Return whether the vector of a sum is invariant in the innermost loop around a block.
 
-        It is about speed alone: what is not steady is found out each time.
+        Only speed depends on it: a vector that is not invariant is checked each time.
         """
         around = [loop for loop in self._loops if block in loop]
         return bool(around) and self._stays(name, min(around, key=len), frozenset(), frozenset())
 
     def is_early(self, name):
-        """Return whether a register may be written before it is known whether any lane is there to do it.
+        """Return whether a register may be written before it is known whether any lane is on.
 
-        That is so if it is written in one place, and no lane asks there for what it held before.
+        It may if it has one definition, and its old value is not read after that.
         """
         (at, _), *others = self._definitions[name]
         asking = [loop[0] for loop in self._loops if at in loop] + [0, at]
         return not others and not any(self.analysis.lives(name, block) for block in asking)
 
     def _stays(self, name, loop, alike, behind):
-        """Return whether a loop leaves the vector of a register alone, or for one number the number itself.
+        """Return whether the vector of a register, or a uniform number, is invariant in a loop.
 
-        `alike`: registers of which the vector is the same, if it stays; `behind`: those it is a part of.
+        `alike`: registers that have the same vector if it is invariant; `behind`: registers computed from it.
         """
         if name not in self.analysis.function.registers:
             return True
-        if name in self.analysis.crossing and name not in self.names:  # the vector is all that it is
+        if name in self.analysis.crossing and name not in self.names:  # it is a vector only
             behind, alike = behind | alike, frozenset()
         if name in alike:
             return True
@@ -121,7 +121,7 @@ class Sums:
         return self._known[name, loop]
 
     def _repeats(self, instruction, name, loop, alike, behind):
-        """Return whether an instruction of a loop writes the same vector, or number, each time."""
+        """Return whether an instruction in a loop writes the same vector or number in each iteration."""
         opcode, operands = instruction.opcode, instruction.operands
         below = behind | alike | {name}
         if self._uniform(name):
@@ -132,7 +132,7 @@ class Sums:
         if not is_word(opcode) or opcode[0] not in _SUMS | _PRODUCTS:
             return opcode[0] in _PURE and self._all_stay(sources(instruction), loop, below)
         vectors = [operand for operand in operands[1:] if not self._uniform(operand)]
-        if opcode[0] in _PRODUCTS and not vectors == operands[3:4]:  # what is added is free to change
+        if opcode[0] in _PRODUCTS and vectors != operands[3:4]:  # a uniform summand may change
             return self._all_stay({*vectors, *operands[1:3]}, loop, below)
         if vectors in (operands[1:2], operands[3:4]):
             return self._stays(vectors[0], loop, alike | {name}, behind)

@@ -1,8 +1,8 @@
-"""What the registers of a function hold, and where the lanes of a warp are apart.
+"""What the registers of a function hold, and where the lanes of a warp are divergent.
 
-The two depend on each other: a branch parts the lanes if its condition is not the same in all of them, and a
-register that is written where lanes are apart, and read where they meet, is not the same in all of them. So
-both are found together, beginning with the belief that all is uniform, until nothing changes.
+The two depend on each other: lanes diverge at a branch whose condition is not uniform, and a register is not
+uniform if it is written by divergent lanes and read after they reconverge. Both are found together as a fixed
+point: it starts from "all is uniform" and weakens that until nothing changes.
 """
 
 import functools
@@ -22,14 +22,15 @@ from gpuless.emulator.ptx.instructions import destinations, sources
 class Analysis:
     """What is known of a function before it is translated.
 
-    `block`: the shape of a block of threads; `space_of`: gives where a variable of the module or the function
-    lives; `local_kind`: gives the `Lanes` of the address of a local variable; `anew`: the functions that may
-    read what other threads have just written, of which a loop may wait for one; `kinds`, `assumed`: of each
-    register the `Lanes`, proved, and such as addresses may be taken to be; `masked`: blocks that may run with
-    some of the warp's lanes only; `blended`: registers of which lanes that are off keep what they have;
-    `doubted`: registers of which what is assumed follows from a sign, and is to be checked when the kernel
-    runs; `wrapping`: registers of which what is assumed follows from a number that is made wider, of which
-    lanes may wrap; `crossing`: registers that live longer than a block.
+    Parameters: `block`: the shape of a thread block; `space_of`: returns the state space of a variable;
+    `local_kind`: returns the `Lanes` of the address of a local variable; `anew`: the functions that may read
+    what other threads have just written, so a loop that calls one may wait.
+
+    Results: `kinds`, `assumed`: the `Lanes` of each register, as proved, and as addresses may be assumed to
+    be; `masked`: blocks that may run with some lanes off; `blended`: registers in which lanes that are off
+    keep their old value; `doubted`: registers whose assumption follows from a sign and must be checked when
+    the kernel runs; `wrapping`: registers whose assumption follows from a widened number that may have
+    wrapped around; `crossing`: registers that are live across basic blocks.
     """
 
     def __init__(self, function, block, space_of, local_kind, anew=frozenset()):
@@ -42,7 +43,7 @@ class Analysis:
             self.flow.await_others()
         self.kinds, self.assumed, self.masked, self.blended = {"%cc": VARYING}, {}, set(), set()
         self.special = special_registers(block)
-        # How many rows of a block a warp has, where it has whole ones.
+        # The number of whole rows of a block in a warp.
         self.rows = WARP // block[0] if block[0] in (4, 8, 16) else 1
         self._depth = Counter()
         self.instructions = [
@@ -50,21 +51,21 @@ class Analysis:
         ]
         self.parameters = self._parameters()
         self._liveness()
-        parted = set()
+        divergent = set()
         while True:
             self._propagate()
-            new = {at for at in range(len(self.flow.blocks)) if at not in parted and self.parts(at)}
+            new = {at for at in range(len(self.flow.blocks)) if at not in divergent and self.diverges(at)}
             if not new:
                 break
-            parted |= new
+            divergent |= new
             for at in new:
-                self._part(at)
+                self._diverge(at)
         self.sums = Sums(self)
         self.doubted = self._assumed_from(is_sign)
         self.wrapping = self._assumed_from(is_widened) & self._leading_to_memory()
 
     def _parameters(self):
-        """Return the parameters of 64 bits that registers hold, and nothing else ever, by the registers."""
+        """Return the 64-bit parameters by the registers that hold them and never anything else."""
         if not self.function.kernel:
             return {}
         names = {variable.name for variable in self.function.parameters}
@@ -76,7 +77,7 @@ class Analysis:
             if BITS[instruction.opcode[-1]] == 64 and instruction.operands[1].base in names
         }
 
-    # --- Registers that live from block to block -------------------------------------------------------
+    # --- Liveness --------------------------------------------------------------------------------------
 
     def _liveness(self):
         names = {name: i for i, name in enumerate(self.function.registers)}
@@ -107,7 +108,7 @@ class Analysis:
                 live = used[at] | (after & ~self._written[at])
                 if live != self.live[at]:
                     self.live[at], changed = live, True
-        self.live.append(0)  # at the end nothing lives
+        self.live.append(0)  # nothing is live at the end
         crossing = 0
         for live in self.live:
             crossing |= live
@@ -119,17 +120,17 @@ class Analysis:
         return {name for one, _ in self.instructions for name in sources(one)}.union(conditions)
 
     def is_read(self, name):
-        """Return whether anybody reads a register."""
+        """Return whether any instruction reads a register."""
         return name in self._read
 
     def lives(self, name, block):
-        """Return whether what a register holds at the beginning of a block is read there or later."""
+        """Return whether a register is live at the beginning of a block."""
         return self.live[block] >> self._bit[name] & 1
 
-    # --- Where lanes are apart -------------------------------------------------------------------------
+    # --- Divergence ------------------------------------------------------------------------------------
 
-    def parts(self, at):
-        """Return whether lanes part at the end of a block."""
+    def diverges(self, at):
+        """Return whether lanes diverge at the end of a block."""
         end = self.flow.blocks[at].end
         return (
             end.condition is not None
@@ -137,10 +138,10 @@ class Analysis:
             and not lanes.uniform(self.kind(end.condition))
         )
 
-    def _part(self, at):
-        """Note what follows from lanes parting at the end of a block."""
+    def _diverge(self, at):
+        """Note the consequences of divergence at the end of a block."""
         flow = self.flow
-        ways, meeting = flow.region(at), flow.parted_until(at)
+        ways, meeting = flow.region(at), flow.divergent_until(at)
         targets = flow.blocks[at].end.targets
         apart = set().union(*ways)
         self.masked |= apart
@@ -169,10 +170,10 @@ class Analysis:
 
     @functools.cached_property
     def restless(self):
-        """The registers that are written where lanes part again and again, within a loop they go round apart.
+        """The registers that are written under nested divergence within a divergent loop.
 
-        Blocks are entered there from many others. Were such a register a value, and not memory, it would be
-        copied on most of these ways. Where lanes wait for each other all that is masked is such a loop.
+        The blocks there have many predecessors, and if such a register were an SSA value instead of memory,
+        most edges would copy it. If lanes wait for each other, all masked blocks count as such a loop.
         """
         loops = [
             range(first, last + 1) for first, last in self.flow.loop_ends.items() if first in self.masked
@@ -183,7 +184,7 @@ class Analysis:
         written = self._written_in(blocks)
         return {name for name, bit in self._bit.items() if written >> bit & 1}
 
-    # --- What registers hold ---------------------------------------------------------------------------
+    # --- The kinds of registers ------------------------------------------------------------------------
 
     def _propagate(self):
         changed = True
@@ -195,11 +196,11 @@ class Analysis:
                     continue
                 if not self._known(instruction):
                     unknown.append(instruction)
-                    continue  # comes with the next turn, when the loop that it is in has been passed once
+                    continue  # known in the next round, after its loop has been passed once
                 for name, (kind, assumed) in zip(written, self.results(instruction), strict=False):
                     changed |= self._weaken(name, kind, assumed)
             if unknown and not changed:
-                # What is read here nobody has set before; so it may be anything, and the same in all lanes.
+                # It reads a register before any write: its value is undefined, so it may be uniform.
                 for name in sources(unknown[0]):
                     if name in self.function.registers or name == "%cc":
                         self.kinds.setdefault(name, UNIFORM)
@@ -215,14 +216,14 @@ class Analysis:
         changed = name not in self.kinds or new != old
         self.kinds[name] = new
         if new is VARYING:
-            # A register that is proved on one way may be assumed on another.
+            # One definition of a register may be proved and another assumed.
             known = kind if kind is not VARYING else assumed
             had = self.assumed.get(name, known)
             if name in self.blended or had is None or known is None:
                 weaker = None
             else:
                 weaker = lanes.join(had, known)
-                # Lanes that are the same, or constants, would rather be written as a vector.
+                # A constant becomes a number and its distances.
                 weaker = (
                     weaker if weaker is None or not weaker.constant else lanes.Lanes(*lanes.relative(weaker))
                 )
@@ -231,7 +232,7 @@ class Analysis:
         return changed
 
     def _assumed_from(self, begins):
-        """Return the registers whose assumed kind follows from what some instructions assume."""
+        """Return the registers whose assumption follows from instructions for which `begins` is true."""
         found, before = set(), None
         while len(found) != before:
             before = len(found)
@@ -242,7 +243,7 @@ class Analysis:
 
     @functools.cached_property
     def _assuming(self):
-        """The instructions of whose results something is assumed, with what they read, and these results."""
+        """The instructions with assumptions about their results: (instruction, operands, these results)."""
         found = []
         for instruction, written in self.instructions:
             names = {name for name in written if self.assumed.get(name)}
@@ -251,7 +252,7 @@ class Analysis:
         return found
 
     def _leading_to_memory(self):
-        """Return the registers that addresses are made of, but for those of shared memory."""
+        """Return the registers that addresses are computed from, except those of shared memory."""
         found = {
             operand.base
             for instruction, _ in self.instructions
@@ -270,7 +271,7 @@ class Analysis:
     def kind(self, operand, type_="u64"):
         """Return the kind of an operand: a register's, a special register's, or an immediate's."""
         if operand in self.function.registers or operand == "%cc":
-            return self.kinds.get(operand, UNIFORM)  # one that is never written may hold anything
+            return self.kinds.get(operand, UNIFORM)  # a register that is never written may hold anything
         if operand in self.special:
             return self.special[operand]
         if operand[0].isdigit() or operand[0] == "-":
@@ -282,12 +283,12 @@ class Analysis:
         return UNIFORM
 
     def assumption(self, operand, type_="u64"):
-        """Return the kind of an operand that makes up an address."""
+        """Return the kind that may be assumed for an operand of an address."""
         kind = self.kind(operand, type_)
         return self.assumed.get(operand) if kind is VARYING else kind
 
     def results(self, instruction):
-        """Return (kind, what may be assumed of an address) for each register that an instruction writes."""
+        """Return (kind, assumption) of each register that an instruction writes."""
         operands = instruction.operands[1:]
 
         def kinds(types):

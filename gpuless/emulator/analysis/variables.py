@@ -1,4 +1,4 @@
-"""Which functions a kernel may call, which variables it sees, and where these lie."""
+"""The functions that a kernel may call, the variables that it can access, and their addresses."""
 
 import math
 
@@ -7,23 +7,24 @@ from gpuless.emulator.ptx.model import BITS, Address
 
 
 def lay_out(variables, space):
-    """Give each variable of the given spaces its place."""
+    """Return the offsets of the variables in some state spaces, by name, and their total size."""
     places, at = {}, 0
     for variable in variables:
         if variable.space in space and not (variable.space == "shared" and not variable.size):
-            at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+            align = max(variable.align, 1)
+            at = -(-at // align) * align
             places[variable.name] = at
             at += variable.size
     return places, at
 
 
 def called(source, function):
-    """Return the functions of a module that one of them may call."""
+    """Return the functions of a module that a function may call."""
     found = []
     for item in function.body:
         if not isinstance(item, str) and item.opcode[0] == "call":
             name = split_call(item)[1]
-            if name in function.registers:  # an address: of any of them
+            if name in function.registers:  # called by address: any function
                 found += [other for other in source.functions.values() if not other.kernel]
             elif name in source.functions:
                 found.append(source.functions[name])
@@ -33,7 +34,7 @@ def called(source, function):
 def visible_variables(source, kernel):
     """Return the variables of a module, of a kernel in it, and of the functions that it may call.
 
-    Shared ones of the module are among them if they are named there: each kernel has its own.
+    The module's shared variables are included if they are used there: each kernel has its own copy.
     """
     found, waiting = {}, [kernel]
     while waiting:
@@ -52,18 +53,18 @@ def visible_variables(source, kernel):
 
 
 def function_address(source, name):
-    """Return a number that stands for a function, where a program takes its address."""
+    """Return the number that stands for a function's address."""
     return 16 * (1 + list(source.functions).index(name))
 
 
 def parameter_units(source):
-    """Return the bytes of the pieces that parameters of functions are to be held in.
+    """Return the size in bytes of the pieces in which each parameter of a function is held.
 
-    A parameter may be stored in one width and loaded in another. Its pieces are what all these consist of.
-    Functions that are called by their addresses share theirs. What CUDA provides is none of these: it takes
-    each parameter whole, as `host` has it.
+    A parameter may be stored in one width and loaded in another; all accesses consist of whole pieces.
+    Functions that are called by address share their sizes. Functions that CUDA provides (`host`) are not
+    included, as they take each parameter whole.
 
-    Returns them by the names of a function and of a variable in it: its own parameter, or what it passes on.
+    The result is keyed by (function, variable): its own parameter, or an argument that it passes.
     """
     roles, units = {}, {}
     calls = [
@@ -95,10 +96,5 @@ def parameter_units(source):
 
 
 def parameter_places(function):
-    """Return where each parameter of a kernel lies in the buffer of its arguments, and the buffer's size."""
-    places, at = {}, 0
-    for variable in function.parameters:
-        at = -(-at // variable.align) * variable.align
-        places[variable.name] = at
-        at += variable.size
-    return places, at
+    """Return the offset of each kernel parameter in the argument buffer, and the buffer's size."""
+    return lay_out(function.parameters, ("param",))

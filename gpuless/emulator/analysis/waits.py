@@ -1,24 +1,24 @@
-"""Where lanes wait for each other: instructions for which they come together, loops in which they wait.
+"""Where lanes wait for each other: at instructions for which they come together, or in spinning loops.
 
-And the signs of it: calls, returns, and reads of memory that others write.
+A loop may spin if it reads memory that other threads write, or calls a function that does.
 """
 
 from gpuless.emulator.ptx.instructions import destinations, sources, written_by
 
-#: Instructions for which all lanes of a warp, or all warps of a block, come together.
+#: Instructions at which all lanes of a warp, or all warps of a block, come together.
 MEETINGS = {"bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"}
-_OF_ALL = {"mma", "wmma", "ldmatrix"}  # which name no lanes
+_OF_ALL = {"mma", "wmma", "ldmatrix"}  # without a mask: all lanes
 MEETINGS |= _OF_ALL
 _MEETING_CALLS = {"cudaCGSynchronize"}  # functions that CUDA provides
 ALL = {"-1", "4294967295", "0xffffffff", "0xFFFFFFFF"}
-#: Instructions by which others may learn of something.
+#: Instructions that may signal something to others.
 TELLING = {"st", "red", "atom", "call", "trap", "cp", "mbarrier", "multimem"}
 
 
 def gathered(instruction):
-    """Return the operand that names the lanes which come together for an instruction; None if none do.
+    """Return the operand with the mask of the lanes that come together for an instruction, or None.
 
-    `activemask` waits for nobody: it may well stand where a lane has a lock.
+    `activemask` doesn't wait: a lane may execute it while it holds a lock.
     """
     name = instruction.opcode[0]
     if name == "call":
@@ -32,16 +32,16 @@ def gathered(instruction):
 def spinning_loops(flow):
     """Return the first blocks of loops that may wait for what other threads write to memory.
 
-    Such a loop reads memory in a way that shows it, and where it goes on depends on what it has read. After
-    a barrier any read is of this kind, but there most loops read what all threads have computed together. A
-    loop that waits ends only by what it reads.
+    Such a loop has a branch that depends on a volatile or atomic read, or on any read if the loop has a fence
+    or a call. A loop with a barrier may also wait with plain reads, but mostly reads what all threads have
+    computed together. It counts only if every exit depends on a read.
     """
     found = set()
     for first, last in flow.loop_ends.items():
         blocks = flow.blocks[first : last + 1]
         instructions = [instruction for block in blocks for instruction in block.body]
         calls = [one for one in instructions if calls_any(one, flow.anew, flow.registers)]
-        # What a function has found it may also have left in memory.
+        # A called function may return what it has read through memory.
         fenced = bool(calls) or any(one.opcode[0] in _FENCES for one in instructions)
         waiting = [*calls, *(one for one in instructions if reads_anew(one, fenced))]
         read = _following(
@@ -59,7 +59,7 @@ def spinning_loops(flow):
 
 
 def _following(instructions, names):
-    """Return registers, and those that are computed from them."""
+    """Return registers and all that are computed from them."""
     before, names = -1, set(names)
     while before != len(names):
         before = len(names)
@@ -70,7 +70,7 @@ def _following(instructions, names):
 
 
 def _behind(instructions, names):
-    """Return the instructions by which registers are computed, from memory at most."""
+    """Return the instructions that compute registers, back to loads from memory."""
     before, names, found = -1, set(names), []
     while before != len(names):
         before = len(names)
@@ -80,9 +80,10 @@ def _behind(instructions, names):
 
 
 def _tries_again(instruction, loop, read):
-    """Return whether an instruction tries again with just what it has found: somebody has got on.
+    """Return whether an instruction is a compare-and-swap that is retried with the value it has found.
 
-    It waits if it compares with the value that it waits for, or if more than one comparison ends the loop.
+    A retry means that another thread made progress. It does wait if it compares with a fixed value, or if
+    more than one comparison ends the loop.
     """
     if "cas" not in instruction.opcode:
         return False
@@ -97,7 +98,7 @@ def _tries_again(instruction, loop, read):
 
 
 def _copies(instructions, names):
-    """Return registers, and those that hold nothing else than one of them."""
+    """Return registers and those that only ever hold copies of them."""
     written, names = written_by(instructions), set(names)
     moved = {name for name, each in written.items() if all(one.opcode[0] == "mov" for one in each)}
     before = None
@@ -109,7 +110,7 @@ def _copies(instructions, names):
 
 
 def calls_any(instruction, names, registers):
-    """Return whether an instruction calls one of some functions; by an address it may call any."""
+    """Return whether an instruction may call one of some functions; a call by address may call any."""
     if not names or instruction.opcode[0] != "call":
         return False
     name = called(instruction)
@@ -119,7 +120,7 @@ def calls_any(instruction, names, registers):
 def reading_anew(functions):
     """Return the names of the functions that may read what other threads have just written.
 
-    They do so themselves, or by what they call.
+    Functions that call one are included.
     """
     found, before = set(), -1
     while before != len(found):
@@ -136,18 +137,18 @@ _FENCES = {"membar", "fence", "nanosleep"}
 
 
 def called(call):
-    """Return the name of the function that is called, or of the register that has its address."""
+    """Return the name of the called function, or of the register with its address."""
     return next(operand for operand in call.operands if isinstance(operand, str))
 
 
 def _given_back(instruction):
-    """Return the names of what a call gives back."""
+    """Return the names of a call's results."""
     first = instruction.operands[:1] if instruction.opcode[0] == "call" else ()
     return first[0] if first and isinstance(first[0], tuple) else ()
 
 
 def called_by(function):
-    """Return the names that a function calls; those of registers where it calls by an address."""
+    """Return the names of the functions that a function calls; a register's name for a call by address."""
     return {called(one) for one in instructions_of(function) if one.opcode[0] == "call"}
 
 
@@ -156,7 +157,7 @@ def instructions_of(function):
     return [item for item in function.body if not isinstance(item, str)]
 
 
-OWN = {"param", "local", "const"}  # where no other thread writes
+OWN = {"param", "local", "const"}  # state spaces to which no other thread writes
 
 
 def reads_anew(instruction, fenced):
@@ -168,9 +169,9 @@ def reads_anew(instruction, fenced):
 
 
 def exits(function, functions):
-    """Return the instructions by which lanes end, but not those that only follow what never returns.
+    """Return the `exit` instructions that can be reached.
 
-    Compilers write `exit` there, so that nobody takes what comes next for what is run next.
+    Compilers also write `exit` after a call that never returns, so that nothing seems to follow it.
     """
     found, over = [], False
     for item in function.body:

@@ -1,6 +1,7 @@
-"""PTX, the assembly language of NVIDIA's virtual machine: read, and nothing understood yet but the form.
+"""Parse PTX, the assembly language of NVIDIA's virtual machine, to a `Module`.
 
-"PTX ISA" (NVIDIA) is the reference; section numbers in the emulator are of version 9.
+This stage handles only the syntax; `analysis` comes next. The reference is NVIDIA's "PTX ISA"; section
+numbers in the emulator are those of version 9.
 """
 
 from gpuless.emulator.ptx.model import BITS, Address, Function, Instruction, Module, PtxError, Variable

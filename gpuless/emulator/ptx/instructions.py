@@ -1,4 +1,4 @@
-"""What an instruction reads and writes."""
+"""The registers and variables that an instruction reads and writes; calls; readable names."""
 
 import re
 
@@ -11,7 +11,7 @@ WITH_CARRY = {"addc", "subc", "madc"}
 
 
 def listed(operand):
-    """Return what stands in braces, or the one operand that stands without."""
+    """Return the operands in braces as a tuple, also if there is a single one without braces."""
     return operand if type(operand) is tuple else (operand,)
 
 
@@ -28,7 +28,7 @@ def destinations(instruction):
 
 
 def sources(instruction):
-    """Return the names that an instruction reads, registers and others."""
+    """Return the names that an instruction reads: registers, variables and immediates."""
     rest = instruction.operands[1:] if destinations(instruction) else instruction.operands
     if instruction.operands and isinstance(instruction.operands[0], Address):
         rest = instruction.operands
@@ -40,7 +40,7 @@ def sources(instruction):
 
 
 def written_by(instructions):
-    """Return for each register the instructions that write it."""
+    """Return the instructions that write each register, by its name."""
     found = {}
     for instruction in instructions:
         for name in destinations(instruction):
@@ -49,9 +49,9 @@ def written_by(instructions):
 
 
 def parameters_behind(function, written, registers):
-    """Return the numbers of a kernel's parameters that registers are computed from, other memory aside.
+    """Return the indices of the kernel parameters that registers are computed from, except through memory.
 
-    `written`: what `written_by` says of its instructions.
+    `written`: the result of `written_by` for the kernel's instructions.
     """
     if not function.kernel:
         return []
@@ -75,7 +75,7 @@ def split_call(instruction):
 
 
 def readable(name):
-    """Return what a mangled name says of the function's own name: the last of the parts before its types.
+    """Return the function's own name in a mangled name: the last part before the types.
 
     >>> readable("_ZN8__main__6doubleE5ArrayIfLi1E1C"), readable("_Z6double5ArrayIfLi1E1C")
     ('double', 'double')
@@ -90,7 +90,7 @@ def readable(name):
 
 
 def renamed(operand, names):
-    """Return an operand under new names of its registers, variables and labels."""
+    """Return an operand with its registers, variables and labels renamed."""
     if isinstance(operand, Address):
         return operand._replace(base=names.get(operand.base, operand.base))
     if isinstance(operand, tuple):

@@ -1,4 +1,4 @@
-"""What PTX consists of: modules, functions, variables, instructions and their operands."""
+"""The parts of PTX as classes: modules, functions, variables, instructions and their operands."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +10,7 @@ BITS |= {"b64": 64, "u64": 64, "s64": 64, "f64": 64, "b128": 128}
 
 
 class PtxError(ValueError):
-    """PTX that cannot be read, or an instruction that is not known."""
+    """PTX that cannot be parsed, or an unknown instruction."""
 
 
 class Address(NamedTuple):
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
 
 class Location(NamedTuple):
-    """A line of the source: the number of its file and its own, and where the call is if it is inlined."""
+    """A source line: the number of its file, its own number, and the call's place if it is inlined."""
 
     file: int
     line: int
@@ -32,9 +32,9 @@ class Location(NamedTuple):
 class Instruction:
     """One instruction.
 
-    `opcode`: its name and modifiers, as in ("ld", "global", "f32"); `operands`: names of registers and
-    variables, immediates as they are written, an `Address`, or a tuple of these; `guard`: the predicate it
-    stands under, and whether that is negated.
+    `opcode`: name and modifiers, such as ("ld", "global", "f32"); `operands`: names of registers and
+    variables, immediates as written, `Address` objects, or tuples of these; `guard`: the predicate, and
+    whether it is negated.
     """
 
     opcode: tuple
@@ -44,7 +44,7 @@ class Instruction:
 
     @property
     def text(self):
-        """Return it much as it was written, for messages."""
+        """Return the instruction nearly as it was written, for messages."""
         guard = f"@{'!' * self.guard[1]}{self.guard[0]} " if self.guard else ""
         brackets = "()" if self.opcode[0] == "call" else "{}"
         operands = ", ".join(_written(operand, brackets) for operand in self.operands)
@@ -52,7 +52,7 @@ class Instruction:
 
 
 def _written(operand, brackets):
-    """Return an operand as PTX has it, with these brackets where it is several."""
+    """Return an operand as PTX writes it, a tuple within these brackets."""
     if isinstance(operand, Address):
         return f"[{operand.base}{f'{operand.offset:+}' if operand.offset else ''}]"
     if isinstance(operand, tuple):
@@ -62,7 +62,7 @@ def _written(operand, brackets):
 
 @dataclass(slots=True)
 class Variable:
-    """A variable of a module or of a function: where it lives, and with which bytes it begins."""
+    """A variable of a module or of a function: its state space, alignment, size and initial bytes."""
 
     name: str
     space: str
@@ -77,7 +77,7 @@ class Variable:
 class Function:
     """A kernel or a device function.
 
-    `registers`: the width in bits of each; `body`: instructions, and labels as text.
+    `registers`: the width in bits of each; `body`: instructions, and labels as strings.
     """
 
     name: str
@@ -101,4 +101,4 @@ class Module:
     files: dict = field(default_factory=dict)
     version: tuple = ()
     target: str = ""
-    identity: int = 0  # of its text
+    identity: int = 0  # a hash of the text

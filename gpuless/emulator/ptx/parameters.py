@@ -1,4 +1,7 @@
-"""Parameters in memory, where PTX takes their addresses or passes them in registers."""
+"""Move parameters to memory if a function takes their addresses or passes them in registers.
+
+Later stages then handle a single case.
+"""
 
 from dataclasses import replace
 
@@ -6,10 +9,10 @@ from gpuless.emulator.ptx.model import Address, Instruction, Variable
 
 
 def give_homes(function):
-    """Let parameters whose addresses a function takes lie in local memory, into which they are copied first.
+    """Copy parameters whose addresses a function takes into local memory, at its beginning.
 
-    In a function that a kernel calls such an address is one of local memory. In a kernel it is one of the
-    parameters, which only `ld.param` reads, unless `cvta.param` makes one of it that any load may be given.
+    In a device function, PTX means such an address as one of local memory. In a kernel only `ld.param` reads
+    it, unless `cvta.param` converts it to an address that any load accepts.
     """
     instructions = [item for item in function.body if not isinstance(item, str)]
     escape = any(one.opcode[0] == "cvta" and "param" in one.opcode for one in instructions)
@@ -44,7 +47,7 @@ def _copies(function, parameter, home, location):
 
 
 def _at_home(item, homes, registers):
-    """Return an instruction such that it finds parameters in their homes."""
+    """Return an instruction that uses the parameters' homes instead."""
     if isinstance(item, str) or item.opcode[0] == "call":
         return item
 
@@ -61,7 +64,7 @@ def _at_home(item, homes, registers):
 
 
 def pass_in_memory(function, module):
-    """Make parameters, results and arguments that are registers ones in memory, as all others are."""
+    """Move to memory the parameters, results and arguments that are registers."""
     loads, stores = [], []
     for moves, listed in ((loads, function.parameters), (stores, function.results)):
         for i, variable in enumerate(listed):
@@ -81,7 +84,7 @@ def pass_in_memory(function, module):
 
 
 def _move(name, like, register, variable):
-    """Return an instruction that loads or stores a parameter, under the same guard as another."""
+    """Return an instruction that loads or stores a parameter, with the guard of another instruction."""
     operands = [register, Address(variable.name, 0)]
     guard, location = (like.guard, like.location) if like else (None, None)
     opcode = (name, "param", f"b{8 * variable.size}")
@@ -89,7 +92,7 @@ def _move(name, like, register, variable):
 
 
 def _call(function, module, call, number):
-    """Return a call, and before and after it the moves of what it passes in registers."""
+    """Return a call, with stores of its arguments before it and loads of its results after it."""
     at = 1 if isinstance(call.operands[0], tuple) else 0
     called = module.functions.get(call.operands[at])
     if called is None:

@@ -1,8 +1,6 @@
-"""Read PTX, the assembly language of NVIDIA's virtual machine, as its compilers write it.
+"""Parse PTX text as compilers write it.
 
-`parse` returns a `Module` of `Function` objects, each a flat list of instructions with labels; nothing is
-understood yet but the form. "PTX ISA" (NVIDIA) is the reference; section numbers in this package are of
-version 9.
+`parse` returns a `Module` of `Function` objects; the body of each is a flat list of instructions and labels.
 """
 
 import re
@@ -32,9 +30,7 @@ _DECLARATION = re.compile(
 
 
 def parse(text):
-    """Read the PTX of a module.
-
-    Raises PtxError with the piece that could not be read.
+    """Parse the PTX of a module; PtxError shows the text that cannot be parsed.
 
     >>> module = parse('.visible .entry f() { .reg .b32 %r<2>; mov.u32 %r1, 7; ret; }')
     >>> [instruction.text for instruction in module.functions["f"].body]
@@ -49,7 +45,7 @@ def parse(text):
 
 
 def identity(text):
-    """Return a number that distinguishes the PTX of one module from that of others."""
+    """Return a hash of a module's PTX."""
     return hash(text.rstrip("\0 \n"))
 
 
@@ -108,7 +104,7 @@ class _Parser:
 
 
 class _Body:
-    """Read the statements of a function; braces inside of it open scopes of registers."""
+    """Parse the statements of a function; inner braces open scopes for registers."""
 
     def __init__(self, parser, function):
         self.parser, self.function = parser, function
@@ -163,7 +159,7 @@ class _Body:
         if "\n" in rest and _NESTED.sub("", rest).count(",") != len(operands) - 1:
             raise PtxError(f"a `;` is missing after {text.partition(chr(10))[0].strip()!r}")
         parts = opcode.strip().replace("::", "_").split(".")
-        if parts[-1] == "relu":  # for integers it is written after the type, for others before it
+        if parts[-1] == "relu":  # integers have it after the type, other types before
             parts[-2:] = parts[:-3:-1]
         self.function.body.append(
             Instruction(
@@ -204,7 +200,7 @@ class _Body:
         elif text.startswith((".pragma", ".callprototype", ".alias")) or ".callprototype" in text:
             pass
         elif text.startswith(".branchtargets"):
-            name = self.function.body.pop()  # the label right before it is the table's name
+            name = self.function.body.pop()  # the label before it names the table
             self.function.tables[name] = re.findall(r"[$\w]+", text.removeprefix(".branchtargets"))
         else:
             variable = _variable(text)
@@ -231,13 +227,13 @@ def _parameters(text):
 
 
 def _result(text):
-    """Return a parameter or result of a function that is a register."""
+    """Return a parameter or result that is passed in a register."""
     _, kind, name = text.split()
     return Variable(name, "reg", 0, _bits(kind) // 8)
 
 
 def _bits(kind):
-    """Return the width of a type as it is written in a declaration, with its dot."""
+    """Return the width of a type; it is written with a dot, as in a declaration."""
     if kind[1:] not in BITS:
         raise PtxError(f"the emulator does not know the type {kind}")
     return BITS[kind[1:]]
@@ -259,7 +255,7 @@ def _variable(text):
 
 
 def _initial(text, kind, element):
-    """Return the bytes a variable begins with, and where among them addresses are to be put."""
+    """Return the initial bytes of a variable, and the (offset, name) of each address among them."""
     values = re.findall(r"[^\s,{}]+", re.sub(r"generic\(([^()]*)\)", r"\1", text))
     data, pointers = bytearray(), []
     for value in values:
@@ -271,10 +267,9 @@ def _initial(text, kind, element):
 
 
 def number(text, kind):
-    """Return an immediate as the bits that it has in a register of a kind.
+    """Return the bits of an immediate in a register of a PTX type.
 
-    `text`: such as "-1", "0xff", "0f3F800000" or "0d3FF0000000000000"; `kind`: a PTX type such as "u32" or
-    "f32".
+    `text`: such as "-1", "0xff", "0f3F800000" or "0d3FF0000000000000"; `kind`: such as "u32" or "f32".
 
     >>> hex(number("-1", "s16")), hex(number("0f3F800000", "f64")), hex(number("1.5", "f32"))
     ('0xffff', '0x3ff0000000000000', '0x3fc00000')

@@ -1,9 +1,9 @@
-"""Machine code on disk: what one process has compiled is there for all later ones.
+"""Machine code on disk, so that later processes need not compile again.
 
-A file is named after all that its content follows from: the PTX, the shape of a block, the processor, LLVM,
-and the sources of the emulator and its frontends. It begins with a digest of its name and content, so that a
-damaged one is compiled again, and it is put in its place whole, so that several processes may use the folder
-at once. What is in it runs: a folder or a file that another user may have written to is not used.
+The name of a file is a hash of all that its content depends on: the PTX, the shape of a block, the processor,
+LLVM, and the sources of the emulator and its frontends. A file begins with a digest of its name and content,
+so a damaged one is compiled again. It is moved into place as a whole, so several processes may share the
+folder. As its content is executed, a folder or file that another user can write to is not used.
 """
 
 import contextlib
@@ -20,46 +20,46 @@ import platformdirs
 
 from gpuless.trust import doubt, doubt_folder
 
-#: Bytes that the folder may hold; above it the files that nobody has used for longest go.
+#: Bytes that the folder may hold; above it the least recently used files are deleted.
 LIMIT = 1 << 29
 _DIGEST = hashlib.sha256().digest_size
 _DAY = 86400
-_OURS = ".gpuless"  # how our files' names end; the folder may be one where others have theirs
+_OURS = ".gpuless"  # the suffix of our files: the folder may hold others
 
-#: The emulator, and the frontends, which say how kernels from disk are found and put together again.
+#: The emulator, and the frontends, which find compiled kernels on disk and rebuild them.
 _FOLDERS = [Path(__file__).parents[2] / name for name in ("emulator", "frontends")]
 
-# Numba numbers its functions and arrays as they come, which differs from process to process.
+# Numba numbers functions and arrays in the order of their compilation, which differs between processes.
 _NUMBERED = re.compile(r"\b_(?:Z|cudapy_)[\w$]*")
-_NO_CODE = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
+#: Directives that name lines of the source.
+LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
 
 
 def folder():
-    """Return where machine code is kept: ``GPULESS_CACHE``, or the user's folder for caches."""
+    """Return the cache's folder: ``GPULESS_CACHE``, or in the user's cache folder."""
     return Path(os.environ.get("GPULESS_CACHE") or platformdirs.user_cache_dir("gpuless", False)).expanduser()
 
 
 def key(ptx, *rest):
-    """Return the name of what follows from PTX and the rest.
+    """Return a cache key for what depends on PTX and the rest.
 
-    `ptx`: names in it count in the order in which they appear, and where its source stands does not count;
-    `rest`: names among them count as they do in the PTX.
+    Mangled names count only by the order in which they appear, and source lines don't count.
     """
     names = {}
-    texts = (_NO_CODE.sub("", ptx), *map(str, rest))
+    texts = (LINES.sub("", ptx), *map(str, rest))
     return digest(
         *(_NUMBERED.sub(lambda name: names.setdefault(name[0], f"_Z{len(names)}"), text) for text in texts)
     )
 
 
 def digest(*parts):
-    """Return the name of what follows from these, and from the emulator."""
+    """Return a hash of these and of the emulator's sources."""
     return hashlib.sha256(repr([_sources(), *parts]).encode()).hexdigest()
 
 
 @functools.cache
 def _sources():
-    """Return a digest of the sources of what compiles, which is another compiler once they change."""
+    """Return a digest of the sources that compile: a changed emulator is another compiler."""
     whole = hashlib.sha256()
     for place in _FOLDERS:
         for path in sorted(place.rglob("*.py")):
@@ -68,7 +68,7 @@ def _sources():
 
 
 def read(name):
-    """Return what is kept under a name; None where there is nothing, or nothing sound."""
+    """Return the content stored under a name; None if there is none, or if it is damaged."""
     try:
         path = _place() / (name + _OURS)
         with open(path, "rb") as file:
@@ -76,14 +76,14 @@ def read(name):
             _refuse(path, doubt(state))
             digest, content = file.read(_DIGEST), file.read()
         if time.time() - state.st_mtime > _DAY:
-            os.utime(path)  # it is in use
+            os.utime(path)  # mark it as recently used
     except OSError:
         return None
     return content if _seal(name, content) == digest else None
 
 
 def write(name, content):
-    """Keep bytes under a name, where that can be done."""
+    """Store bytes under a name; do nothing if that fails."""
     with contextlib.suppress(OSError):
         place = _place()
         _make_room(place)
@@ -102,9 +102,9 @@ def _seal(name, content):
 
 
 def _place():
-    """Return the folder, made where there is none.
+    """Return the folder; create it if necessary.
 
-    Raises OSError if that cannot be done, or somebody else may put files into it.
+    Raises OSError if that fails, or if another user can write to it.
     """
     place = Path(os.path.realpath(folder()))
     place.mkdir(0o700, parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ _refused = set()
 
 
 def _refuse(path, reason):
-    """If there is a reason not to use a folder or a file, say it once and raise an OSError."""
+    """If there is a reason not to use a folder or a file, warn once and raise an OSError."""
     if not reason:
         return
     if folder() not in _refused:
@@ -132,7 +132,7 @@ def _refuse(path, reason):
 
 @functools.cache
 def _make_room(place):
-    """Once in a process: let go what nobody has used for longest, and what was left half-written."""
+    """Once in a process: delete the least recently used files above the limit, and old partial files."""
     found = []
     for entry in os.scandir(place):
         if not entry.name.endswith(_OURS):

@@ -1,31 +1,23 @@
-"""Count what a kernel's warps execute and ask of memory, while it runs.
+"""Launches that count what the warps execute and request from memory.
 
-The code that kernels run as keeps no account of that, which would cost them. Another translation of the same
-PTX does (`translate.counting`). Each thread of the computer that runs blocks has numbers of its own, which
-are summed up when a launch is over.
+Normal machine code doesn't count, as that would slow it down; another translation of the same PTX does
+(`translate.counting`). Each worker thread has its own counters, which are added up after the launch.
 """
 
 import contextlib
-import json
 import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.emulator.analysis.lanes import WARP
-from gpuless.emulator.run import cache, lines, machine
-from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SECTOR, SPARE, WRITTEN_MAP
+from gpuless.emulator.run import lines, machine
+from gpuless.emulator.translate.counters import FIRST, LAST, PASSED, READ_MAP, SPARE, WRITTEN_MAP
 from gpuless.emulator.translate.counting import GENERIC, CountingModule, Part, Site
-
-# --- The code -----------------------------------------------------------------------------------------------
+from gpuless.limits import SECTOR, WARP
 
 
 class CountingCode(NamedTuple):
-    """The machine code of a kernel that counts, and what its numbers mean.
-
-    `size`: how many numbers there are.
-    """
+    """Machine code that counts, and the meaning of its counters; `size`: how many there are."""
 
     compiled: object
     parts: list
@@ -33,21 +25,14 @@ class CountingCode(NamedTuple):
 
 
 def compiled(source, name, block, alignments):
-    """Return the `CountingCode` of a kernel for a shape of a block, from disk if it is there."""
-    key = cache.key(source.text, "counting", name, block, alignments, *processor.target())
-    kept = cache.read(key)
-    if kept is None:
-        translator = CountingModule(source, name, block, alignments)
-        object_file = machine.compile_object(translator.translate())
-        parts = json.dumps(translator.parts).encode()
-        about = json.dumps([translator.lane_stack, translator.spins, translator.size, len(parts)]).encode()
-        kept = about + b"\n" + parts + object_file
-        cache.write(key, kept)
-    about, _, rest = kept.partition(b"\n")
-    lane_stack, spins, size, length = json.loads(about)
-    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in json.loads(rest[:length])]
-    code = machine.Code(rest[length:])
-    return CountingCode(machine.Compiled(code, block, lane_stack, spins), parts, size)
+    """Return the `CountingCode` of a kernel for one shape of block, from the cache if possible."""
+    code, (size, parts) = machine.compiled(CountingModule, source, name, block, alignments)
+    return CountingCode(code, parts_of(parts), size)
+
+
+def parts_of(lists):
+    """Return a list of `Part`, from JSON."""
+    return [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in lists]
 
 
 # --- Launches -----------------------------------------------------------------------------------------------
@@ -57,7 +42,7 @@ _asked = threading.local()
 
 @contextlib.contextmanager
 def count_launches():
-    """Count the launches that this thread makes; give a list that has a `Tally` of each."""
+    """Count the launches that this thread makes; give a list that gets a `Tally` for each."""
     before, _asked.found = getattr(_asked, "found", None), []
     try:
         yield _asked.found
@@ -66,16 +51,16 @@ def count_launches():
 
 
 def asked():
-    """Return the list for what this thread launches, None if nobody counts."""
+    """Return the list for this thread's launches, None if they are not counted."""
     return getattr(_asked, "found", None)
 
 
 class Tally:
-    """What is counted of a launch.
+    """The counts of one launch; the list `found` gets it when the launch is over.
 
-    `parts`: these and the following when the launch is over; `passed`: barriers, by blocks; `read`,
-    `written`: sectors that were read at least once, and those that were written; `arrays`: the same of each
-    array that the kernel was given, by the name of the argument. It is added to `found` then.
+    From then on it has `parts`: an `Executed` for each part of the code; `passed`: the barriers that blocks
+    passed; `read`, `written`: the sectors that were read at least once, and written; `arrays`: the same for
+    each array argument, by name.
     """
 
     def __init__(self, code, launched, found):
@@ -89,7 +74,7 @@ class Tally:
         self._names = {i: names[i] if i < len(names) else f"parameter {i}" for i in self._given}
 
     def numbers(self):
-        """Return the address of numbers for a thread that runs blocks."""
+        """Return the address of new counters for a worker thread."""
         own = np.zeros(self.code.size, np.int64)
         own[[READ_MAP, WRITTEN_MAP]] = [map_.ctypes.data for map_ in self._maps]
         own[[FIRST, LAST]] = self._first, self._last
@@ -98,7 +83,7 @@ class Tally:
         return own.ctypes.data
 
     def finish(self):
-        """Sum up, when the launch is over."""
+        """Add up the counters, when the launch is over."""
         totals = np.sum(self._numbers, axis=0, dtype=np.int64).tolist()
         self.parts = [self._counted(part, totals) for part in self.code.parts]
         self.passed = totals[PASSED]
@@ -108,13 +93,13 @@ class Tally:
         self._found.append(self)
 
     def _touched(self, array):
-        """Return how many sectors of an allocation were read, and how many were written."""
+        """Return how many sectors of an allocation were read, and how many written."""
         first = (array.address - self.launched.arena.base) // SECTOR - self._first
         last = first + -(-array.size // SECTOR)
         return tuple(int(np.count_nonzero(map_[first:last])) for map_ in self._maps)
 
     def _counted(self, part, totals):
-        """Return what a block of code has done."""
+        """Return the `Executed` of a part of the code."""
         warps = totals[part.warps]
         lanes_ = WARP * warps if part.lanes < 0 else totals[part.lanes]
         same = (part.classes, part.uncounted, part.flops, part.barriers, part.shuffles)
@@ -130,10 +115,10 @@ class Tally:
 
 
 class Access(NamedTuple):
-    """What an instruction that accesses memory has asked of it.
+    """The requests of one instruction to memory.
 
-    `sectors`: of global memory; `wavefronts`, `least`: of shared memory, with and without conflicts; `array`:
-    the name of the argument that the address is computed from, "" if there is none.
+    `sectors`: for global memory; `wavefronts`, `least`: for shared memory, with and without bank conflicts;
+    `array`: the name of the argument that the address is computed from, or "".
     """
 
     space: str
@@ -147,10 +132,10 @@ class Access(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """What a block of code has done.
+    """What a part of the code has done.
 
-    `warps`, `lanes`: how often warps have run it, and with how many lanes altogether; `branches`,
-    `divergent`: how often warps have branched at its end, and with lanes that went different ways.
+    `warps`, `lanes`: how often warps ran it, and with how many lanes in total; `branches`, `divergent`: how
+    often warps branched at its end, and how often their lanes diverged there.
     """
 
     warps: int
@@ -166,7 +151,7 @@ class Executed(NamedTuple):
 
 
 def _accesses(site, warps, lanes_, totals):
-    """Return the accesses of a site, of which those to generic addresses may be of several spaces."""
+    """Return the accesses of a site; those to generic addresses are split by state space."""
     operation, size, at = site.operation, site.size, site.number
     if site.space == "global":
         return [Access("global", operation, warps, size * lanes_, totals[at])]

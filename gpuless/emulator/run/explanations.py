@@ -1,4 +1,4 @@
-"""What a launch was when it failed or was stopped, and the error that says what was wrong, and where."""
+"""Error messages for launches that failed or were stopped: what went wrong, and where."""
 
 import ctypes
 import signal
@@ -17,12 +17,12 @@ from gpuless.emulator.translate.layout import (
     SHARED_SPAN,
     STACK,
 )
-from gpuless.limits import RUNNING
+from gpuless.limits import RUNNING, WARP
 from gpuless.positions import coordinates
 
 
 class Launched(NamedTuple):
-    """A launch, as far as messages describe it."""
+    """A launch, as messages describe it."""
 
     kernel: object
     grid: tuple
@@ -33,13 +33,13 @@ class Launched(NamedTuple):
 
     @property
     def name(self):
-        """The kernel's name as its author writes it."""
+        """The kernel's name in the source."""
         return readable(self.kernel.name)
 
     def given(self, step=None):
-        """Return the arrays that the kernel was given, by the number of the parameter.
+        """Return the kernel's array arguments, by the index of the parameter.
 
-        Of a step, the one it accesses, if that is known.
+        With a step, only the array that it accesses, if that is known.
         """
         found = {}
         for i, variable in enumerate(self.kernel.function.parameters):
@@ -51,17 +51,16 @@ class Launched(NamedTuple):
         return accessed or found
 
     def nearest(self, address, step):
-        """Return the array that is nearest to an address, or one that was given; None if there is none."""
+        """Return the array argument nearest to an address, else the nearest allocation, or None."""
         given = self.given(step if step is not None and step.site.size else None).values()
         return min(given, key=lambda array: array.away(address), default=self.arena.nearest(address))
 
 
 class Stopped(NamedTuple):
-    """How a launch was stopped that did not end.
+    """A launch that was stopped before its end.
 
-    `waiting`: the records of blocks that wait for the others at the barrier of the grid; `alone`: whether
-    those that they wait for have ended; `ended`, `running`: how many blocks had, and were when it was
-    stopped.
+    `waiting`: the records of blocks that wait at a barrier of the grid; `alone`: whether the blocks that they
+    wait for have ended; `ended`, `running`: how many blocks had ended, and were running.
     """
 
     blocks: int
@@ -74,7 +73,7 @@ class Stopped(NamedTuple):
 def explain_stop(stopped, failed, launched):
     """Return the `Fault` of a launch that was stopped.
 
-    `failed`: the block that did not end, or come to the barrier.
+    `failed`: the block that did not end or reach the barrier.
     """
     waiting = f"{len(stopped.waiting)} blocks wait at grid.sync()"
     if stopped.alone:
@@ -99,9 +98,9 @@ def explain_stop(stopped, failed, launched):
 
 
 def explain(failed, launched):
-    """Return the `Fault` that a launch has ended with.
+    """Return the `Fault` of a launch that failed.
 
-    `failed`: with its steps, if the block has been run again.
+    `failed`: a `Failure`; it has steps if the block was traced.
     """
     if failed.outcome == STUCK:
         return Fault("barrier", _explain_barriers(failed, launched))
@@ -125,7 +124,7 @@ def explain(failed, launched):
 
 
 def _lane(failed, step, arena):
-    """Return the lane whose fault it is, None if that is not known."""
+    """Return the lane that caused the fault, None if unknown."""
     if step is None or not step.lanes:
         return None
     if not step.site.size or failed.outcome == STOP:
@@ -148,10 +147,10 @@ def _misaligned(step, lane):
 
 
 def _where(failed, launched, lane):
-    """Return the kernel, the block, and the thread or those that it is one of."""
-    first = 32 * failed.warp
+    """Name the kernel, the block, and the thread or the threads of the warp."""
+    first = WARP * failed.warp
     size = launched.block[0] * launched.block[1] * launched.block[2]
-    threads = f"among threads {first} to {min(first + 31, size - 1)} of it"
+    threads = f"among threads {first} to {min(first + WARP, size) - 1} of it"
     if lane is not None:
         threads = f"thread {coordinates(first + lane, launched.block)}"
     return f"kernel {launched.name}, block {failed.place}, {threads}"
@@ -180,9 +179,9 @@ _ADVICE = "gpuless.sanitize(kernel)[grid, block](...) tells the thread and the l
 
 
 def _is_stack(failed, arena):
-    """Return whether what could not be accessed is past the end of a stack.
+    """Return whether the failed access was beyond the end of a stack.
 
-    A kernel's addresses all are in the arena, so any other is one of this thread's own stack.
+    All addresses of a kernel are in the arena, so any other is on the worker thread's own stack.
     """
     if not arena.base <= failed.address < arena.end:
         return True
@@ -193,17 +192,17 @@ def _is_stack(failed, arena):
 
 
 def _address(failed, launched, step, lane):
-    """Return what address was accessed, and which array is nearest to it."""
+    """Describe the address that was accessed and the array nearest to it."""
     address = shown = failed.address
-    if address - launched.arena.base < PRIVATE_MARGIN:  # what the kernel has made up is a small number
+    if address - launched.arena.base < PRIVATE_MARGIN:  # the kernel computed a small number
         shown -= launched.arena.base
     what = "an illegal memory access"
-    if lane is not None and step.site.size:  # else it was at the end of a piece of code
+    if lane is not None and step.site.size:  # else at the end of a basic block
         address, shown = step.real(lane), step.addresses[lane]
         what = f"an illegal memory access, {step.site.verb} {step.site.size} bytes"
     at = address - read_field(failed.record, "shared", ctypes.c_uint64)
     if 0 <= at < SHARED_SPAN:
-        if shown != address:  # counted from where it begins
+        if shown != address:  # an offset in shared memory
             at = shown - (1 << 64) if shown >> 63 else shown
         return f"{what} at {_in_shared(at, launched)}"
     if PRIVATE_MARGIN <= address - launched.arena.base < PRIVATE_SPAN:
@@ -228,7 +227,7 @@ def _in_shared(at, launched):
 
 
 def _argument(allocation, launched, step):
-    """Return which argument of the kernel an array is, if it is one, in brackets."""
+    """Return the name of an array argument in brackets, "" if it is none."""
     names = step.traced.origin.names if step is not None else []
     found = [i for i, array in launched.given().items() if array == allocation]
     named = dict.fromkeys(names[i] for i in found if i < len(names))

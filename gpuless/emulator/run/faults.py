@@ -1,9 +1,9 @@
-"""Faults of kernels: from the processor's signal to what is known of the block that failed.
+"""Faults of kernels: signals of the processor, and what is known of the block that failed.
 
-Memory that is not allocated cannot be read or written, so a wild address is found by the processor, and the
-operating system sends the thread a signal. The handler here leaves the kernel for where the thread entered
-it. Signals from other code go to the handler that was there before, such as `faulthandler`'s. A kernel that
-is to be stopped is left the same way.
+Memory that is not allocated is protected, so the processor detects a wild address and the operating system
+sends the thread a signal. The handler here jumps out of the kernel, to the place where the thread entered it.
+Signals from other code go to the previous handler, such as `faulthandler`'s. Kernels are stopped the same
+way.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from gpuless.emulator.run import machine
 from gpuless.emulator.translate import layout
 from gpuless.emulator.translate.host import STOP
 
-STUCK = 1  # what a run returns when all warps of a block wait, and a signal's number when one has come
+STUCK = 1  # the outcome of a run if all warps of a block wait; other outcomes are 0 and signals' numbers
 _RECORDS = 1024
 _SA_SIGINFO, _SA_NODEFER, _SA_ONSTACK = 4, 0x40000000, 0x08000000
 
@@ -43,7 +43,7 @@ ask:
 meant:
   %stop = icmp eq i32 %signal, {stop}
   br i1 %stop, label %ask.launch, label %leave
-ask.launch: ; the thread may be at another launch by now
+ask.launch: ; the thread may run another launch by now
   %at.launch = getelementptr i8, ptr %record, i64 {launch}
   %launch = load volatile ptr, ptr %at.launch
   %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
@@ -84,7 +84,7 @@ end:
 
 
 class Fault(RuntimeError):
-    """A kernel that did what cannot be done, or was stopped."""
+    """A kernel failed or was stopped."""
 
     def __init__(self, kind, message):
         super().__init__(message)
@@ -112,7 +112,7 @@ _watched, _handler = [], []
 
 
 def watch(record):
-    """Let a worker's record be one whose faults are ours, and keep it as long as the process lives.
+    """Handle faults of a worker that uses this record; the record lives as long as the process.
 
     Raises MemoryError if there are too many.
     """
@@ -147,7 +147,7 @@ def _install():
 
 
 def prepare_thread():
-    """Give this thread a stack for the handler, which is needed where its own is full."""
+    """Give this thread a separate stack for the handler, in case its own overflows."""
     if not hasattr(_thread, "stack"):
         _thread.stack = ctypes.create_string_buffer(1 << 16)
         stack = _Stack(ctypes.addressof(_thread.stack), 0, 1 << 16)
@@ -155,23 +155,23 @@ def prepare_thread():
 
 
 def stop(record):
-    """Stop the kernel that runs in a record, if one does and its launch is to stop."""
+    """Stop the kernel that uses a record, if there is one and its launch is to stop."""
     thread = read_field(record, "thread", ctypes.c_uint64)
     if thread:
         _libc.pthread_kill(ctypes.c_uint64(thread), int(STOP))
 
 
 def read_field(record, field, kind):
-    """Return a number in the record of a block, of a ctypes kind."""
+    """Return a field of the record of a block; `kind` is a ctypes type."""
     return kind.from_address(record + layout.OFFSET[field]).value
 
 
 class Failure(NamedTuple):
-    """How a run of blocks has ended, if not well.
+    """How a run of blocks failed.
 
-    `outcome`: what the run returned; `place`: the block; `warp`, `address`: the warp that ran, and what it
-    accessed, if that was it; `misaligned`: whether it was an address that is not aligned; `record`: the
-    address of the record; `steps`: what its warps had come to, if that was noted.
+    `outcome`: what the run returned; `place`: the block's index; `warp`, `address`: the warp that ran, and
+    the address of a failed access; `misaligned`: whether that address was misaligned; `record`: the address
+    of the record; `steps`: where its warps were, if the block was traced.
     """
 
     outcome: int
@@ -184,7 +184,7 @@ class Failure(NamedTuple):
 
 
 def failure(outcome, record, steps):
-    """Return the `Failure` of a run that used the record at an address."""
+    """Return the `Failure` of a run, given the address of its record."""
     place = tuple(read_field(record, f"ctaid.{axis}", ctypes.c_uint32) for axis in "xyz")
     warp, address = read_field(record, "warp", ctypes.c_uint32), read_field(record, "fault", ctypes.c_uint64)
     misaligned = outcome == signal.SIGILL and read_field(record, "misaligned", ctypes.c_uint32) > 0
@@ -192,5 +192,5 @@ def failure(outcome, record, steps):
 
 
 def ended(record):
-    """Return how many blocks a worker has run to their end."""
+    """Return how many blocks a worker has completed."""
     return read_field(record, "ended", ctypes.c_uint64)

@@ -1,11 +1,10 @@
-"""What a kernel asks its host for: functions that CUDA provides and no instruction stands for.
+"""Functions of CUDA that the host executes for kernels: `printf`, `malloc`, `assert` and the grid's barrier.
 
-`printf`, `malloc`, `assert` and the barrier of a whole grid are calls of functions that PTX only declares. A
-warp writes down what it wants, a request, and calls a function of this process, which serves its lanes one
-by one.
+PTX only declares them. A warp writes a request and calls a function of this process, which serves its lanes
+one by one.
 
-Strings and the numbers of a printf lie where the kernel says. What cannot be read there is for the kernel to
-run into: its thread touches it after the call, and that is a fault as any other.
+A kernel may pass a wild address, for a string or for the arguments of a printf. Then the kernel's thread
+accesses that address after the call and runs into a normal fault.
 """
 
 import contextlib
@@ -14,17 +13,17 @@ import sys
 import threading
 from queue import SimpleQueue
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.run.printf import format_text
 from gpuless.emulator.run.reading import Memory, Wild
 from gpuless.emulator.translate.host import FUNCTIONS, REQUEST
 from gpuless.emulator.translate.layout import MAX_WARPS, OFFSET
+from gpuless.limits import WARP
 
-_served = {}  # (function, what serves it) by its number in requests
+_served = {}  # (function, its implementation) by the number in requests
 
 
 def _serves(name):
-    """Register what serves a function."""
+    """Register the implementation of a function."""
 
     def register(serve):
         _served[FUNCTIONS[name].number] = FUNCTIONS[name], serve
@@ -34,7 +33,7 @@ def _serves(name):
 
 
 class _Request:
-    """What a warp asks for."""
+    """A call by a warp."""
 
     def __init__(self, block, address):
         self.block = block
@@ -52,7 +51,7 @@ class _Request:
         return tuple(block), (at % x, at // x % y, at // (x * y))
 
     def blame(self, lane):
-        """Note for a trace, if the block is run to have one, that it is this lane that fails."""
+        """Note in the record, for a trace, that this lane fails."""
         masks = (ctypes.c_uint32 * MAX_WARPS).from_address(self.block + OFFSET["mask"])
         masks[self.warp] = 1 << lane
 
@@ -66,7 +65,7 @@ def _host(block, address):
     function, serve = _served[request.number]
     columns = [
         (_TYPES[size] * WARP).from_address(column)
-        for size, column in zip(function.given, request.given, strict=False)  # a request has room for more
+        for size, column in zip(function.given, request.given, strict=False)  # a request has spare fields
     ]
     results = (_TYPES[function.results] * WARP).from_address(request.result) if request.result else None
     wild = ctypes.c_uint64.from_address(address)
@@ -102,7 +101,7 @@ def _printf(request, lane, form, at):
 
 
 def flush():
-    """Print what kernels have printed: when a launch is over, so that it lands where the launch stands."""
+    """Write the output of kernels to stdout; after each launch, so that it is in the launch's cell."""
     with _lock:
         lines, _lines[:] = list(_lines), []
     if lines:
@@ -129,11 +128,11 @@ def _assert_fail(request, lane, message, file, line, function, size):
 
 @contextlib.contextmanager
 def heard(parameters):
-    """Let a launch print; give a list that has which of its assertions have failed.
+    """Let a launch print; give a list that gets a message for each assertion that fails.
 
-    One that is run again to see what it does is not heard.
+    A block that is run again for a trace doesn't print.
 
-    `parameters`: the address of the launch's parameters, which distinguishes launches.
+    `parameters`: the address of the launch's parameters, which identifies it.
     """
     found = _failures[parameters] = []
     try:
@@ -146,10 +145,7 @@ def heard(parameters):
 
 
 class Heap:
-    """Memory that threads of kernels allocate from, in sizes that are powers of two.
-
-    `size`: bytes, all of them.
-    """
+    """The heap of `size` bytes for malloc in kernels; blocks have sizes that are powers of two."""
 
     def __init__(self, arena, size):
         self._next = arena.allocate(size)
@@ -157,7 +153,7 @@ class Heap:
         self._free, self._sizes, self._lock = {}, {}, threading.Lock()
 
     def allocate(self, size):
-        """Return an address, 0 if there is no more memory."""
+        """Return the address of a block, 0 if there is no memory left."""
         length = max(16, 1 << max(size - 1, 0).bit_length())
         with self._lock:
             if self._free.get(length):
@@ -170,7 +166,7 @@ class Heap:
             return at
 
     def free(self, at):
-        """Give memory back."""
+        """Free a block; ignore other addresses."""
         with self._lock:
             length = self._sizes.pop(at, None)
             if length is not None:
@@ -183,7 +179,7 @@ class _Heaps:
 
 
 def set_heap(make):
-    """Say what makes the `Heap`, when a kernel first asks for it."""
+    """Set the function that creates the `Heap` at the first malloc."""
     _Heaps.make = make
 
 
@@ -211,16 +207,16 @@ def _free(request, lane, at):
 
 
 class _Meeting:
-    """Where a given number of blocks wait for each other, again and again.
+    """A reusable barrier for a number of blocks.
 
-    A `threading.Barrier` is left with a lock held if an interrupt comes at a bad moment of giving it up.
+    A `threading.Barrier` may keep a lock held if an interrupt comes while it is being aborted.
     """
 
     def __init__(self, blocks):
         self.blocks, self.waiting, self.given_up, self._lock = blocks, [], False, threading.Lock()
 
     def wait(self):
-        """Wait until all have come, or nobody is to wait any more."""
+        """Wait until all have come, or `give_up` is called."""
         with self._lock:
             if self.given_up or len(self.waiting) + 1 == self.blocks:
                 self._let_go()
@@ -230,13 +226,13 @@ class _Meeting:
         turn.get()
 
     def give_up(self):
-        """Let nobody wait any more."""
+        """Release all, now and from now on."""
         with self._lock:
             self.given_up = True
             self._let_go()
 
     def _let_go(self):
-        while self.waiting:  # an interrupt in between lets one go twice, and forgets none
+        while self.waiting:  # if interrupted, one may be released twice, but none is forgotten
             self.waiting[-1].put(None)
             self.waiting.pop()
 
@@ -246,9 +242,9 @@ _gathered = {}
 
 @contextlib.contextmanager
 def gathered(parameters, blocks):
-    """Let blocks that run at once wait for each other.
+    """Let blocks that run at once wait for each other; give their barrier.
 
-    `parameters`: the address of the launch's parameters, which distinguishes launches.
+    `parameters`: the address of the launch's parameters, which identifies it.
     """
     _gathered[parameters] = _Meeting(blocks)
     try:
@@ -258,17 +254,17 @@ def gathered(parameters, blocks):
 
 
 def waiting(records):
-    """Return which of the blocks that run, by their records, wait for the others."""
+    """Return those of the records whose blocks wait at the barrier of the grid."""
     return [record for record in records if record in _waiting]
 
 
 def gathering(parameters):
-    """Return how many blocks of a launch wait for others that have not come; 0 once all have."""
+    """Return how many blocks of a launch wait at the barrier of the grid."""
     return len(_gathered[parameters].waiting) if parameters in _gathered else 0
 
 
 def give_up(parameters):
-    """Let no block of a launch wait for the others any more."""
+    """Release the blocks of a launch from the barrier of the grid, now and from now on."""
     if parameters in _gathered:
         _gathered[parameters].give_up()
 
@@ -277,7 +273,7 @@ _passed, _waiting = {}, set()
 
 
 def begin(record):
-    """Forget what a block that did not come to its end has left."""
+    """Forget the state of a block that used the record before and did not end."""
     _passed.pop(record, None)
     _waiting.discard(record)
 
@@ -289,8 +285,8 @@ def _intrinsic_handle(request, lane, scope):
 
 @_serves("cudaCGSynchronize")
 def _synchronize(request, lane, handle, flags):
-    # All warps of the block have arrived, and all will call, each with its first lane: the first of them
-    # waits, and with it the thread that runs the block.
+    # All warps of the block have arrived, and all will call. The first lane of the first warp waits, and with
+    # it the thread that runs the block.
     if lane != request.lanes[0]:
         return 0
     alive = ctypes.c_uint32.from_address(request.block + OFFSET["alive"]).value

@@ -1,41 +1,37 @@
-"""Launch kernels: choose their machine code, share the blocks of a grid out among threads."""
+"""Launch kernels: find or make the machine code, distribute the blocks of the grid to threads, wait."""
 
 import atexit
 import contextlib
 import ctypes
 import math
-import struct
 import threading
 import time
 from functools import partial
 
 from gpuless.emulator.analysis.alignment import needed_alignments
 from gpuless.emulator.analysis.assembler import local_size
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.analysis.variables import lay_out, parameter_places, visible_variables
-from gpuless.emulator.run import cache, counting, explanations, faults, host, machine, settings, trace
+from gpuless.emulator.run import counting, explanations, faults, host, machine, settings, trace
 from gpuless.emulator.run.record import Record, put
 from gpuless.emulator.run.threads import Pool, all_done
 from gpuless.emulator.run.usual import Usual
 from gpuless.emulator.run.workspace import Workspace, done_alone
-from gpuless.emulator.translate import layout, processor
+from gpuless.emulator.translate import layout
 from gpuless.emulator.translate.module import ModuleTranslator
-from gpuless.limits import RUNNING, SHARED_LIMIT
+from gpuless.limits import RUNNING, SHARED_LIMIT, WARP
 
 _WIDE = ("params", "globals", "blocks", "chunk", "next")  # fields of a launch that have 64 bits
-# Before machine code on disk: bytes of a lane's local memory, and whether it spins.
-_KEPT = struct.Struct("<Q?")
-_SMALL = 1 << 14  # threads of a grid that one worker is enough for
-_RESIDENT = 256  # blocks that may wait for each other, as many as may be launched together
-_WITH_STACKS = 32  # workers that keep the stacks of their warps when they are idle, at least
-_PERIOD = 0.25  # seconds between two looks at whether a launch goes on
-_FAILED, _STOPPED = 30, 0.5  # seconds that a block is run again to see why it has failed, or where it hangs
+_SMALL = 1 << 14  # up to this many threads a grid gets a single worker
+_RESIDENT = 256  # blocks that may wait for each other
+_WITH_STACKS = 32  # at least this many workers keep the stacks of their warps while idle
+_PERIOD = 0.25  # seconds between checks whether a launch makes progress
+_FAILED, _STOPPED = 30, 0.5  # seconds for running a block again, to trace a failure or where it hangs
 
 
 class Kernel:
-    """A kernel of a module: machine code for each shape of a block that it is launched with.
+    """A kernel of a module, and its machine code for each shape of block that it is launched with.
 
-    `globals_address`: where the variables of the module lie.
+    `globals_address`: the address of the module's variables.
     """
 
     def __init__(self, source, name, globals_address=0):
@@ -48,19 +44,19 @@ class Kernel:
         self.static_shared = lay_out(visible_variables(source, self.function), ("shared",))[1]
         self.dynamic_limit = SHARED_LIMIT - self.static_shared  # until the program asks for more
         self.local_size = local_size(source, self.function)
-        self.attributes = {}  # that the program has set, by their numbers
-        self.with_lines = None  # the same kernel, compiled such that its lines are known
+        self.attributes = {}  # those that the program has set, by number
+        self.with_lines = None  # the same kernel, compiled with line numbers
 
     def again(self, module):
-        """Return the same kernel, of a module that it has been compiled to once more."""
+        """Return the same kernel in another module that it has been compiled to."""
         name = next(function.name for function in module.functions.values() if function.kernel)
         return Kernel(module, name, self.globals_address)
 
     def code(self, block, arguments, compiler=None):
-        """Return the `Compiled` for a shape of a block, or what another compiler than the usual one makes.
+        """Return the `Compiled` for a shape of block, or the result of another compiler.
 
-        Arrays begin where their elements want it, so addresses need not be looked at one by one, and are
-        as contiguous as their types say. For arguments that are of another kind there is other code.
+        The usual code relies on the arguments: arrays are aligned, so addresses need no checks, and their
+        strides are those of `usual`. Other arguments get other code.
         """
         with self._lock:
             usual = not compiler and self._usual.passed(arguments)
@@ -73,44 +69,29 @@ class Kernel:
                     self._codes[key] = compiler(self.source, self.name, block, alignments)
                 else:
                     source = self._usual.source if usual else self.source
-                    self._codes[key] = self._compiled(source, block, alignments)
+                    given = source, self.name, block, alignments
+                    self._codes[key], _ = machine.compiled(ModuleTranslator, *given)
             return self._codes[key]
-
-    def _compiled(self, source, block, alignments):
-        """Return machine code, from disk if it is there."""
-        name = cache.key(source.text, self.name, block, alignments, *processor.target())
-        kept = cache.read(name)
-        if kept is None:
-            translator = ModuleTranslator(source, self.name, block, alignments)
-            object_file = machine.compile_object(translator.translate())
-            kept = _KEPT.pack(translator.lane_stack, translator.spins) + object_file
-            cache.write(name, kept)
-        code = machine.Code(kept[_KEPT.size :])
-        return machine.Compiled(code, block, *_KEPT.unpack_from(kept))
 
 
 class Workers:
-    """Threads that run blocks, each with memory of its own for what a block needs.
-
-    `count`: as `settings` has it by default.
-    """
+    """Threads that run blocks, each with memory for one block; `settings` has the default of `count`."""
 
     def __init__(self, arena, count=None):
         self.arena = arena
         self.count = min(count or settings.threads(), layout.WORKERS // 2)
-        self.lane_stack = 0  # bytes of local memory that a lane is to have at least
+        self.lane_stack = 0  # minimum bytes of local memory for a lane
         self._pool, self._more = Pool(self.count), Pool(1 << 16)
         atexit.register(self._close)
         self._idle, self._records, self._lock = [], [], threading.Lock()
         self._together, self._workspace = threading.Lock(), Workspace(arena)
 
     def launch(self, kernel, grid, block, arguments, shared=0, together=False, counted=None):
-        """Run a kernel to its end.
+        """Run a kernel to its end; return the messages of failed assertions. Raises Fault.
 
-        `arguments`: as they lie in a kernel's parameter buffer; `shared`: bytes of dynamic shared memory;
-        `together`: whether all blocks run at once, so that they can wait for each other; `counted`: to which
-        a `counting.Tally` of the launch is to be added, or a `recording.Recording`, whose blocks alone are
-        run. Returns a list of str, which assertions have failed. Raises Fault.
+        `arguments`: the bytes of the parameter buffer; `shared`: bytes of dynamic shared memory; `together`:
+        whether all blocks run at once, so that they can wait for each other; `counted`: a list that gets a
+        `counting.Tally` of the launch, or a `recording.Recording`, whose blocks alone are run.
         """
         shared_size = -(-kernel.static_shared // 16) * 16 + shared
         launched = explanations.Launched(kernel, grid, block, bytes(arguments), shared_size, self.arena)
@@ -119,7 +100,7 @@ class Workers:
         blocks = end - first
         buffer = ctypes.create_string_buffer(bytes(arguments) + bytes(64))
         launch = ctypes.create_string_buffer(layout.LAUNCH_SIZE)
-        launch.buffer = buffer  # lives as long as there is a worker that has the launch
+        launch.buffer = buffer  # must live as long as a worker uses the launch
         launch.shared_size = shared_size
         wanted = 1 if blocks * compiled.threads <= _SMALL else min(self.count, blocks)
         if together:
@@ -152,27 +133,27 @@ class Workers:
         raise explanations.explain(self._trace(failures[0], launched, launch, together), launched)
 
     def _watched(self, launch, start, wanted, wait):
-        """Start the wanted number of workers and wait for them; return them, and what `wait` returned.
+        """Start the workers and wait for them; return them, and what `wait` returned.
 
-        Whatever is raised meanwhile, no worker goes on.
+        If anything is raised meanwhile, all workers are stopped.
         """
         workers = []
         try:
             for _ in range(wanted):
                 workers.append(start())
             return workers, wait(workers)
-        except BaseException:  # Ctrl-C, or a worker without memory, for whose block others may wait
+        except BaseException:  # Ctrl-C, or a worker got no memory and others may wait for its block
             try:
                 self._stop(launch, workers)
-            except KeyboardInterrupt:  # perhaps before it had begun
+            except KeyboardInterrupt:  # it may have come before `_stop` began
                 self._stop(launch, workers)
                 raise
             raise
 
     def _wait(self, workers, launch, blocks, more):
-        """Wait until a launch is over; return how it was `explanations.Stopped`, None if it was not.
+        """Wait until a launch is over; return an `explanations.Stopped` if it was stopped, else None.
 
-        Where blocks may wait for others that have not started, `more` starts another worker.
+        If blocks may wait for others that have not started, `more` starts another worker.
         """
         ended, idle, added = 0, 0.0, set()
         while not all_done(workers, _PERIOD):
@@ -180,15 +161,15 @@ class Workers:
                 # The others may wait for what the block that has failed would write.
                 self._stop(launch, workers)
                 break
-            finished = [worker for worker in workers if worker.done]  # first, or one may be counted twice
+            finished = [worker for worker in workers if worker.done]  # before `running`: none counts twice
             running = self._running(launch)
             now = sum(map(faults.ended, running)) + sum(worker.result()[0] for worker in finished)
-            # Not the clock: a process that was suspended, or waits for another launch, has not run for all
-            # that time.
+            # Time is counted in periods, as the clock also runs while the process is suspended or waits for
+            # another launch.
             still = now == ended
             ended, idle = now, idle + _PERIOD if running and still else 0.0
             if more and still:
-                # One that was added counts before it runs: else there would be more threads each time.
+                # A worker that was added counts before it runs; otherwise each turn would add more.
                 busy = sum(not worker.done and (worker.begun or worker in added) for worker in workers)
                 left = layout.WORKERS - len(self._records) + len(self._idle) - (busy - len(running))
                 for _ in range(min(min(blocks - now, _RESIDENT) - busy, left)):
@@ -207,9 +188,9 @@ class Workers:
         return [record.address for record in self._records if record.launch == address]
 
     def _trace(self, failed, launched, launch, together):
-        """Run the block that has failed once more, to see what it does; return how it fails then.
+        """Run the failed block again with tracing code; return its new `Failure`.
 
-        What it returns is what was given, if the block does not fail in the same way again.
+        If the block does not fail in the same way again, return `failed` itself.
         """
         x, y, z = failed.place
         number = x + launched.grid[0] * (y + launched.grid[1] * z)
@@ -218,7 +199,7 @@ class Workers:
         for name, value in (("next", number), ("blocks", number + 1), ("chunk", 1)):
             put(again, layout.LAUNCH[name], value, True)
         put(again, layout.LAUNCH["stop"], 0, False)
-        with contextlib.suppress(Exception):  # it is only about the words
+        with contextlib.suppress(Exception):  # only the error message depends on it
             traced = trace.Traced(launched.kernel, launched.block)
             seconds = _STOPPED if failed.outcome == faults.STOP else _FAILED
 
@@ -235,13 +216,13 @@ class Workers:
         return failed
 
     def _one_at_a_time(self, together):
-        """Return what lets launches wait whose blocks run together: they would need more than can be."""
-        # The lock itself: an interrupt in Python code that takes it could leave it held.
+        """Return a lock for launches whose blocks run together: two would need too many threads."""
+        # Return the lock itself: an interrupt in Python code that takes it could leave it held.
         return self._together if together else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _threads(self, together, parameters, blocks):
-        """Give the threads for a launch: those that all share, or one for each block."""
+        """Give the pool of threads for a launch: the shared one, or one with a thread for each block."""
         if not together:
             yield self._pool
             return
@@ -250,9 +231,9 @@ class Workers:
             yield self._more
 
     def _stop(self, launch, workers):
-        """Stop a launch: those of its blocks that run, and the others before they do.
+        """Stop the running blocks of a launch, and start no others.
 
-        An interrupt takes effect when that is over: blocks must not go on without their launch.
+        An interrupt takes effect only after that: no block must run on without its launch.
         """
         interrupted = None
         while True:
@@ -261,9 +242,9 @@ class Workers:
                 host.give_up(_parameters(launch))
                 for record in self._running(launch):
                     faults.stop(record)
-                # Those that have not begun may be waiting for another launch.
+                # Workers that have not begun may be waiting for another launch.
                 workers[:] = [worker for worker in workers if not worker.withdraw()]
-                # An interrupt may have come before a worker that was started was noted.
+                # A worker may be missing from the list, if an interrupt came right after its start.
                 if all_done(workers, 0.05) and not self._running(launch):
                     break
             except KeyboardInterrupt as error:
@@ -272,7 +253,7 @@ class Workers:
             raise interrupted
 
     def _close(self):
-        """Stop whatever runs when the process ends."""
+        """Stop all launches when the process ends."""
         self._pool.closed = self._more.closed = True
         end = time.monotonic() + 1
         while (running := [(r, at) for r in self._records if (at := r.launch)]) and time.monotonic() < end:
@@ -282,7 +263,7 @@ class Workers:
             time.sleep(0.01)
 
     def _work(self, compiled, launch, traced=None, tally=None):
-        """Run blocks of a launch until none is left; return how many were, and how one fails, or None."""
+        """Run blocks of a launch until none is left; return how many ended, and a `Failure` or None."""
         with self._lock:
             record = self._idle.pop() if self._idle else self._new_record()
         try:
@@ -298,7 +279,7 @@ class Workers:
                 traced.clear(record.address)
             if tally:
                 put(record.buffer, layout.OFFSET["counts"], tally.numbers(), True)
-            put(record.buffer, layout.OFFSET["ended"], 0, True)  # not those of the launch before
+            put(record.buffer, layout.OFFSET["ended"], 0, True)  # forget those of the previous launch
             record.launch = ctypes.addressof(launch)
             if ctypes.c_uint32.from_buffer(launch, layout.LAUNCH["stop"]).value:
                 return 0, None
@@ -318,13 +299,13 @@ class Workers:
                 self._put_back(record)
 
     def _prepare(self, count):
-        """Have records for blocks that wait for each other, before one of them runs."""
+        """Make records for blocks that wait for each other, before one of them runs."""
         with self._lock:
             while len(self._idle) < count:
                 self._put_back(self._new_record())
 
     def _put_back(self, record):
-        """Let a record be taken again, the last one first: those come last that keep their stacks."""
+        """Put a record among the idle ones: last, to be reused first, if it keeps its stacks."""
         self._idle.insert(len(self._idle) if record.keeps_stacks else 0, record)
 
     def _new_record(self):
@@ -334,10 +315,7 @@ class Workers:
 
 
 def _tallying(launched, counted):
-    """Return the `Compiled` of a launch, what it counts with, None if it does not, and the blocks it runs.
-
-    These are the number of the first one and the number after the last.
-    """
+    """Return the `Compiled` of a launch, its `Tally` or `Recording` or None, and the range of its blocks."""
     kernel, block, arguments = launched.kernel, launched.block, launched.arguments
     every = 0, math.prod(launched.grid)
     if counted is None:
@@ -349,15 +327,15 @@ def _tallying(launched, counted):
 
 
 def _failure(worker):
-    """Return how a worker that has ended failed, None if it did not."""
+    """Return the `Failure` of a worker that has ended, or None."""
     return worker.result()[1]
 
 
 def _order(failed):
-    """Return what sorts failures: those that were no more than stopped come last."""
+    """Return a sort key of failures: blocks that were only stopped come last."""
     return failed.outcome == faults.STOP, failed.place[::-1]
 
 
 def _parameters(launch):
-    """Return the address of a launch's parameters, which distinguishes it from others."""
+    """Return the address of a launch's parameters, which identifies it."""
     return ctypes.c_uint64.from_buffer(launch, layout.LAUNCH["params"]).value

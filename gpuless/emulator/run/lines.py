@@ -1,8 +1,8 @@
-"""Lines of the source: where an instruction comes from, and a kernel compiled again to find out.
+"""The source lines of instructions; a kernel is compiled again to find them.
 
-Compilers write down lines only where they are asked to, which costs time and gives other machine code. So a
-kernel is compiled as usual, and once more, with lines, when something has gone wrong in it. A frontend,
-which compiles the kernels, gives a `Source` with each.
+Compilers note lines only on request, which costs time and changes the machine code. So a kernel is first
+compiled without, and compiled again with lines only if something goes wrong. A frontend, which compiles the
+kernels, provides a `Source` for each.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _sources = weakref.WeakValueDictionary()  # by the identity of its PTX
 
 
 class Source(Protocol):
-    """What a compiler knows of a kernel whose PTX it hands over. It may raise where it does not know."""
+    """What a compiler knows of a kernel beyond its PTX. Methods may raise if it is unknown."""
 
     def function(self):
         """Return the kernel as a Python function."""
@@ -27,35 +27,35 @@ class Source(Protocol):
         """Return the kernel as its program launches it."""
 
     def parameter_names(self):
-        """Return the name of the argument that each parameter of the kernel is a part of."""
+        """Return, for each parameter of the kernel, the name of the argument that it belongs to."""
 
     def with_lines(self):
-        """Return PTX of the kernel that names the lines of its instructions."""
+        """Return PTX of the kernel with the lines of its instructions."""
 
 
 def remember(text, source):
-    """Note what PTX was compiled from; it is forgotten with the `Source`."""
+    """Note the `Source` of a PTX text, as long as the `Source` lives."""
     _sources[ptx.identity(text)] = source
 
 
 def source_of(module):
-    """Return the `Source` of a module, None if it is not known."""
+    """Return the `Source` of a module, None if unknown."""
     return _sources.get(module.identity)
 
 
 def argument_names(module):
-    """Return what each parameter of a module's kernel belongs to: names of arguments, [] if not known."""
+    """Return, for each parameter of a module's kernel, the name of its argument; [] if unknown."""
     source = source_of(module)
-    with contextlib.suppress(Exception):  # what is not known is left out
+    with contextlib.suppress(Exception):
         return source.parameter_names() if source else []
     return []
 
 
 class Origin:
-    """What is known of a module beyond its PTX.
+    """A module with the lines of its instructions.
 
-    `module`: with the lines of its instructions if they are known, else the module that was given; `names`:
-    what each parameter of its kernel belongs to: an argument's name, "" if that is not known.
+    `module`: compiled with lines if possible, else the given one; `names`: the argument's name for each
+    parameter of its kernel, "" if unknown.
     """
 
     def __init__(self, module):
@@ -69,7 +69,7 @@ class Origin:
 
 
 def _memory(module):
-    """Return what the memory of a module depends on."""
+    """Return what the layout of a module's memory depends on."""
     return [(one.space, one.align, one.size) for one in module.variables.values()]
 
 
@@ -77,7 +77,7 @@ _CELL = re.compile(r"(?:.*/)?(<(?:ipython-input|stdin|string)[^/]*>)$")
 
 
 def describe(module, location):
-    """Return the line of a location as it is to be shown, with its text; "" if nothing is known."""
+    """Describe a location: its line, file and text; "" if unknown."""
     if location is None:
         return ""
     places = [(location.file, location.line), *([location.caller] if location.caller else ())]

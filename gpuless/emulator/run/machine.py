@@ -1,14 +1,17 @@
-"""Compile IR to machine code, and run that in this process."""
+"""Compile LLVM IR to machine code, or read that from the cache, and load it into this process."""
 
 import ctypes
 import functools
 import itertools
+import json
 import math
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
-from gpuless.emulator.analysis.lanes import WARP
+from gpuless.emulator.run import cache
+from gpuless.emulator.translate import processor
+from gpuless.limits import WARP
 
 
 @functools.cache
@@ -21,7 +24,7 @@ def _target():
 
 def _target_machine():
     features = llvm.get_host_cpu_features().flatten()
-    # LLVM would rather use half of a register of 512 bits on some processors.
+    # On some processors LLVM prefers 256-bit vectors to 512-bit ones.
     features += ",-prefer-256-bit" if "+avx512f" in features else ""
     return _target().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=features, opt=2, reloc="pic", codemodel="small"
@@ -29,10 +32,10 @@ def _target_machine():
 
 
 def optimise(text):
-    """Return an optimised module of IR, and what it was compiled for.
+    """Return the optimised module of IR, and its target machine.
 
-    Each function is optimised alone, at level 1. Passes over the whole module at level 2 take half as long
-    again, and hardly any kernel runs faster for it.
+    Each function is optimised alone, at level 1. Passes over the whole module at level 2 take 50 % longer,
+    and hardly any kernel runs faster for it.
     """
     machine = _target_machine()
     module = llvm.parse_assembly(text)
@@ -41,7 +44,7 @@ def optimise(text):
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     passes = builder.getFunctionPassManager()
-    # Much is computed only for lanes that are not where they are assumed: there, then.
+    # Much is needed only if an assumption about addresses fails: sink it to where it is used.
     passes.add_sinking_pass()
     for function in module.functions:
         if not function.is_declaration:
@@ -50,7 +53,7 @@ def optimise(text):
 
 
 def compile_object(text):
-    """Return IR as an object file."""
+    """Compile IR to an object file."""
     module, machine = optimise(text)
     return machine.emit_object(module)
 
@@ -64,7 +67,7 @@ _numbers = itertools.count()
 
 
 class Code:
-    """Machine code that can be called: its ``run`` takes a launch and a block, both addresses."""
+    """Machine code that can be called: ``run`` takes the addresses of a launch and of a block's record."""
 
     def __init__(self, object_file):
         library = llvm.JITLibraryBuilder().add_object_img(object_file).add_current_process()
@@ -73,9 +76,9 @@ class Code:
 
 
 class Compiled(NamedTuple):
-    """The machine code of a kernel for one shape of a block.
+    """The machine code of a kernel for one shape of block.
 
-    `lane_stack`: bytes of local memory of a lane; `spins`: whether blocks may wait for others.
+    `lane_stack`: bytes of local memory per lane; `spins`: whether blocks may wait for others.
     """
 
     code: Code
@@ -92,3 +95,21 @@ class Compiled(NamedTuple):
     def warps(self):
         """Warps of a block."""
         return -(-self.threads // WARP)
+
+
+def compiled(translator, source, name, block, alignments, *further):
+    """Return the `Compiled` of a kernel and the rest of its translator's `facts`, from the cache if possible.
+
+    `translator`: a class; `further`: what the code depends on beside the PTX and the other arguments.
+    """
+    key = cache.key(source.text, translator.__name__, name, block, alignments, *further, *processor.target())
+    kept = cache.read(key)
+    if kept is None:
+        translation = translator(source, name, block, alignments)
+        object_file = compile_object(translation.translate())
+        facts = json.dumps(translation.facts).encode()
+        kept = len(facts).to_bytes(8, "little") + facts + object_file
+        cache.write(key, kept)
+    end = 8 + int.from_bytes(kept[:8], "little")
+    lane_stack, spins, *facts = json.loads(kept[8:end])
+    return Compiled(Code(kept[end:]), block, lane_stack, spins), facts

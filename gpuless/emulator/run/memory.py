@@ -1,8 +1,8 @@
-"""The memory of the emulated GPU: one range of addresses, of which the parts that are allocated can be used.
+"""The memory of the emulated GPU: one range of addresses, in which only the allocated parts are accessible.
 
-The range is reserved from the operating system, which backs with real memory only what is written to: until
-then arrays show the pages of one small file, again and again, that is full of `POISON`.
-Whatever is not allocated cannot be read or written, so that a wild address is found by the processor.
+The range is reserved from the operating system, which provides real memory only for pages that are written.
+Until then arrays are mapped to one small file, again and again, that is full of `POISON`. Everything else is
+protected, so the processor detects wild addresses.
 """
 
 import bisect
@@ -24,15 +24,15 @@ from gpuless.emulator.translate.layout import (
 )
 
 PAGE = mmap.PAGESIZE
-#: An array begins at a multiple of this, as NVIDIA's allocator has it.
+#: An array begins at a multiple of this, as from NVIDIA's allocator.
 ALIGN = 512
-# How many arrays are followed by a page that nobody may use. The operating system keeps a list of such pages
-# with a limit, 65,530 by default; the arrays beyond this number follow each other without such a page.
+# How many arrays are followed by a protected guard page; further arrays have none. Each takes an entry in the
+# operating system's list of mappings, which is limited to 65,530 by default.
 _GUARDED = 1 << 14
-# Memory shows the file in pieces; these are the bits of their sizes, the least and the largest. The file is
-# as long as the largest so far. All pieces together are another 18,000 entries in that list.
+# Memory is mapped to the file in pieces; these are the logarithms of the smallest and the largest size. The
+# file is as long as the largest piece so far. All pieces together take another 18,000 entries in that list.
 _LEAST_PIECE, _LARGEST_PIECE, _PIECES_OF_A_SIZE = 18, 25, 256
-# Arrays up to this size get their pages when they are allocated: many at once take half the time.
+# Arrays up to this size get their pages when they are allocated: many pages at once take half the time.
 _SMALL = 1 << 20
 _NONE, _READ_WRITE = 0, 3
 _FIXED, _NO_RESERVE = 0x10, 0x4000
@@ -45,28 +45,28 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Allocation(NamedTuple):
-    """A part of the memory that is in use."""
+    """An allocated part of the memory."""
 
     address: int
     size: int
 
     def away(self, address):
-        """Return how far an address is away, in bytes."""
+        """Return the distance of an address in bytes, 0 if it is inside."""
         return max(self.address - address, address - self.address - self.size + 1, 0)
 
 
 class OutOfMemory(MemoryError):
-    """The emulated GPU has no more memory of that size."""
+    """The emulated GPU has no free memory of that size."""
 
 
 def _protect(address, size, access):
-    """Say what may be done with a part of the memory."""
+    """Set the protection of a part of the memory."""
     if _libc.mprotect(address, size, access):
         raise _refused(size, ctypes.get_errno())
 
 
 def _refused(size, number):
-    """Return the `OutOfMemory` that says why the operating system gives no more memory."""
+    """Return an `OutOfMemory` that explains why the operating system refuses memory."""
     return OutOfMemory(
         f"the operating system gives no {size} bytes more: {os.strerror(number)}. Do vm.max_map_count, "
         "vm.overcommit_memory or a limit of the process (ulimit) allow too little?"
@@ -74,13 +74,13 @@ def _refused(size, number):
 
 
 class _PoisonFile:
-    """A file in memory, full of `POISON`, which pieces of memory show until they are written to."""
+    """A file in memory, full of `POISON`, to which pieces of memory are mapped (copy on write)."""
 
     def __init__(self):
         self._file, self._size, self._pieces = _libc.memfd_create(b"gpuless", 1), 0, 0  # MFD_CLOEXEC
 
     def show(self, address):
-        """Let the next piece of memory show the file; return the size of the piece."""
+        """Map the next piece of memory to the file; return the size of the piece."""
         size = 1 << min(_LEAST_PIECE + self._pieces // _PIECES_OF_A_SIZE, _LARGEST_PIECE)
         block = POISON.to_bytes(4, "little") * (1 << _LEAST_PIECE - 2)
         flags = mmap.MAP_PRIVATE | _FIXED | _NO_RESERVE
@@ -96,7 +96,7 @@ class _PoisonFile:
 
 
 class Arena:
-    """The memory of a GPU, of which `capacity` bytes can be allocated."""
+    """The memory of a GPU; `capacity` bytes can be allocated."""
 
     def __init__(self, capacity):
         self.capacity, self.used = capacity, 0
@@ -109,47 +109,47 @@ class Arena:
         self.end = self.base + ARENA_SPAN
         first = self.base + PRIVATE_MARGIN
         self._private = [first + i * WORKER_SPAN for i in reversed(range(WORKERS))]
-        # Freed parts by address, and where what was never used begins.
+        # Freed parts as (size, address), and the beginning of the part that was never used.
         self._free, self._fresh = [], self.base + PRIVATE_SPAN + PRIVATE_MARGIN
         self._poisoned, self._poison = self._fresh, _PoisonFile()
         self._sizes, self._starts, self._untouched = {}, [], set()
-        self._rooms = {}  # with the page after it that nobody may use
+        self._rooms = {}  # sizes with guard pages, by address
 
     def reserve(self):
-        """Return where the memory of one more worker is to be, of which `provide` makes parts usable."""
+        """Return the address for the memory of one more worker; `provide` makes parts of it usable."""
         with self._lock:
             if not self._private:
                 raise OutOfMemory(f"more than {WORKERS} blocks cannot run at once")
             return self._private.pop()
 
     def provide(self, address, size):
-        """Back `size` bytes of a worker's addresses with memory."""
+        """Make `size` bytes of a worker's memory accessible."""
         _protect(address, -(-size // PAGE) * PAGE, _READ_WRITE)
 
     def withdraw(self, address, size):
-        """Let nobody use `size` bytes of a worker's, until they are provided again."""
+        """Protect `size` bytes of a worker's memory until they are provided again."""
         _protect(address, size, _NONE)
 
     def empty(self, address, size):
-        """Take `size` bytes of a worker's back, and all that they hold; return whether that was possible."""
+        """Discard `size` bytes of a worker's memory; return whether that succeeded."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED | _NO_RESERVE
         return not size or _libc.mmap(address, size, _NONE, flags, -1, 0) == address
 
     def release(self, address):
-        """Take back all that a worker has."""
+        """Take back all memory of a worker."""
         self.empty(address, WORKER_SPAN)
         with self._lock:
             self._private.append(address)
 
     def allocate(self, size):
-        """Return the address of `size` bytes that nobody else uses; they hold `POISON`."""
+        """Allocate `size` bytes, filled with `POISON`; return their address."""
         length = -(-max(size, 1) // PAGE) * PAGE
         with self._lock:
             if self.used + length > self.capacity:
                 raise OutOfMemory(
                     f"{size} bytes do not fit: the emulated GPU has {self.capacity}, {self.used} in use"
                 )
-            # A page between neighbours, that a step too far is seen.
+            # A guard page after the array, so that an access beyond its end is detected.
             guard = PAGE if len(self._starts) < _GUARDED else 0
             address = self._take(length + guard)
             if address is None:
@@ -171,13 +171,13 @@ class Arena:
         return address
 
     def prepare(self, address, size):
-        """Fetch the pages of an array at once that is about to be written to for the first time."""
+        """Populate the pages of an array at once, before it is first written to."""
         if size > PAGE and address in self._untouched:
             self._untouched.discard(address)
             _libc.madvise(address, size, _POPULATE)
 
     def _take(self, room):
-        """Return where there are `room` bytes that nobody uses, None if there is no such place."""
+        """Return the address of `room` free bytes, or None."""
         address = self._reuse(room)
         if address is None and self._fresh + room > self.end:
             self._merge()
@@ -198,7 +198,7 @@ class Arena:
         return None
 
     def _merge(self):
-        """Make one of freed parts that lie side by side."""
+        """Merge adjacent freed parts."""
         merged = []
         for address, room in sorted((address, room) for room, address in self._free):
             if merged and sum(merged[-1]) == address:
@@ -210,15 +210,15 @@ class Arena:
         self._free = [(room, address) for address, room in merged]
 
     def free(self, address):
-        """Give memory back; what is done with it from now on is a fault."""
+        """Free an allocation; from now on an access to it is a fault."""
         with self._lock:
             length, room = -(-max(self._sizes.pop(address), 1) // PAGE) * PAGE, self._rooms.pop(address)
             del self._starts[bisect.bisect_left(self._starts, address)]
             self._untouched.discard(address)
             self.used -= length
-            if room > length:  # the others stay one piece for the operating system
+            if room > length:  # arrays without a guard page stay accessible, in one mapping
                 _libc.mprotect(address, length, _NONE)
-            _libc.madvise(address, length, 4)  # MADV_DONTNEED: it shows the file again
+            _libc.madvise(address, length, 4)  # MADV_DONTNEED: back to the file's content
             self._free.append((room, address))
 
     def find(self, address):
@@ -230,14 +230,14 @@ class Arena:
             return None
 
     def extent(self):
-        """Return where the first allocation begins, and the last one ends."""
+        """Return the beginning of the first allocation and the end of the last one."""
         with self._lock:
             if not self._starts:
                 return self.base, self.base
             return self._starts[0], self._starts[-1] + self._sizes[self._starts[-1]]
 
     def usable(self, address):
-        """Return whether a kernel may access an address; one of the emulator's own memory counts as such."""
+        """Return whether a kernel may access an address; the workers' memory counts as accessible."""
         if self.base + PRIVATE_MARGIN <= address < self.base + PRIVATE_SPAN:
             return True
         with self._lock:
@@ -247,7 +247,7 @@ class Arena:
             )
 
     def nearest(self, address):
-        """Return the `Allocation` that is nearest to an address, or None if there is none."""
+        """Return the `Allocation` nearest to an address, or None."""
         with self._lock:
             i = bisect.bisect_right(self._starts, address)
             around = [Allocation(at, self._sizes[at]) for at in self._starts[max(i - 1, 0) : i + 1]]

@@ -1,4 +1,4 @@
-"""What C's printf makes of numbers in a kernel's memory."""
+"""Format text as C's printf does, with arguments in a kernel's memory."""
 
 import ctypes
 import locale
@@ -13,17 +13,17 @@ _libc.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 _libc.uselocale.argtypes = (ctypes.c_void_p,)
 _libc.snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
 
-_PLAIN = _libc.newlocale(1 << locale.LC_NUMERIC, b"C", None)  # whatever the program's is: 1.5, not 1,5
+_PLAIN = _libc.newlocale(1 << locale.LC_NUMERIC, b"C", None)  # 1.5, not 1,5, in any locale
 
 
 class _Given:
-    """The numbers that a printf is given, as they lie in memory."""
+    """The arguments of a printf in memory."""
 
     def __init__(self, at, memory):
         self.at, self.memory = at, memory
 
     def take(self, type_):
-        """Return the next one."""
+        """Return the next argument."""
         size = ctypes.sizeof(type_)
         self.at = -(-self.at // size) * size
         value = type_.from_buffer_copy(self.memory.read(self.at, size))
@@ -32,9 +32,7 @@ class _Given:
 
 
 def format_text(form, at, memory):
-    """Return what printf makes of numbers in memory, and how many they are.
-
-    `at`: the address of the first.
+    """Return the formatted text and the number of arguments; `at`: the address of the first argument.
 
     >>> from gpuless.emulator.run.reading import Memory
     >>> from gpuless.emulator.translate.layout import ARENA_SPAN
@@ -71,7 +69,7 @@ def _bounded(digits):
 
 
 def _convert(head, length, kind, given):
-    """Return what C makes of the next number."""
+    """Format the next argument."""
     if kind in b"eEfFgGaA":
         return _printed(head + kind, given.take(ctypes.c_double))
     if kind == b"s":
@@ -89,10 +87,10 @@ def _convert(head, length, kind, given):
 
 
 def _printed(directive, value):
-    """Return what C's own printf makes of one directive."""
+    """Format one value with C's own printf."""
     before, size, room = _libc.uselocale(_PLAIN), 128, 0
     try:
-        while size > room:  # the second time there is room enough
+        while size > room:  # the second buffer is large enough
             room, buffer = size, ctypes.create_string_buffer(size)
             size = min(_libc.snprintf(buffer, room, directive, value), LONGEST) + 1
         return buffer.raw[: max(size - 1, 0)]

@@ -1,4 +1,4 @@
-"""A kernel's memory, read by the host only where that can be."""
+"""Read a kernel's memory from the host without faults."""
 
 import ctypes
 import errno
@@ -9,20 +9,20 @@ from gpuless.emulator.translate.layout import ARENA_SPAN
 
 
 class Wild(Exception):
-    """Memory of the kernel cannot be read, at an address of this process."""
+    """The kernel's memory is not readable at an address of this process."""
 
 
 class Memory:
-    """What a kernel has in its memory, read only where that can be.
+    """The memory of a kernel; reads raise `Wild` if it is not readable.
 
-    `arena`: where its memory begins: whatever address a kernel makes up is one of it.
+    `arena`: the address of its beginning; kernels' addresses wrap around within it.
     """
 
     def __init__(self, arena):
         self.arena, self._pieces = arena, {}
 
     def read(self, address, size):
-        """Return bytes."""
+        """Return `size` bytes at an address."""
         found, at = b"", address
         while len(found) < size:
             found += self._rest(at)
@@ -30,7 +30,7 @@ class Memory:
         return found[:size]
 
     def string(self, address):
-        """Return the bytes up to a zero, or as many as a text may have."""
+        """Return the bytes up to a zero, or about `LONGEST` bytes."""
         found = b""
         while len(found) < LONGEST:
             text, *ended = self._rest(address + len(found)).split(b"\0", 1)
@@ -40,7 +40,7 @@ class Memory:
         return found
 
     def _rest(self, address):
-        """Return what lies from an address on, up to the end of the piece that it is in."""
+        """Return the bytes from an address to the end of its piece."""
         place = self.arena + address % ARENA_SPAN
         start = place - place % _PIECE
         if start not in self._pieces:
@@ -53,13 +53,13 @@ class Memory:
         return self._pieces[start][place - start :]
 
 
-LONGEST = 1 << 20  # bytes of a text: a GPU has as much room for all that is printed
-_PIECE = 4096  # pages are multiples of it, and a pipe holds as much
+LONGEST = 1 << 20  # bytes of a text: a GPU's buffer for all printed text is as large
+_PIECE = 4096  # pages are multiples of it, and a pipe can hold it
 _pipe, _pipe_lock = [], threading.Lock()
 
 
 def _copied(start):
-    """Return a piece of memory; OSError if it cannot be read, which the operating system finds out."""
+    """Return a piece of memory, copied by the operating system; OSError if it is not readable."""
     with _pipe_lock:
         if not _pipe:
             _pipe.extend(os.pipe())

@@ -1,4 +1,4 @@
-"""The record of the block that a worker runs, and its memory: shared, local, and the stacks of its warps."""
+"""The record of the block that a worker runs, and the block's memory: shared, local, stacks of warps."""
 
 import ctypes
 
@@ -8,10 +8,10 @@ from gpuless.emulator.translate import layout
 
 
 class Record:
-    """What a worker hands to the warps of the block that it runs.
+    """The data that a worker passes to the warps of its block.
 
-    `keeps_stacks`: whether the stacks stay when nobody uses them. Each takes two memory mappings, of which a
-    process has 65,530 by default (vm.max_map_count): hundreds of workers cannot keep 32 stacks each.
+    `keeps_stacks`: whether stacks stay while they are idle. Each takes two memory mappings, and a process has
+    65,530 by default (vm.max_map_count), so hundreds of workers cannot keep 32 stacks each.
     """
 
     def __init__(self, arena, keeps_stacks):
@@ -31,7 +31,7 @@ class Record:
             raise
 
     def have_shared(self, size):
-        """Have `size` bytes of shared memory, and what is left of the last page; none after that."""
+        """Provide `size` bytes of shared memory, rounded up to whole pages."""
         room = -(-size // PAGE) * PAGE
         if room > self.room:
             self.arena.provide(self.shared + self.room, room - self.room)
@@ -41,18 +41,18 @@ class Record:
         put(self.buffer, layout.OFFSET["shared.room"], room, True)
 
     def have_stacks(self, warps):
-        """Have a stack for each warp, above a page without memory, so that an overflow is noticed."""
+        """Provide a stack for each warp, above a guard page that detects an overflow."""
         while self.warps < warps:
             self.arena.provide(self.stacks + self.warps * layout.STACK + PAGE, layout.STACK - PAGE)
             self.warps += 1
 
     def give_stacks_back(self):
-        """Have no stacks, unless the operating system refuses even that."""
+        """Free the stacks, if the operating system allows it."""
         if self.arena.empty(self.stacks, self.warps * layout.STACK):
             self.warps = 0
 
     def reserve_local(self, size):
-        """Have `size` bytes of local memory."""
+        """Provide at least `size` bytes of local memory."""
         if size > layout.LOCAL_SPAN:
             raise OutOfMemory(f"a block may have {layout.LOCAL_SPAN} bytes of local memory, not {size}")
         if size > self.local:
@@ -62,6 +62,6 @@ class Record:
 
 
 def put(buffer, offset, value, wide):
-    """Write a number of 64 bits or of 32 into a buffer."""
+    """Write a number into a buffer, in 64 bits if `wide`, else in 32."""
     kind = ctypes.c_uint64 if wide else ctypes.c_uint32
     kind.from_buffer(buffer, offset).value = value

@@ -1,37 +1,33 @@
-"""Record what a window of a launch's blocks asks of memory, without the launch taking place.
+"""Record the memory requests of some blocks of a launch, instead of running the launch.
 
-A function of the caller's gets each launch instead of the device. It may have blocks of it run, as often as
-it likes: each time memory is as it was before, and afterwards too.
+The caller's function receives each launch. It may run any of its blocks, any number of times: memory is
+restored after each recording.
 """
 
 import contextlib
 import ctypes
 import functools
-import json
-import re
 import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.ptx.instructions import readable
-from gpuless.emulator.run import cache, explanations, lines, machine
-from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.counting import Part, Site
+from gpuless.emulator.run import counting, explanations, lines, machine
+from gpuless.emulator.run.cache import LINES
 from gpuless.emulator.translate.recorders import BUFFER, LONGEST, ROOM, STRIDE, USED, WIDTHS
 from gpuless.emulator.translate.recording import Listed, RecordedSite, RecordingModule
+from gpuless.limits import WARP
 
-_ROOM = 1 << 29  # words of a thread's buffer; memory is there once it is written to
-_LOOKED_AT = 32  # blocks whose shared memory is looked at
-LINES = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*", re.M)
+_ROOM = 1 << 29  # words of a thread's buffer; only pages that are written to take memory
+_LOOKED_AT = 32  # about as many blocks have their shared memory examined
 
 
 class RecordingCode(NamedTuple):
-    """The machine code of a kernel that records, and what its numbers and sites mean.
+    """Machine code that records, and the meaning of its counters and sites.
 
-    `size`: how many numbers there are; `listings`: the instructions of each part; `nests`: the numbers of the
-    loops that each is in, the outermost first.
+    `size`: how many counters there are; `listings`: the instructions of each part; `nests`: the counters of
+    the loops around each part, the outermost first.
     """
 
     compiled: object
@@ -43,25 +39,13 @@ class RecordingCode(NamedTuple):
 
 
 def compiled(source, name, block, alignments):
-    """Return the `RecordingCode` of a kernel for a shape of a block, from disk if it is there."""
-    key = cache.key(
-        source.text, "recording", name, block, alignments, LINES.findall(source.text), *processor.target()
-    )
-    kept = cache.read(key)
-    if kept is None:
-        translator = RecordingModule(source, name, block, alignments)
-        object_file = machine.compile_object(translator.translate())
-        about = [translator.lane_stack, translator.spins, translator.size, translator.parts]
-        about = json.dumps([*about, translator.recorded, translator.listings, translator.nests]).encode()
-        kept = len(about).to_bytes(8, "little") + about + object_file
-        cache.write(key, kept)
-    end = 8 + int.from_bytes(kept[:8], "little")
-    lane_stack, spins, size, parts, sites, listings, nests = json.loads(kept[8:end])
-    code = machine.Compiled(machine.Code(kept[end:]), block, lane_stack, spins)
-    parts = [Part(*part[:-1], [Site(*site) for site in part[-1]]) for part in parts]
+    """Return the `RecordingCode` of a kernel for one shape of block, from the cache if possible."""
+    source_lines = LINES.findall(source.text)
+    code, facts = machine.compiled(RecordingModule, source, name, block, alignments, source_lines)
+    size, parts, sites, listings, nests = facts
     sites = [RecordedSite(*site) for site in sites]
     listings = [[Listed(*one) for one in part] for part in listings]
-    return RecordingCode(code, parts, size, sites, listings, nests)
+    return RecordingCode(code, counting.parts_of(parts), size, sites, listings, nests)
 
 
 # --- Launches -----------------------------------------------------------------------------------------------
@@ -71,9 +55,9 @@ _asked = threading.local()
 
 @contextlib.contextmanager
 def taken_launches(take):
-    """Give what this thread launches to a function, a `TakenLaunch` each, instead of doing it.
+    """Pass each launch of this thread to a function as a `TakenLaunch`, instead of running it.
 
-    What the launch is given lives until the function returns, which must not raise.
+    Its arguments live until the function returns, which must not raise.
     """
     before, _asked.take = getattr(_asked, "take", None), take
     try:
@@ -83,19 +67,19 @@ def taken_launches(take):
 
 
 def asked():
-    """Return the function that takes the launches of this thread, None if there is none."""
+    """Return the function that takes the launches of this thread, or None."""
     return getattr(_asked, "take", None)
 
 
 class NoLines(RuntimeError):
-    """It is not known which lines of the source a kernel's instructions come from."""
+    """The source lines of a kernel's instructions are unknown."""
 
 
 class TakenLaunch:
-    """A launch that does not take place.
+    """A launch that is recorded instead of run.
 
-    `source`: what its compiler knows of the kernel, as `lines.Source` has it; `together`: whether all blocks
-    run at once, so that they can wait for each other: such a launch can be recorded only as a whole.
+    `source`: the `lines.Source` of the kernel; `together`: whether all blocks run at once, so that they can
+    wait for each other: such a launch can be recorded only as a whole.
     """
 
     def __init__(self, workers, kernel, grid, block, arguments, shared, together=False):
@@ -110,12 +94,12 @@ class TakenLaunch:
 
     @functools.cached_property
     def kernel(self):
-        """The kernel with the lines of its source; raises `NoLines` where there are none."""
+        """The kernel compiled with source lines; raises `NoLines` if that is impossible."""
         return _with_lines(self.plain)
 
     @contextlib.contextmanager
     def memory_kept(self):
-        """Keep a copy of what the kernel may write to, for all recordings in between."""
+        """Keep one copy of the memory that the kernel may write to, for all recordings in the block."""
         if self._kept is not None:
             yield
             return
@@ -129,7 +113,7 @@ class TakenLaunch:
     def record(self, *stretches):
         """Run `count` blocks from `first` on for each stretch (first, count); return a `Recording` of each.
 
-        Memory is as before then.
+        Memory is restored afterwards.
         """
         code, buffers = self.kernel.code(self.block, self.arguments, compiled), []
         recordings = [Recording(code, self, *stretch, buffers) for stretch in stretches]
@@ -163,12 +147,12 @@ def _with_lines(kernel):
 
 
 def _no_lines(kernel):
-    """Return the `NoLines` of a kernel, which says what to do if something can be done."""
+    """Return a `NoLines` that says why and, if possible, what to do."""
     try:
         source = lines.source_of(kernel.source)
         source and source.with_lines()
         remedy = "compile it with @cuda.jit(lineinfo=True)"
-    except Exception as error:  # from Numba or NVIDIA's linker, as for float16
+    except Exception as error:  # from Numba or NVIDIA's linker, for example with float16
         remedy = f"Numba cannot compile it with them ({' '.join(str(error).split())[:200]})"
     return NoLines(
         f"the lines of {readable(kernel.name)} are not known, and without them its machine code cannot be "
@@ -177,14 +161,13 @@ def _no_lines(kernel):
 
 
 class Sums:
-    """What blocks of a launch did, added up: how often each part of the code ran, and shared memory's work.
+    """The sums of what some blocks of a launch did: how often each part of the code ran, and shared accesses.
 
-    `code`: the `RecordingCode`; `totals`: its numbers; `executed`: how often warps ran each part; `entered`:
-    how often they came into the loops around it, the outermost first; `lanes`: how many lanes that were
-    altogether; `parted`: how often lanes parted at its end; `sites`, `listings`: as the code has them;
-    `delivered`: of each site of shared memory, what delivering a request takes, for each of `WIDTHS`, and
-    None for other sites; of atomic operations that of 4 bytes, then what they take if lanes that want the
-    same wait for each other, for 4 bytes and for 8.
+    `code`: the `RecordingCode`; `totals`: its counters; `executed`: how often warps ran each part; `entered`:
+    how often they entered the loops around it, the outermost first; `lanes`: with how many lanes in total;
+    `parted`: how often lanes diverged at its end; `sites`, `listings`: those of the code; `delivered`: for
+    each site of shared memory, the mean wavefronts of a request for each of `WIDTHS`, None for other sites.
+    Atomic operations have it for 4 bytes, then with lanes at the same address serialised, for 4 bytes and 8.
     """
 
     def __init__(self, code, totals):
@@ -199,9 +182,9 @@ class Sums:
 
 
 class Recording(Sums):
-    """A stretch of blocks of a launch: their sums and the requests of each warp.
+    """The recording of consecutive blocks of a launch: their sums and the requests of each warp.
 
-    `words`: the requests, one after the other; `window`: the first block and the one after the last.
+    `words`: the encoded requests; `window`: the first block and the one after the last.
     """
 
     def __init__(self, code, taken, first, count, buffers):
@@ -210,11 +193,11 @@ class Recording(Sums):
         self.blocks, self.arrays = taken.blocks, taken.launched.given()
         self.base = taken.workers.arena.base
         self._numbers, self._used, self._lock = [], [], threading.Lock()
-        self._buffers = buffers  # and how much of each is in use, by recordings of the same blocks too
+        self._buffers = buffers  # (buffer, words in use), shared by the recordings of one `record`
         self._room = _ROOM // count if taken.together else _ROOM  # each block has a thread
 
     def numbers(self):
-        """Return the address of numbers for a thread that runs blocks."""
+        """Return the address of new counters for a worker thread."""
         own = np.zeros(self.code.size, np.int64)
         with self._lock:
             buffer, begin = self._buffers.pop() if self._buffers else (np.empty(self._room, np.uint32), 0)
@@ -225,7 +208,7 @@ class Recording(Sums):
         return own.ctypes.data
 
     def finish(self):
-        """Sum up, when the blocks have been run."""
+        """Add up the counters and join the requests, when the blocks have been run."""
         pieces = []
         for own, (buffer, begin) in zip(self._numbers, self._used, strict=True):
             if (end := int(own[USED])) > buffer.size - LONGEST:

@@ -1,4 +1,4 @@
-"""What the environment says of the emulated GPU."""
+"""The settings of the emulated GPU in environment variables."""
 
 import contextlib
 import os
@@ -7,21 +7,21 @@ from pathlib import Path
 from gpuless.limits import RUNNING, from_environment
 
 _LEAST_MEMORY = 1 << 24
-#: What it passes for: NVIDIA's compilers know these, and the emulator what they write for them.
+#: Compute capabilities that NVIDIA's compilers support, and whose PTX the emulator knows.
 _CAPABILITIES = ("7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0")
 
 
 def read():
-    """Read them all; raise a ValueError that names the variable if one holds what cannot be."""
+    """Read and check all variables; a ValueError names one with an invalid value."""
     capability(), capacity(), threads()
     usual = type(RUNNING).kernel_seconds
     seconds = from_environment("GPULESS_KERNEL_SECONDS", float, 0, usual)
-    if RUNNING.kernel_seconds == usual:  # else the program has set a limit of its own
+    if RUNNING.kernel_seconds == usual:  # else the program has set a limit itself
         RUNNING.kernel_seconds = seconds
 
 
 def capability():
-    """Return the compute capability that it passes for, as (major, minor)."""
+    """Return the compute capability of the emulated GPU as (major, minor)."""
     text = os.environ.get("GPULESS_COMPUTE_CAPABILITY", "").strip() or "8.0"
     known = text if "." in text else f"{text}.0"
     if known not in _CAPABILITIES:
@@ -32,16 +32,16 @@ def capability():
 
 
 def capacity():
-    """Return how many bytes it has: as the environment says, else half of what this process may use."""
+    """Return the bytes of the GPU's memory; by default half of the memory that this process may use."""
     computer = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     half = max(_LEAST_MEMORY, min([computer, *memory_limits()]) // 2)
     return from_environment("GPULESS_MEMORY", int, _LEAST_MEMORY, half)
 
 
 def memory_limits(root="/"):
-    """Return how many bytes of memory the control groups allow that this process is in, as in a container.
+    """Return the memory limits of this process's control groups in bytes, for example in a container.
 
-    `root`: where ``proc`` and ``sys`` are.
+    `root`: the folder with ``proc`` and ``sys``.
     """
     groups, found = Path(root, "sys/fs/cgroup"), []
     with contextlib.suppress(OSError, ValueError):
@@ -53,14 +53,14 @@ def memory_limits(root="/"):
                 top, name = groups / "memory", "memory.limit_in_bytes"
             if controllers and "memory" not in controllers.split(","):
                 continue
-            # The limits of the groups around it count too; a container may see no others.
+            # The limits of parent groups count too; a container may see only those.
             group = top / path.lstrip("/")
             for folder in (group, *group.parents):
-                with contextlib.suppress(OSError, ValueError):  # there is none, or it is "max"
+                with contextlib.suppress(OSError, ValueError):  # no file, or "max"
                     found.append(int((folder / name).read_text()))
     return found
 
 
 def threads():
-    """Return how many threads run blocks: as the environment says, else one for each core there is for us."""
+    """Return how many threads run blocks; by default one for each core that this process may use."""
     return from_environment("GPULESS_THREADS", int, 1, len(os.sched_getaffinity(0)))

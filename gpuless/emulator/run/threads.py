@@ -1,4 +1,4 @@
-"""Threads that run kernels."""
+"""A pool of threads that run kernels; waiting for them can be interrupted at any moment."""
 
 import _thread
 import threading
@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 
 class Task:
-    """A call that a thread makes for another, which may be interrupted at any moment while it waits.
+    """A call in another thread; waiting for it can be interrupted at any moment.
 
-    A `concurrent.futures.Future` is left with a lock held if that comes at a bad one, and the thread that has
-    made the call waits for that lock for ever. So is the one of a `threading.Thread` that is joined.
+    If a wait for a `concurrent.futures.Future` is interrupted at a bad moment, a lock stays held, and the
+    other thread waits for it forever. The same is true of joining a `threading.Thread`.
 
     `done`: whether the call is over.
     """
@@ -18,12 +18,12 @@ class Task:
     def __init__(self, function, arguments):
         self.done, self._function, self._arguments = False, function, arguments
         self._result = self._error = None
-        self._running = threading.Lock()  # released when it is over, and of no use from then on
+        self._running = threading.Lock()  # released when the call is over; not used after that
         self._running.acquire()
         self._taken = {}
 
     def run(self):
-        """Make the call, if nobody has withdrawn it."""
+        """Make the call, unless it was withdrawn."""
         if not self._take("thread"):
             return
         try:
@@ -37,19 +37,19 @@ class Task:
         return self._taken.get("by") == "thread"
 
     def withdraw(self):
-        """Let the call not be made, if it has not begun; return whether that is so."""
+        """Cancel the call if it has not begun; return whether that succeeded."""
         return self._take("nobody")
 
     def _take(self, taker):
-        return self._taken.setdefault("by", taker) == taker  # in one step, which nothing interrupts
+        return self._taken.setdefault("by", taker) == taker  # atomic
 
     def end(self):
-        """Let the call be over."""
+        """Mark the call as over."""
         self.done = True
         self._running.release()
 
     def wait(self, seconds):
-        """Wait for the end, for so long at most; return whether it has come.
+        """Wait at most so many seconds; return whether the call is over.
 
         One of several waiters is notified at once, the others when their time is over.
         """
@@ -58,25 +58,23 @@ class Task:
         return self.done
 
     def result(self):
-        """Return what the call has returned, or raise what it has raised."""
+        """Return the result of the call, or raise its exception."""
         if self._error is not None:
             raise self._error
         return self._result
 
 
 def all_done(tasks, seconds):
-    """Wait for tasks, at most this many seconds; return whether all are over."""
+    """Wait for tasks at most so many seconds; return whether all are over."""
     end = time.monotonic() + seconds
     return all(task.wait(end - time.monotonic()) for task in tasks)
 
 
 class Pool:
-    """Threads that end with the process, whatever they do.
+    """At most `most` threads, started on demand, that end with the process whatever they do.
 
-    Those of `concurrent.futures` would keep it alive until a kernel has come to its end, and take no more
-    work when the main thread has.
-
-    `most`: how many there are at most; they are started when they are needed.
+    Those of `concurrent.futures` keep the process alive until their kernels end, and accept no work after the
+    main thread has ended.
     """
 
     def __init__(self, most):
@@ -87,7 +85,7 @@ class Pool:
     def submit(self, function, *arguments):
         """Let a thread call a function; return the `Task`.
 
-        Raises MemoryError if there is no thread for it, and none can be started.
+        Raises MemoryError if a thread is needed and cannot be started.
         """
         if self.closed:
             raise RuntimeError("the process is at its end, and runs no more kernels")
@@ -105,7 +103,7 @@ class Pool:
 
     def _start(self):
         try:
-            _thread.start_new_thread(self._run, ())  # in one step, unlike `threading.Thread.start`
+            _thread.start_new_thread(self._run, ())  # atomic, unlike `threading.Thread.start`
         except RuntimeError as error:
             raise MemoryError(f"the operating system starts no more than {self._count} threads") from error
 
@@ -120,6 +118,6 @@ class Pool:
 
     def _do(self, task):
         task.run()
-        while self.closed:  # the process ends, and nobody is to hear of it
+        while self.closed:  # the process is ending: report nothing
             threading.Event().wait()
         task.end()

@@ -1,14 +1,13 @@
-"""Find out what a block was doing when it failed: it runs once more, and notes each instruction beforehand.
+"""Find out where a block failed: run it again with code that notes each instruction before it is executed.
 
-The code that kernels run as keeps no account of lines and threads, which would cost them. This is compiled
-when something has gone wrong.
+Normal machine code doesn't keep track of lines and threads, as that would slow it down. Tracing code is
+compiled only after a failure.
 """
 
 import ctypes
 from typing import NamedTuple
 
 from gpuless.emulator.analysis.alignment import access_size
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.ptx import Address, Instruction
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.run import lines, machine
@@ -16,13 +15,15 @@ from gpuless.emulator.translate import layout
 from gpuless.emulator.translate.addresses import space_of
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
+from gpuless.emulator.translate.typed import resize
 from gpuless.emulator.translate.values import ALL
+from gpuless.limits import WARP
 
 _NOTED = {"trap", "call", "bar", "barrier", "div", "rem", "nanosleep"}
 
 
 class Site(NamedTuple):
-    """An instruction that a trace notes, or the end of a block of them."""
+    """An instruction that a trace notes, or the end of a basic block."""
 
     function: str
     instruction: Instruction | None
@@ -30,19 +31,19 @@ class Site(NamedTuple):
 
     @property
     def size(self):
-        """Bytes that a lane accesses."""
+        """Bytes that each lane accesses."""
         return access_size(self.instruction) if self.instruction is not None else 0
 
     @property
     def verb(self):
-        """What it is doing to memory."""
+        """The kind of access, for messages."""
         return {"ld": "reading", "ldu": "reading", "st": "writing"}.get(
             self.instruction.opcode[0], "updating"
         )
 
 
 class _Tracer(Translator):
-    """Translates a function such that it notes what it is about to do."""
+    """Translates a function so that it notes what it is about to do."""
 
     def _block(self, block):
         self.noted = None
@@ -68,14 +69,12 @@ class _Tracer(Translator):
             base = self.new(f"getelementptr i8, ptr %ctx, i64 {layout.OFFSET[field]}")
             place = self.new(f"getelementptr i32, ptr %{base[1:]}, i32 %warp")
             self.line(f"store volatile i32 {value}, ptr {place}")
-        self.line('call void asm sideeffect "", "~{memory}"()')  # nothing is done earlier, or later
+        self.line('call void asm sideeffect "", "~{memory}"()')  # LLVM must not move accesses across it
 
     def _note_addresses(self, instruction):
         address = next(operand for operand in instruction.operands if isinstance(operand, Address))
         bits = self.function.registers.get(address.base, 64)
-        vector = self.vector(self.operand(address.base), bits)
-        if bits != 64:
-            vector = self.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+        vector = resize(self, ALL, self.vector(self.operand(address.base), bits), bits, 64)
         if address.offset:
             vector = self.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
         place = self.new(f"getelementptr i8, ptr %ctx, i64 {layout.OFFSET['addresses']}")
@@ -91,7 +90,7 @@ class _TracedModule(ModuleTranslator):
 
 
 class Traced:
-    """A kernel that can be run to see what it does."""
+    """A kernel compiled with tracing code."""
 
     def __init__(self, kernel, block):
         self.origin = lines.Origin(kernel.source)
@@ -105,14 +104,11 @@ class Traced:
 
     @staticmethod
     def clear(record):
-        """Forget what was noted in a record before."""
+        """Clear earlier notes in a record."""
         ctypes.memset(record + layout.OFFSET["at"], 0, 4 * layout.MAX_WARPS)
 
     def look(self, record, arena):
-        """Return what the block of a record has come to.
-
-        `record` is its address. There is a `Step` for each warp.
-        """
+        """Return the last noted `Step` of each warp of a block; `record`: the address of its record."""
         numbers, masks = (
             (ctypes.c_uint32 * layout.MAX_WARPS).from_address(record + layout.OFFSET[name])
             for name in ("at", "mask")
@@ -131,7 +127,7 @@ class Traced:
 
 
 class Step(NamedTuple):
-    """What a warp was about to do: an instruction, with which lanes, at which addresses."""
+    """What a warp was about to do: an instruction, the mask of its lanes, their addresses."""
 
     traced: Traced
     warp: int
@@ -142,34 +138,34 @@ class Step(NamedTuple):
 
     @property
     def lanes(self):
-        """The lanes that are there."""
+        """The lanes that are on."""
         return [lane for lane in range(WARP) if self.mask >> lane & 1]
 
     @property
     def line(self):
-        """Its line of the source as text, "" if that is not known."""
+        """A description of the source line, "" if unknown."""
         return lines.describe(self.traced.origin.module, self.site.location)
 
     def parameters(self):
-        """Return the numbers of the kernel's parameters that the address is computed from."""
+        """Return the indices of the kernel parameters that the address is computed from."""
         function = self.traced.origin.module.functions[self.site.function]
         addresses = [a.base for a in self.site.instruction.operands if isinstance(a, Address)]
         written = written_by(item for item in function.body if isinstance(item, Instruction))
         return parameters_behind(function, written, addresses)
 
     def real(self, lane):
-        """Return where a lane's address lies in this process."""
+        """Return a lane's address as an address of this process."""
         arena, shared, _ = self.bases
         if space_of(self.site.instruction) == "shared":
             return shared + (self.addresses[lane] & (layout.SHARED_SPAN - 1))
         return arena + (self.addresses[lane] & (layout.ARENA_SPAN - 1))
 
     def misaligned_lane(self):
-        """Return the first lane whose address is not a multiple of what it accesses, or None."""
+        """Return the first lane with a misaligned address, or None."""
         return next((lane for lane in self.lanes if self.addresses[lane] % self.site.size), None)
 
     def lane_at(self, address, arena):
-        """Return the first lane that accesses what it may not, or an address of this process, or None."""
+        """Return the first lane with an invalid access, else the first that accesses the address, or None."""
         size, lanes = self.site.size, self.lanes
         wrong = [lane for lane in lanes if not self._usable(self.real(lane), arena)]
         return next(iter(wrong or [lane for lane in lanes if 0 <= address - self.real(lane) < size]), None)

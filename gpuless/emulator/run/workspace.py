@@ -1,6 +1,6 @@
-"""The workspace of a cooperative launch: where blocks of CUDA C++ wait for each other, in `grid.sync()`.
+"""The workspace of a cooperative launch of CUDA C++, with which blocks wait for each other in `grid.sync()`.
 
-It holds its size, and a counter whose highest bit changes when all blocks have come. `%envreg1` and
+It holds its size, and a counter whose highest bit flips when all blocks have arrived. `%envreg1` and
 `%envreg2` are the two halves of its address.
 """
 
@@ -16,13 +16,13 @@ _PERIOD = 0.1  # seconds that a block which runs alone waits at a barrier
 
 
 class Workspace:
-    """That of the cooperative launch which runs, once a kernel has asked for one."""
+    """The workspace of the running cooperative launch; allocated when a kernel first needs one."""
 
     def __init__(self, arena):
         self._arena, self._address = arena, None
 
     def begin(self, launch, kernel):
-        """Give it to a launch of a kernel that asks for it, as at the beginning."""
+        """Reset the workspace and pass it to a launch, if the kernel uses one."""
         if "%envreg" not in kernel.source.text:
             return
         if self._address is None:
@@ -32,7 +32,7 @@ class Workspace:
 
 
 def done_alone(launch, tasks, seconds):
-    """Return whether tasks come to an end in time, where a block passes the barrier of the grid alone."""
+    """Return whether tasks end in time; a block that runs alone is let through the barrier of the grid."""
     end, address = time.monotonic() + seconds, _field(launch).value
     while not (done := all_done(tasks, _PERIOD)) and time.monotonic() < end:
         if address:

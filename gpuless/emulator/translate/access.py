@@ -1,7 +1,7 @@
 """Loads and stores, in IR.
 
-Most addresses of a warp are a known distance apart. Then a load is one or a few of neighbouring bytes and a
-constant shuffle, else it gathers lane by lane.
+The addresses of most warps are known distances apart. Then a load reads neighbouring bytes, once or a few
+times, and shuffles them; otherwise it gathers.
 """
 
 import functools
@@ -15,9 +15,10 @@ from gpuless.emulator.translate.gathers import gather_sum, scatter_sum
 from gpuless.emulator.translate.masked import load_next, store_next
 from gpuless.emulator.translate.rows import load_rows, rows_of, store_rows
 from gpuless.emulator.translate.strides import has_strides, strides, ways
-from gpuless.emulator.translate.values import ALL, Value, translates
+from gpuless.emulator.translate.typed import joined, resize
+from gpuless.emulator.translate.values import ALL, ONE, Value, translates
 
-WINDOW = 4 * WARP  # the most numbers that are loaded at once to be shuffled
+WINDOW = 4 * WARP  # at most so many numbers are loaded at once and shuffled
 
 
 def _shifted(t, pointer, offset):
@@ -28,7 +29,7 @@ def _shifted(t, pointer, offset):
 
 
 def load(t, where, bits, count, note=""):
-    """Return `count` numbers for each lane that lie next to each other, as values."""
+    """Load `count` neighbouring numbers for each lane; return them as values."""
     size = bits // 8
     if where.pointers is None:
         if where.distances == ZERO:
@@ -48,7 +49,7 @@ def load(t, where, bits, count, note=""):
 
 
 def _load_checked(t, address, space, bits, count, note):
-    """Load; where what is assumed of the address is to be checked, in one of two ways."""
+    """Load; if an assumption about the address must be checked, in one of two ways."""
     value = t.operand(address.base)
     if count == 1 and not note and has_strides(t, address, space):
         return _load_in_strides(t, address, space, bits, note)
@@ -72,9 +73,9 @@ def _load_checked(t, address, space, bits, count, note):
 
 
 def _load_in_strides(t, address, space, bits, note):
-    """Load from addresses a stride apart, in the way that is best for it.
+    """Load from addresses that are a stride apart, in the fastest way for the actual stride.
 
-    Where lanes are not where they are assumed, or some are off, it is done lane by lane.
+    If the assumption is false, or an address is misaligned, load lane by lane.
     """
     value, size = t.operand(address.base), bits // 8
     t.mask_vector()
@@ -96,7 +97,7 @@ def _load_in_strides(t, address, space, bits, note):
 
 
 def _load_next(t, pointer, bits):
-    """Load from neighbouring addresses, lane by lane."""
+    """Load from neighbouring addresses, one number for each lane."""
     if not t.masked:
         return t.new(f"load {ALL.int(bits)}, ptr {pointer}, align {bits // 8}")
     return load_next(t, pointer, bits, t.mask_vector())
@@ -108,7 +109,7 @@ def _gather(t, where, bits, offset, alone=False):
 
 
 def _load_window(t, where, bits, count):
-    """Load all bytes between the first and the last, and pick each lane's; None if they are too many."""
+    """Load all bytes between the first and the last, and pick each lane's; None if there are too many."""
     size = bits // 8
     low = min(where.distances)
     if any((distance - low) % size for distance in where.distances):
@@ -136,7 +137,7 @@ def _load_window(t, where, bits, count):
 
 
 def _fits(t, pointer, low, size):
-    """Return whether `size` bytes lie in the block's shared memory."""
+    """Return whether `size` bytes are within the block's shared memory."""
     root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
     start = t.new(f"add i64 {t.new(f'sub i64 {at}, {root}')}, {low}")
     t.module.declare("i64 @llvm.usub.sat.i64(i64, i64)")
@@ -145,7 +146,7 @@ def _fits(t, pointer, low, size):
 
 
 def _pick_few(t, pointer, low, first, bits, count):
-    """Load the few numbers that the lanes share, one by one, and give each lane its own."""
+    """Load the few different numbers one by one, and shuffle them to the lanes."""
     size, places = bits // 8, sorted(set(first))
     found = []
     for i in range(count):
@@ -174,9 +175,9 @@ def _ld(t, instruction):
 
 
 def _order(instruction):
-    """Return the fence that keeps a load before what follows, or a store after what came before, or None.
+    """Return the ordering of the fence after a load or before a store, or None.
 
-    PTX orders the volatile and the relaxed ones among themselves only, and LLVM is to do no less.
+    Volatile and relaxed accesses are only ordered among themselves; LLVM must not reorder them either.
     """
     found = _ORDERS.keys() & instruction.opcode
     return _ORDERS[found.pop()] if found else None
@@ -189,10 +190,9 @@ _ORDERS |= dict.fromkeys(("volatile", "relaxed"), 'syncscope("singlethread") seq
 def _extended(t, value, have, want, signed):
     if have >= want:
         return value
-    word = "sext" if signed else "zext"
     if value.kind is not VARYING:
-        return Value(UNIFORM, t.new(f"{word} i{have} {value.scalar} to i{want}"))
-    return Value(VARYING, None, t.new(f"{word} {ALL.int(have)} {t.vector(value, have)} to {ALL.int(want)}"))
+        return Value(UNIFORM, resize(t, ONE, value.scalar, have, want, signed))
+    return Value(VARYING, None, resize(t, ALL, t.vector(value, have), have, want, signed))
 
 
 # --- Stores -------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _extended(t, value, have, want, signed):
 def _st(t, instruction):
     space, type_ = space_of(instruction), instruction.opcode[-1]
     bits = BITS[type_]
-    address, given, *_ = instruction.operands  # and perhaps a hint to a cache
+    address, given, *_ = instruction.operands  # a cache hint may follow
     if "async" in instruction.opcode or "bulk" in instruction.opcode:
         t.refuse()
     widths = t.function.registers
@@ -217,7 +217,7 @@ def _st(t, instruction):
 
 
 def _store_checked(t, address, space, bits, values):
-    """Store; where what is assumed of the address is to be checked, in one of two ways."""
+    """Store; if an assumption about the address must be checked, in one of two ways."""
     to = t.operand(address.base)
     rows = len(values) == 1 and rows_of(t, address, bits) and not to.assumed.uniform
     size = len(values) * bits // 8
@@ -241,18 +241,18 @@ def _store_checked(t, address, space, bits, values):
 
 
 def narrowed(t, value, have, bits):
-    """Return an integer of one width in a smaller one."""
+    """Return an integer truncated to a smaller width."""
     if have <= bits:
         return value
     if value.kind is not VARYING and value.kind.constant and value.kind.uniform:
         return value._replace(scalar=str(int(value.scalar) & ((1 << bits) - 1)))
     if value.kind is not VARYING:
-        return Value(value.kind, t.new(f"trunc i{have} {value.scalar} to i{bits}"))
-    return Value(VARYING, None, t.new(f"trunc {ALL.int(have)} {t.vector(value, have)} to {ALL.int(bits)}"))
+        return Value(value.kind, resize(t, ONE, value.scalar, have, bits))
+    return Value(VARYING, None, resize(t, ALL, t.vector(value, have), have, bits))
 
 
 def store(t, where, bits, values):
-    """Store numbers of each lane next to each other; of lanes at the same address the last one wins."""
+    """Store neighbouring numbers for each lane; of lanes at the same address the last one wins."""
     size, count = bits // 8, len(values)
     if where.pointers is None and where.distances == ZERO:
         for i, value in enumerate(values):
@@ -283,9 +283,9 @@ def store(t, where, bits, values):
 
 
 def _runs(where, size, count):
-    """Return what lies next to each other of what all lanes store: lists of (distance, lane, which value).
+    """Return the runs of neighbouring numbers that all lanes store: lists of (distance, lane, value's index).
 
-    Of lanes at the same address the last one is in it. Empty where addresses are not known, or some overlap.
+    Of lanes at the same address it has the last one. Empty if addresses are unknown, or if some overlap.
     """
     found = {}
     for lane, distance in enumerate(where.distances or ()):
@@ -313,7 +313,7 @@ def _last(t, value, bits):
 
 
 def _store_next(t, pointer, bits, vector):
-    """Store to neighbouring addresses, lane by lane."""
+    """Store to neighbouring addresses, one number for each lane."""
     if t.masked:
         store_next(t, pointer, bits, vector, t.mask_vector())
     else:
@@ -321,15 +321,11 @@ def _store_next(t, pointer, bits, vector):
 
 
 def _store_runs(t, where, bits, vectors, runs):
-    """Store what lies next to each other at once, of all lanes."""
+    """Store each run of neighbouring numbers at once; all lanes are on."""
     width = WARP * len(vectors)
-    # Joined two by two, then put in order.
-    while len(vectors) > 1:
-        wide = width // len(vectors)
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [t.shuffle(one, other, f"i{bits}", wide, range(2 * wide)) for one, other in pairs]
+    whole = joined(t, vectors, f"i{bits}", width)
     for run in runs:
-        part = t.shuffle(vectors[0], None, f"i{bits}", width, [i * WARP + lane for _, lane, i in run])
+        part = t.shuffle(whole, None, f"i{bits}", width, [i * WARP + lane for _, lane, i in run])
         pointer = _shifted(t, where.pointer, run[0][0])
         t.line(f"store <{len(run)} x i{bits}> {part}, ptr {pointer}, align {bits // 8}")
     return ()
@@ -337,4 +333,4 @@ def _store_runs(t, where, bits, vectors, runs):
 
 @translates("prefetch", "prefetchu", "discard", "applypriority")
 def _nothing(t, instruction):
-    """Do nothing: a hint to a cache."""
+    """Do nothing: cache hints have no effect."""

@@ -1,8 +1,8 @@
-"""Addresses, in IR: where the lanes of a warp access memory, and what `cvta` and `isspacep` make of them.
+"""Addresses, in IR: the places that the lanes of a warp access; `cvta` and `isspacep`.
 
-All memory of the emulated GPU lies in one range of addresses, the arena, and whatever address a kernel makes
-up is one in it: the upper bits are cut off. What is not allocated there cannot be read or written, so a wild
-address is a fault, and never another's memory.
+All memory of the emulated GPU is in one range of addresses, the arena, and any address that a kernel computes
+is in it, as the upper bits are cut off. Memory that is not allocated is protected, so a wild address is a
+fault and never touches other memory of the process.
 """
 
 from typing import NamedTuple
@@ -11,21 +11,22 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
+from gpuless.emulator.translate.typed import resize
 from gpuless.emulator.translate.values import ALL, ONE, translates
 
 SPACES = ("global", "shared", "local", "const", "param")
-NEAR = 1 << 20  # lanes that are further apart are taken one by one; the arena has as much room at its ends
+NEAR = 1 << 20  # lanes further apart are accessed one by one; the arena has that much room at its ends
 
 
 class Place(NamedTuple):
-    """Where the lanes of a warp access memory: a pointer and distances in bytes, or a vector of pointers."""
+    """The addresses of a warp: a pointer and distances in bytes, or a vector of pointers."""
 
     pointer: str | None
     distances: tuple | None
     pointers: str | None
-    safe: bool  # whether it is in shared memory, all of which may be read, whichever lanes are on
-    sum: object = None  # the addresses as a sum, of a space that is not shared memory
-    steady: bool = False  # whether a loop leaves its vector alone
+    safe: bool  # whether it is in shared memory, which may be read even for lanes that are off
+    sum: object = None  # the addresses as a `Sum`, outside of shared memory
+    steady: bool = False  # whether the sum's vector is invariant in the loop
 
 
 def space_of(instruction):
@@ -41,8 +42,8 @@ def space_of(instruction):
 def place(t, address, space, size=1, checked=False):
     """Return the `Place` of a memory operand.
 
-    `size`: the bytes that each lane accesses there; `checked`: whether what is assumed of the address has
-    been found true.
+    `size`: the bytes that each lane accesses; `checked`: whether the assumption about the address has been
+    checked.
     """
     value = t.operand(address.base)
     bits = t.function.registers.get(address.base, 64)
@@ -52,10 +53,10 @@ def place(t, address, space, size=1, checked=False):
     if near is not VARYING:
         distances = lanes.nearest(lanes.relative(near)[0], bits)
         if max(distances) - min(distances) < NEAR:
-            scalar = _wide(t, value.scalar, bits)
+            scalar = wide(t, value.scalar, bits)
             if address.offset:
                 scalar = t.new(f"add i64 {scalar}, {address.offset}")
-            # Addresses in shared memory wrap around themselves, and are the same.
+            # Addresses in shared memory wrap around anyway: no difference.
             if space != "shared" and not checked and value.wrapped:
                 scalar = or_nowhere(t, value, scalar, ONE)
             inside = _inside(t, scalar, span, max(distances) if space == "shared" else 0)
@@ -72,7 +73,7 @@ def place(t, address, space, size=1, checked=False):
 
 
 def spread(t, address, space, offsets):
-    """Return a vector of pointers at given distances in bytes from an address, one for each lane."""
+    """Return a vector of pointers at a distance in bytes from an address, one for each lane."""
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
     if address.offset:
         offsets = t.new(f"add {ALL.int(64)} {offsets}, splat (i64 {address.offset})")
@@ -81,10 +82,8 @@ def spread(t, address, space, offsets):
 
 
 def _anywhere(t, value, bits, offsets, root, span):
-    """Return a vector of pointers into a space."""
-    vector = t.vector(value, bits)
-    if bits != 64:
-        vector = t.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+    """Return a vector of pointers into a state space."""
+    vector = resize(t, ALL, t.vector(value, bits), bits, 64)
     if offsets != "splat (i64 0)":
         vector = t.new(f"add {ALL.int(64)} {vector}, {offsets}")
     inside = t.new(f"and {ALL.int(64)} {vector}, splat (i64 {span - 1})")
@@ -92,14 +91,14 @@ def _anywhere(t, value, bits, offsets, root, span):
 
 
 def near_of(value, checked=False):
-    """Return how the lanes of an address lie about the first one, where that is certain, else VARYING."""
+    """Return the kind with the distances of an address's lanes from the first if certain, else VARYING."""
     near = value.kind if value.kind is not VARYING else value.assumed
     known = near is not VARYING and near.rows == 1 and not near.unit and (checked or value.check is None)
     return near if known else VARYING
 
 
 def check_alignment(t, value, bits, address, size):
-    """End the kernel where an address is not a multiple of the size of what is accessed, as a GPU does."""
+    """Write a check that ends the kernel at a misaligned address, as a GPU does; none if that is excluded."""
     powers = t.multiples.power(address.base), lanes.trailing_zeros(address.offset)
     if 1 << min(powers) >= size:
         return
@@ -122,14 +121,15 @@ def _misaligned_if(t, wrong):
 
 
 def _inside(t, scalar, span, ahead):
-    """Return an address within a space; lane 0 may be off and before it where the foremost lane is not."""
+    """Return an address within a space; lane 0 may be off and outside if the foremost lane is inside."""
     if not ahead:
         return t.new(f"and i64 {scalar}, {span - 1}")
     foremost = t.new(f"and i64 {t.new(f'add i64 {scalar}, {ahead}')}, {span - 1}")
     return t.new(f"sub i64 {foremost}, {ahead}")
 
 
-def _wide(t, scalar, bits):
+def wide(t, scalar, bits):
+    """Return the number of lane 0 in 64 bits."""
     return scalar if bits == 64 or scalar[0] != "%" else t.new(f"zext i{bits} {scalar} to i64")
 
 
@@ -146,7 +146,7 @@ def pointers_of(t, where, offset=0):
 @translates("cvta")
 def _cvta(t, instruction):
     if "param" in instruction.opcode:
-        t.refuse("parameters have no address among those of other memory")
+        t.refuse("the emulator gives this parameter no generic address")
     target, source = instruction.operands
     bits = t.function.registers.get(target, 64)
     if "shared" not in "".join(instruction.opcode):
@@ -194,11 +194,11 @@ def _isspacep(t, instruction):
         found = t.new(f"icmp ult {s.int(64)} {low}, {s.literal(t.module.private_span, 'i64')}")
         return bits(s, "and", found, bits(s, "xor", is_shared(s, x), s.literal("true", "i1")))
 
-    def is_global(s, x):  # what is nothing else
+    def is_global(s, x):  # none of the others
         others = bits(s, "or", bits(s, "or", is_shared(s, x), is_private(s, x)), is_const(s, x))
         return bits(s, "xor", others, s.literal("true", "i1"))
 
-    def is_param(s, x):  # what has an address has it in local memory
+    def is_param(s, x):  # parameters with addresses are in local memory
         return s.literal("false", "i1")
 
     tests = {"shared": is_shared, "local": is_private, "const": is_const, "global": is_global}

@@ -1,8 +1,8 @@
-"""Copies that a GPU makes while a kernel goes on, and the barriers in memory that wait for them, in IR.
+"""Asynchronous copies, and barriers in memory (`mbarrier`) that wait for them, in IR.
 
-Here a copy is made at once, so that nobody needs to wait for one; what a program does without waiting is not
-found out. An `mbarrier` is 64 bits of shared memory whose meaning PTX leaves open: arrivals that are pending
-(20 bits), arrivals in a phase (20), bytes that are expected (23, signed), and the phase's parity.
+Here a copy is made at once, so no wait is necessary, and a missing wait is not detected. An `mbarrier` is 64
+bits of shared memory in a format that PTX leaves open; here it has the pending arrivals (20 bits), the
+arrivals of a phase (20), the expected bytes (23, signed), and the parity of the phase.
 """
 
 from gpuless.emulator.analysis import lanes
@@ -29,9 +29,9 @@ def _cp(t, instruction):
     elif opcode[2] in ("ca", "cg"):
         _copy(t, instruction)
     elif opcode[2] == "mbarrier":
-        # Otherwise it counts itself among those it waits for: nothing changes.
+        # Without `noinc` the arrival is added to those expected: nothing changes.
         if "noinc" in opcode:
-            _update(t, instruction, instruction.operands[0], _numbers(t, 1), _numbers(t, 0), "false")
+            _update(t, instruction, instruction.operands[0], _numbers(1), _numbers(0), "false")
     elif opcode[2] == "bulk":
         _copy_bulk(t, instruction)
     elif opcode[2] not in ("commit_group", "wait_group", "wait_all"):
@@ -39,7 +39,7 @@ def _cp(t, instruction):
 
 
 def _copy(t, instruction):
-    """Copy 4, 8 or 16 bytes for each lane, the last of them zeros if it says so."""
+    """Copy 4, 8 or 16 bytes for each lane, the last of them as zeros if an operand says so."""
     target, source, size, *rest = instruction.operands
     size = int(size, 0)
     hint = any("cache_hint" in part for part in instruction.opcode)
@@ -51,7 +51,7 @@ def _copy(t, instruction):
         return
     if t.function.registers.get(rest[0], 32) == 1:  # a predicate: whether to copy zeros
         skipped = t.vector(t.operand(rest[0], "pred"), 1)
-        wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(t, size)}")
+        wanted = t.new(f"select {ALL.int(1)} {skipped}, {_INT} zeroinitializer, {_INT} {_numbers(size)}")
     else:
         wanted = t.vector(t.operand(rest[0], "u32"), 32)
     words = [_word(t, pointers_of(t, source, 4 * i), wanted, i) for i in range(size // 4)]
@@ -59,7 +59,7 @@ def _copy(t, instruction):
 
 
 def _word(t, pointers, wanted, i):
-    """Return 32 bits of what is copied, of which those beyond the bytes that are wanted are zeros."""
+    """Return one word of the source, with zeros beyond the wanted bytes."""
     int_, long = Integers(t, ALL, 32), Integers(t, ALL, 64)
     rest = int_.call("umin", int_.call("usub.sat", wanted, 4 * i), 4)
     there = Integers(t, ALL, 1)("and", int_("icmp ne", rest, "zeroinitializer"), t.mask_vector())
@@ -70,7 +70,7 @@ def _word(t, pointers, wanted, i):
 
 
 def _copy_bulk(t, instruction):
-    """Copy as many bytes as a lane says, and count them at a barrier, if there is one."""
+    """Copy as many bytes as each lane's operand says, and count them at the mbarrier, if there is one."""
     opcode, operands = instruction.opcode, instruction.operands
     if len(operands) < 3 or "prefetch" in opcode:
         return  # a wait for copies, or a hint
@@ -94,11 +94,11 @@ def _copy_bulk(t, instruction):
 
     _for_each_lane(t, copy)
     if len(operands) > 3 and isinstance(operands[3], Address):
-        _update(t, instruction, operands[3], _numbers(t, 0), _negative(t, sizes), "false")
+        _update(t, instruction, operands[3], _numbers(0), _negative(t, sizes), "false")
 
 
 def _within_shared(t, pointer, size):
-    """Return a size that does not reach beyond the room for shared memory, where others have theirs."""
+    """Return a size that doesn't reach beyond the addresses of the block's shared memory."""
     root, at = t.new("ptrtoint ptr %shared to i64"), t.new(f"ptrtoint ptr {pointer} to i64")
     room = t.new(f"sub i64 {SHARED_SPAN}, {t.new(f'sub i64 {at}, {root}')}")
     return call_int(t, ONE, "umin", 32, size, t.new(f"trunc i64 {room} to i32"))
@@ -119,7 +119,7 @@ def _for_each_lane(t, write):
     t.label(after)
 
 
-def _numbers(t, number):
+def _numbers(number):
     return f"splat (i32 {number})"
 
 
@@ -188,16 +188,16 @@ def _at(t, instruction, address):
 
 
 def _arrive(t, instruction):
-    """Write what changes a barrier: arrivals, and bytes that are to come or have come."""
+    """Write an update of an mbarrier: arrivals, bytes that are expected or have arrived."""
     opcode, operands = instruction.opcode, list(instruction.operands)
     target = None if isinstance(operands[0], Address) else operands.pop(0)
     address, *given = operands
     given = t.vector(t.operand(given[0], "u32"), 32) if given else None
-    count, bytes_ = given or _numbers(t, 1), _numbers(t, 0)
+    count, bytes_ = given or _numbers(1), _numbers(0)
     if opcode[1] in ("expect_tx", "complete_tx"):
-        count, bytes_ = _numbers(t, 0), given if opcode[1] == "expect_tx" else _negative(t, given)
+        count, bytes_ = _numbers(0), given if opcode[1] == "expect_tx" else _negative(t, given)
     elif "expect_tx" in opcode:
-        count, bytes_ = _numbers(t, 1), given
+        count, bytes_ = _numbers(1), given
     drop = "true" if opcode[1] == "arrive_drop" else "false"
     state = _update(t, instruction, address, count, bytes_, drop)
     if target is not None:
@@ -205,7 +205,7 @@ def _arrive(t, instruction):
 
 
 def _update(t, instruction, address, count, bytes_, drop):
-    """Change the barrier of each lane, one after the other; return what it was before."""
+    """Update the mbarrier of each lane, one lane after the other; return the old states."""
     t.module.uses_barriers = True
     t.module.define("mbarrier", _UPDATE)
     pointers = pointers_of(t, _at(t, instruction, address))
@@ -223,10 +223,9 @@ def _update(t, instruction, address, count, bytes_, drop):
 
 
 def _wait(t, instruction):
-    """Ask whether a phase is over; if it is not, let the other warps have a turn, or as many as it takes.
+    """Test whether a phase is over; if not, let the other warps run once, or until it is over.
 
-    Only `try_wait` without a limit of time waits on, where nothing but the other warps can end that: no other
-    lanes of its own.
+    Only `try_wait` without a time limit waits until then, if no other lanes of its own warp could end it.
     """
     target, address, by, *limit = instruction.operands
     patient = instruction.opcode[1] == "try_wait" and not limit

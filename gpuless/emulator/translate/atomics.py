@@ -8,7 +8,9 @@ from gpuless.emulator.translate.addresses import place, pointers_of, space_of
 from gpuless.emulator.translate.typed import Integers, Typed
 from gpuless.emulator.translate.values import ALL, FLOATS, ONE, Value, translates
 
-_ATOMIC = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
+#: LLVM's names of operations that are the same for signed and unsigned numbers.
+_ATOMIC = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
+_ATOMIC |= {"exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
 
 
 @translates("atom", "red")
@@ -17,14 +19,14 @@ def _atom(t, instruction):
     if "async" in opcode:
         t.refuse()
     type_ = next(part for part in reversed(opcode) if part in BITS)
-    operation = next(part for part in opcode[1:] if part in _ATOMIC or part in ("add", "min", "max", "cas"))
+    operation = next(part for part in opcode[1:] if part in _ATOMIC or part in ("min", "max", "cas"))
     operands = instruction.operands if opcode[0] == "red" else instruction.operands[1:]
     if any("cache_hint" in part for part in opcode):
         operands = operands[:-1]
     where = place(t, operands[0], space_of(instruction), BITS[type_] // 8)
     targets = listed(instruction.operands[0]) if opcode[0] == "atom" else ()
     asked = any(t.analysis.is_read(name) for name in targets)
-    # Of several numbers next to each other each is changed by itself.
+    # A vector of numbers is changed one number at a time.
     for i, given in enumerate(zip(*map(listed, operands[1:]), strict=True)):
         old = _change(t, operation, type_, pointers_of(t, where, i * BITS[type_] // 8), given, asked)
         if asked:
@@ -32,9 +34,9 @@ def _atom(t, instruction):
 
 
 def _change(t, operation, type_, pointers, given, asked):
-    """Write an atomic operation on what lies at the address of each lane.
+    """Write an atomic operation at the address of each lane; return the old values.
 
-    Return what was there before; it may be anything if nobody has asked.
+    If not `asked`, the result may be anything.
     """
     bits = BITS[type_]
     values = [
@@ -48,9 +50,9 @@ def _change(t, operation, type_, pointers, given, asked):
 
 
 def _atomic_function(t, operation, type_, bits, count, asked):
-    """Return the name of a function that does an atomic operation lane by lane.
+    """Return the name of a function that performs an atomic operation lane by lane.
 
-    Lanes at one address come first, at once, as long as several are at the next lane's.
+    First it combines lanes at the same address, as long as the next lane shares its address with others.
     """
     name = f"atom.{operation}.{type_}.{count}{'.asked' if asked else ''}"
     int_ = f"i{bits}"
@@ -63,17 +65,15 @@ def _atomic_function(t, operation, type_, bits, count, asked):
         )
     elif type_.startswith("bf") or type_.endswith("x2"):
         step = _exchanging(t, operation, type_, vector)
-    elif type_.startswith(("f", "bf")):
-        kind = {"f16": "half", "f32": "float", "f64": "double"}[type_]
+    elif type_[0] == "f":
+        kind = FLOATS[bits]
         step = (
             f"  %bits = extractelement {vector} %v0, i32 %lane\n  %x = bitcast {int_} %bits to {kind}\n"
             f"  %before = atomicrmw f{operation} ptr %p, {kind} %x seq_cst\n"
             f"  %old = bitcast {kind} %before to {int_}\n"
         )
     else:
-        word = _ATOMIC.get(operation) or (
-            operation if operation == "add" else operation if type_[0] == "s" else "u" + operation
-        )
+        word = _ATOMIC.get(operation) or ("" if type_[0] == "s" else "u") + operation
         step = (
             f"  %x = extractelement {vector} %v0, i32 %lane\n"
             f"  %old = atomicrmw {word} ptr %p, {int_} %x seq_cst\n"
@@ -103,7 +103,7 @@ def _atomic_function(t, operation, type_, bits, count, asked):
     return name
 
 
-# The lanes at the address of the first one that is left: several at once, else lane by lane from here on.
+# All lanes at the address of the first remaining lane at once; if it is alone, lane by lane from there on.
 _GROUP = """group:
   %left = phi i32 [ %mask, %entry ], [ %remain, %group.end ]
   %had = phi {vector} [ zeroinitializer, %entry ], [ %have, %group.end ]
@@ -132,9 +132,9 @@ _IDENTITIES = {"add": 0, "or": 0, "xor": 0, "and": -1, "umin": -1, "umax": 0}
 
 
 def _together(t, operation, type_, bits, asked):
-    """Return IR that changes the number at `%at` for all lanes that are `%on`, "" if there is none.
+    """Return IR that changes the number at `%at` for all lanes that are `%on`, "" if it is impossible.
 
-    It sets `%olds`, what each lane finds: what those before it left, as if they came one after the other.
+    It sets `%olds` to what each lane would find if the lanes came one after the other.
     """
     word = operation if operation not in ("min", "max") else ("s" if type_[0] == "s" else "u") + operation
     outside, t.lines = t.lines, []
@@ -147,7 +147,7 @@ def _together(t, operation, type_, bits, asked):
 
 
 def _combine(t, word, bits, asked):
-    """Write one operation on memory for all lanes, of what an operation makes of their numbers."""
+    """Write one atomic operation with the combined numbers of all lanes."""
     i, vector = Integers(t, ALL, bits), ALL.int(bits)
     least = -(1 << (bits - 1))
     identity = {"smin": -1 - least, "smax": least}.get(word, _IDENTITIES.get(word))
@@ -162,7 +162,7 @@ def _combine(t, word, bits, asked):
     total = t.new(f"call i{bits} @{name}({vector} {given})")
     before = t.new(f"atomicrmw {in_memory} ptr %at, i{bits} {total} seq_cst")
     found = t.splat(before, f"i{bits}")
-    if asked:  # what the lanes before have made of it
+    if asked:  # combine with the lanes before
         nothing = i.number(identity)
         running = t.shuffle(nothing, given, f"i{bits}", WARP, range(WARP - 1, 2 * WARP - 1))
         for step in (1, 2, 4, 8, 16):
@@ -173,11 +173,11 @@ def _combine(t, word, bits, asked):
 
 
 def _add_in_turn(t, bits, asked):
-    """Write the sum of a floating point number in memory and those of all lanes, one after the other."""
+    """Add the floating point numbers of all lanes to a number in memory, one after the other."""
     kind, vector = ALL.float(bits), ALL.int(bits)
     one, zero = FLOATS[bits], "-0.0"
     numbers = t.new(f"bitcast {vector} %v0 to {kind}")
-    # To add minus zero changes nothing.
+    # Adding -0 changes nothing.
     given = t.new(f"select <{WARP} x i1> %on, {kind} {numbers}, {kind} splat ({one} {zero})")
     t.line(f"%begin = load atomic i{bits}, ptr %at monotonic, align {bits // 8}\n  br label %try\ntry:")
     t.line(f"%seen = phi i{bits} [ %begin, %together ], [ %there, %try ]")
@@ -200,7 +200,7 @@ def _add_in_turn(t, bits, asked):
 
 
 def _exchanging(t, operation, type_, vector):
-    """Return a step for numbers that no instruction changes in memory: try until nobody has come between."""
+    """Return a step for types without an atomic instruction: a loop with compare-and-swap."""
     f = Typed(t, ONE, type_)
     outside, t.lines = t.lines, []
     x, y = f.to_float("%seen"), f.to_float("%given")

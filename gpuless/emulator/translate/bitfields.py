@@ -1,7 +1,4 @@
-"""Instructions that look at the bits of an integer: shifts, counts, fields, bytes, in IR.
-
-Nothing traps: no shift by more than there are bits.
-"""
+"""Instructions on the bits of an integer, in IR: shifts, counts, fields, bytes."""
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING
@@ -24,7 +21,7 @@ def _shift(t, instruction):
             if number >= bits and word != "ashr":
                 return i("and", a, 0)
             return i(word, a, min(number, bits - 1))
-        # PTX shifts by the width or more as one would think; LLVM does not say what it does.
+        # PTX defines shifts by the width or more; in LLVM they are undefined.
         shifted = i(word, a, i.resized(count.call("umin", b, bits - 1), 32))
         return shifted if word == "ashr" else i.select(count("icmp ult", b, bits), shifted, 0)
 
@@ -33,12 +30,12 @@ def _shift(t, instruction):
 
 
 def sign_check(t, instruction, operands):
-    """Return the condition that a sign is the same in all lanes, None if the instruction takes none."""
+    """Return the condition that all lanes have the same sign, None if the instruction takes no sign."""
     return _one_sign(t, *operands[0]) if is_sign(instruction) else None
 
 
 def _one_sign(t, value, bits):
-    """Return the condition that all lanes, which are near each other, are below zero or none is."""
+    """Return the condition that all lanes, which are near each other, are negative or none is."""
     near = value.kind if value.kind is not VARYING else value.assumed
     if near is VARYING or near.constant or near.uniform or near.unit:
         return None
@@ -80,7 +77,7 @@ def _bfind(i, opcode, a):
 
 
 def _field(i, position, length):
-    """Return where a field begins and its length, at most the register's, in twice its bits."""
+    """Return the position and the length of a field, at most the register's width, in twice its bits."""
     count = i.of(32)
     ends = [count("and", x, 255) for x in (position, length)]
     ends = [count.call("umin", x, i.bits) for x in ends]
@@ -110,7 +107,7 @@ def _bfi(i, opcode, a, b, position, length):
 
 
 def _ones_from(i, position):
-    """Return a register whose bits are set from a position on, of which there are 32."""
+    """Return 32 bits that are set from a position on."""
     return i("shl", -1, position)
 
 
@@ -138,7 +135,7 @@ def _szext(i, opcode, a, b):
 
 @computes("fns", "b32 b32 b32")
 def _fns(i, opcode, mask, base, offset):
-    """Find the bit that is the n-th which is set, counted from a place on, or backwards."""
+    """Find the n-th set bit from a position on, forwards or backwards."""
     flag = i.of(1)
     step = i.select(i("icmp slt", offset, 0), -1, 1)
     left = i.call("umax", i.call("abs", offset, "false"), 1)
@@ -150,14 +147,14 @@ def _fns(i, opcode, mask, base, offset):
         bit = i.select(inside, i("and", bit, 1), 0)
         left = i("sub", left, bit)
         hit = i("icmp eq", i("or", left, i("xor", bit, 1)), 0)
-        if number:  # no offset: this bit or none
+        if number:  # with offset 0 only the first bit counts
             hit = flag("and", hit, flag("xor", only, True))
         found = i.select(hit, at, found)
         at = i("add", at, step)
     return found
 
 
-#: Which bytes the modes of `prmt` pick, by the lowest bits of its last operand: PTX ISA 9.7.9.7.
+#: The bytes that the modes of `prmt` pick, by the lowest bits of its last operand: PTX ISA 9.7.9.7.
 _ORDERS = {"f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123)}
 _ORDERS |= {"rc8": (0x0000, 0x1111, 0x2222, 0x3333), "rc16": (0x1010, 0x3232, 0x1010, 0x3232)}
 _ORDERS |= {"ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210)}
@@ -186,7 +183,7 @@ def _prmt(i, opcode, a, b, c):
 @translates("lop3")
 def _lop3(t, instruction):
     if len(instruction.opcode) > 2:
-        t.refuse()  # the form that also gives a predicate
+        t.refuse()  # the form with a second result, a predicate
     table = int(instruction.operands[4], 0)
 
     def make(s, a, b, c):

@@ -1,4 +1,4 @@
-"""Comparisons and choices, in IR."""
+"""Comparisons and selections, in IR."""
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import VARYING, WARP
@@ -65,7 +65,7 @@ def _setp_packed(t, instruction):
 
 
 def _combination(instruction):
-    """Return how a comparison is joined with a predicate."""
+    """Return the operation that combines a comparison with a predicate, or None."""
     return next((part for part in instruction.opcode[2:-1] if part in ("and", "or", "xor")), None)
 
 
@@ -79,7 +79,7 @@ def _set(t, instruction):
         width = 2 * s.lanes if packed else s.lanes
         flags = "i1" if width == 1 else f"<{width} x i1>"
         if combine:
-            if packed:  # both halves are joined with it
+            if packed:  # both halves are combined with it
                 other = t.new(f"sext {s.int(1)} {other} to {s.int(2)}")
                 other = t.new(f"bitcast {s.int(2)} {other} to {flags}")
             flag = t.new(f"{combine} {flags} {flag}, {other}")

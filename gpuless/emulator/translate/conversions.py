@@ -17,14 +17,14 @@ def _mov(t, instruction):
     first, second = instruction.operands
     type_ = instruction.opcode[-1]
     if isinstance(second, tuple):
-        _pack(t, first, second, instruction)
+        _pack(t, second, instruction)
     elif isinstance(first, tuple):
         _unpack(t, first, second, instruction)
     else:
         t.write(first, t.operand(second, type_))
 
 
-def _pack(t, target, names, instruction):
+def _pack(t, names, instruction):
     bits = BITS[instruction.opcode[-1]]
     part = bits // len(names)
 
@@ -77,7 +77,7 @@ def _cvt(t, instruction):
 
 
 def _width(t, name, type_):
-    """Return the width of a register, which may be larger than the type that is read from it."""
+    """Return the width of a register, which may be larger than the type read from it."""
     return t.function.registers.get(name, BITS[type_])
 
 
@@ -109,7 +109,7 @@ def _from_float(t, s, instruction, want, have, a):
     width = _width(t, instruction.operands[1], have)
     a = resize(t, s, a, width, BITS[have])
     f = Typed(t, s, have)
-    if have == "f32":  # of the two, `.ftz` is about this one
+    if have == "f32":  # `.ftz` applies only to float32
         a = f.flush(a)
     x = f.to_float(a)
     whole = next((part for part in opcode if part in _TO_WHOLE), None)
@@ -120,20 +120,20 @@ def _from_float(t, s, instruction, want, have, a):
     bits, target = BITS[want], t.function.registers[instruction.operands[0]]
     found = _nearest_integer(t, s, f, x, bits, want[0] == "s")
     if bits == 64 or f.bits == 64:
-        # Conversions of, and to, 64 bits make the largest negative number of a NaN, others make zero.
+        # A NaN becomes the most negative number if either type has 64 bits, otherwise zero.
         unordered = f("fcmp uno", x, x)
         found = Integers(t, s, bits).select(unordered, -(1 << (bits - 1)), found)
     return resize(t, s, found, bits, target, want[0] == "s")
 
 
 def _nearest_integer(t, s, f, x, bits, signed):
-    """Return a whole number as an integer: the largest or smallest where it is none, and 0 of a NaN."""
+    """Convert a whole number to an integer, saturated; a NaN becomes 0."""
     word = "fptosi" if signed else "fptoui"
     if s.lanes == 1 or f.bits == 16:
         name = f"@llvm.{word}.sat.{s.suffix(f'i{bits}')}.{f.suffix}"
         t.module.declare(f"{s.int(bits)} {name}({f.float})")
         return t.new(f"call {s.int(bits)} {name}({f.float} {x})")
-    # Of vectors LLVM would do this lane by lane.
+    # For vectors LLVM would do this lane by lane.
     least, most = limits(bits, signed)
     i, flag = Integers(t, s, bits), Integers(t, s, 1)
     above, below = f("fcmp oge", x, float(most + 1)), f("fcmp olt", x, float(least))
@@ -168,11 +168,11 @@ def _between_floats(t, s, instruction, f, want, x):
 def _to_tf32(t, s, opcode, f, x):
     """Return the bits of float32 numbers rounded to ten bits after the point.
 
-    `rna` cuts the lower bits of a NaN off, so that one that has no others becomes infinite, as on an H200.
+    As on an H200, `rna` cuts off the lower bits of a NaN, so a NaN with no other bits becomes infinity.
     """
     unordered = f("fcmp uno", x, x)
     bits = f.to_int(f.relu(x) if "relu" in opcode else x)
-    half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # away from zero in the middle, or cut off
+    half = s.literal(0x1000 if "rna" in opcode else 0, "i32")  # rna: ties away from zero; rz: cut off
     if "rn" in opcode:
         last = f.bitwise("lshr", bits, 13)
         odd = f.bitwise("and", last, 1)
@@ -187,7 +187,7 @@ def _to_tf32(t, s, opcode, f, x):
 
 
 def _made_finite(t, s, found, bits, infinite, step=1):
-    """Return the bits of numbers of which those that are infinite are the largest."""
+    """Replace infinite numbers by the largest finite ones; numbers are given as bits."""
     i = Integers(t, s, bits)
     flag = i("icmp eq", i("and", found, (1 << (bits - 1)) - 1), infinite)
     return i.select(flag, i("sub", found, step), found)
@@ -219,7 +219,7 @@ def _to_float(t, s, instruction, want, have, a):
 
 
 def _to_bfloat(t, s, g, a, bits, signed, word):
-    """Return the bits of integers rounded to bfloat16 once: to the odd one of two neighbours first."""
+    """Return the bits of integers rounded to bfloat16 once, by way of float32 rounded to odd."""
     h = Typed(t, s, "f32")
     near = t.new(f"{word} {h.float}")
     down, up = (_rounded_integer(t, s, h, way, a, bits, signed, near) for way in ("rm", "rp"))
@@ -229,9 +229,9 @@ def _to_bfloat(t, s, g, a, bits, signed, word):
 
 
 def _rounded_integer(t, s, g, rounding, a, bits, signed, near):
-    """Round an integer to a number otherwise than to the nearest, `near`."""
-    # What was rounded away, in double precision: both halves of the integer are exact there, and so is what
-    # is left when the nearest number is taken from the upper one.
+    """Round an integer to a floating point number in a direction, given the nearest, `near`."""
+    # Compute the rounding error in double precision: both halves of the integer are exact there, and so is
+    # the difference between the upper half and the nearest number.
     double, wide = s.float(64), s.int(64)
     word = "s" if signed else "u"
     a = resize(t, s, a, bits, 64, signed)
@@ -250,7 +250,7 @@ def _rounded_integer(t, s, g, rounding, a, bits, signed, near):
 
 
 def _cvt_packed(t, instruction):
-    """Convert two numbers into the halves of one register, the first into the upper one."""
+    """Convert two numbers to the halves of one register, the first to the upper half."""
     want, have = instruction.opcode[-2:]
     names = instruction.operands[1:3]
 

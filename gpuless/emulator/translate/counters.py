@@ -1,14 +1,14 @@
-"""Functions that count, in IR, and the numbers of a thread that they count with."""
+"""IR functions that count sectors and wavefronts, and the layout of a thread's counters."""
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate.layout import ARENA_SPAN
 from gpuless.emulator.translate.values import ALL
+from gpuless.limits import WARP
 
-SECTOR, WORD, BANKS = 32, 4, 32
-#: What stands before the numbers of a thread: where it is noted which sectors have been read, and which have
-#: been written, the number of the first sector and that of the last.
+WORD, BANKS = 4, 32  # of shared memory; a word is in bytes
+#: The header of a thread's counters: the addresses of the maps of sectors that were read and written, the
+#: numbers of the first and the last sector, and how many barriers were passed.
 READ_MAP, WRITTEN_MAP, FIRST, LAST, PASSED, HEADER = range(6)
-SPARE = 2 * WARP  # after the last sector: wild addresses are noted there, before the processor sees them
+SPARE = 2 * WARP  # entries after the last sector, for wild addresses: they are counted before they fault
 
 GATHER = f"llvm.masked.gather.v{WARP}i32.v{WARP}p0"
 SCATTER = f"llvm.masked.scatter.v{WARP}i32.v{WARP}p0"
@@ -28,7 +28,7 @@ def _header(name, field, type_="i64"):
 
 
 def _marks(maps, sector, type_="i8", one="1"):
-    """Return IR that notes a sector, or several from that one on, in maps."""
+    """Return IR that marks one or more consecutive sectors in maps."""
     text = (
         f"  %{sector}.behind = sub i64 %{sector}, %first.sector\n"
         f"  %{sector}.place = call i64 @llvm.umin.i64(i64 %{sector}.behind, i64 %last.sector)\n"
@@ -47,7 +47,7 @@ def _maps(maps):
 
 
 def sectors_of_piece(name, maps, least):
-    """Return the function for lanes that leave no sector out between the first and the last."""
+    """Return the function for lanes that access all sectors between the first and the last."""
     return (
         f"define internal void @{name}(ptr %counts, i64 %address, i64 %span, i64 %number) #0 {{\n"
         + _maps(maps)
@@ -62,7 +62,7 @@ def sectors_of_piece(name, maps, least):
 
 
 def sectors(name, maps):
-    """Return the function for lanes that are anywhere: it takes one sector after the other."""
+    """Return the function for arbitrary lanes: it processes one distinct sector after the other."""
     vector = ALL.int(64)
     return (
         f"define internal void @{name}(ptr %counts, {vector} %addresses, i32 %mask, i64 %number) #1 {{\n"
@@ -91,10 +91,10 @@ def sectors(name, maps):
 
 
 def wavefronts(name, unit, apart):
-    """Return the function that counts how often shared memory delivers for lanes that are anywhere.
+    """Return the function that counts the wavefronts of shared memory for arbitrary lanes.
 
-    Each time round, every bank delivers one word to all that want it: the lanes write their words into a
-    table, by banks, and those go that find theirs there.
+    In each wavefront every bank delivers one word to all lanes that want it. The lanes write their words to a
+    table indexed by bank, and those that find their own word in it are done.
     """
     parts, int_ = unit // WORD, ALL.int(32)
     size, flags = WARP // parts, f"<{WARP} x i1>"

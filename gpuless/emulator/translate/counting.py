@@ -1,7 +1,7 @@
-"""Translate a kernel such that it counts what its warps execute and ask of memory.
+"""Translate a kernel to code that counts what its warps execute and request from memory.
 
-A block of code counts how often a warp runs it and with how many lanes, from which follows how often each
-instruction is executed; an access to memory counts what depends on addresses.
+A basic block counts how often warps run it and with how many lanes, which gives the executions of each of its
+instructions. A memory access counts what depends on its addresses.
 """
 
 import itertools
@@ -15,25 +15,26 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.ptx import Address
 from gpuless.emulator.ptx.instructions import parameters_behind, written_by
 from gpuless.emulator.translate import counters
-from gpuless.emulator.translate.addresses import near_of, space_of
-from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, SECTOR, WORD, WRITTEN_MAP
+from gpuless.emulator.translate.addresses import near_of, space_of, wide
+from gpuless.emulator.translate.counters import BANKS, HEADER, PASSED, READ_MAP, WORD, WRITTEN_MAP
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.module import ModuleTranslator
 from gpuless.emulator.translate.translator import Translator
-from gpuless.emulator.translate.typed import Integers, call_int
+from gpuless.emulator.translate.typed import Integers, call_int, resize
 from gpuless.emulator.translate.values import ALL, ONE
+from gpuless.limits import SECTOR
 
 _MAPS = {"load": (READ_MAP,), "store": (WRITTEN_MAP,), "atomic": (READ_MAP, WRITTEN_MAP)}
 _OPERATIONS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
 
 
 class Site(NamedTuple):
-    """An access to memory in a block of code: what is counted of it, and where.
+    """A memory access in a basic block, and its counters.
 
-    `size`: bytes of a lane; `number`: of global memory that of the sectors, of shared memory that of the
-    wavefronts and of what they would be without conflicts, or -1; of generic addresses the first of several;
-    `always`: wavefronts, with and without conflicts, that are known beforehand; `parameters`: those of the
-    kernel that the address is computed from.
+    `size`: bytes per lane; `number`: the index of the first counter, -1 if there is none: of sectors for
+    global memory, of wavefronts with and without conflicts for shared memory, those of `GENERIC` for generic
+    addresses; `always`: wavefronts with and without conflicts if they are known at compile time;
+    `parameters`: indices of the kernel parameters that the address is computed from.
     """
 
     space: str
@@ -45,12 +46,12 @@ class Site(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A block of code.
+    """A basic block, and its counters.
 
-    `warps`, `lanes`: the numbers that say how often warps have run it, and with how many lanes, -1 if always
-    with all; `classes`, `uncounted`: instructions by class, and by name those whose accesses to memory are
-    not counted; `flops`: type, operations of a lane, operations of a warp; `branch`: the number that says how
-    often lanes parted at its end, -1 if they cannot, -2 if it does not branch.
+    `warps`, `lanes`: the indices of the counters of executions by warps and by lanes, -1 if all lanes are
+    always on; `classes`: instructions by class; `uncounted`: by name, those whose memory accesses are not
+    counted; `flops`: (type, operations per lane, operations per warp); `branch`: the index of the counter of
+    divergent branches at its end, -1 if it cannot diverge, -2 if it doesn't branch.
     """
 
     warps: int
@@ -64,12 +65,12 @@ class Part(NamedTuple):
     sites: list
 
 
-#: The numbers of an access to a generic address: of global, then shared, then local memory.
+#: The counters of an access to a generic address: for global, then shared, then local memory.
 GENERIC = ("requests", "lanes", "sectors", "requests", "lanes", "wavefronts", "least", "requests", "lanes")
 
 
 class Counting(Translator):
-    """Translates a function such that it counts."""
+    """Translates a function to code that counts."""
 
     def __init__(self, module, function, name):
         super().__init__(module, function, name)
@@ -112,7 +113,7 @@ class Counting(Translator):
         super()._end(block)
 
     def _count_parting(self, counts, block):
-        """Count whether lanes go different ways at the end of a block."""
+        """Count divergence at the end of a block; return the counter's index, or -1 if it is impossible."""
         condition = self.operand(block.end.condition, "u32" if self._is_switch(block.end) else "pred")
         if lanes.uniform(condition.kind):
             return -1
@@ -128,24 +129,24 @@ class Counting(Translator):
         self.add(counts, number, some)
         return number
 
-    # --- Numbers -------------------------------------------------------------------------------------------
+    # --- Numbers ---------------------------------------------------------------------------------------
 
     def counts(self):
-        """Return the pointer to the numbers."""
+        """Return a pointer to the thread's counters."""
         at = self.new(f"getelementptr i8, ptr %ctx, i64 {OFFSET['counts']}")
         return self.new(f"load ptr, ptr {at}, !invariant.load !0")
 
     def add(self, counts, number, amount):
-        """Add to a number."""
+        """Add to a counter."""
         at = self.new(f"getelementptr i64, ptr {counts}, i64 {number}")
         more = self.new(f"add i64 {self.new(f'load i64, ptr {at}')}, {amount}")
         self.line(f"store i64 {more}, ptr {at}")
 
     def _how_many(self, mask):
-        """Return how many lanes a mask has."""
+        """Return the number of lanes in a mask."""
         return self.new(f"zext i32 {call_int(self, ONE, 'ctpop', 32, mask)} to i64")
 
-    # --- Accesses ------------------------------------------------------------------------------------------
+    # --- Accesses --------------------------------------------------------------------------------------
 
     def _count_accesses(self, instruction):
         opcode, operands = instruction.opcode, instruction.operands
@@ -181,24 +182,20 @@ class Counting(Translator):
         return self._behind[address.base]
 
     def _known(self, address):
-        """Return how far lanes are apart, None if that is not known."""
+        """Return the distances of lanes from lane 0, None if unknown."""
         near = near_of(self.operand(address.base))
         bits = self.function.registers.get(address.base, 64)
         return None if near is VARYING else lanes.nearest(lanes.relative(near)[0], bits)
 
     def _first(self, address, ahead):
-        """Return lane 0's address, and bytes beyond."""
+        """Return lane 0's address plus `ahead` bytes."""
         scalar, bits = self.operand(address.base).scalar, self.function.registers.get(address.base, 64)
-        if bits != 64 and scalar[0] == "%":
-            scalar = self.new(f"zext i{bits} {scalar} to i64")
-        return self.new(f"add i64 {scalar}, {address.offset + ahead}")
+        return self.new(f"add i64 {wide(self, scalar, bits)}, {address.offset + ahead}")
 
     def _addresses(self, address):
-        """Return all lanes' addresses."""
+        """Return the addresses of all lanes."""
         bits = self.function.registers.get(address.base, 64)
-        vector = self.vector(self.operand(address.base), bits)
-        if bits != 64:
-            vector = self.new(f"zext {ALL.int(bits)} {vector} to {ALL.int(64)}")
+        vector = resize(self, ALL, self.vector(self.operand(address.base), bits), bits, 64)
         vector = self.new(f"add {ALL.int(64)} {vector}, splat (i64 {address.offset})")
         return self.new(f"freeze {ALL.int(64)} {vector}")
 
@@ -220,7 +217,7 @@ class Counting(Translator):
         self._by_piece(piece, whole, each)
 
     def _by_piece(self, piece, whole, each):
-        """Write what counts a request as one piece of memory where it is one, else what counts its lanes."""
+        """Call `whole` for a request that is one contiguous piece of memory, else `each`."""
         if piece is None:
             each()
         elif not self.masked or piece[1] == 0:
@@ -253,7 +250,7 @@ class Counting(Translator):
         self.line(f"call void @{name}(ptr {self.counts()}, {ALL.int(64)} {vector}, i32 {mask}, i64 {number})")
 
     def _count_rows(self, instruction, address):
-        """Count the rows of matrices, of 16 bytes, whose addresses the first lanes have."""
+        """Count the 16-byte rows of matrices, whose addresses are in the first lanes."""
         space = space_of(instruction)
         if space == "generic":
             space = "shared"
@@ -265,30 +262,34 @@ class Counting(Translator):
         self._call_wavefronts(16, False, self._addresses(address), mask, number)
 
     def _count_generic(self, operation, size, address):
-        """Count an access to addresses of which it is not known beforehand where they lead."""
+        """Count an access to generic addresses, by the state space of each lane."""
         first = self.module.numbers(len(GENERIC))
         self.sites.append(Site("generic", operation, size, first, parameters=self._parameters(address)))
         unit, apart, counts = max(WORD, size), operation == "atomic", self.counts()
         vector = self._addresses(address)
-        shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
-        i = Integers(self, ALL, 64)
-        in_shared = i("icmp ult", i("sub", vector, shared), SHARED_SPAN)
-        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
-        there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
-        private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
-        elsewhere = self.new(f"xor i32 {private}, {self.mask}")
-        local = self.new(f"xor i32 {private}, {there}")
-        for mask, at in ((elsewhere, 0), (there, 3), (local, 7)):
+        global_, shared, private = self._by_space(vector)
+        local = self.new(f"xor i32 {private}, {shared}")
+        for mask, at in ((global_, 0), (shared, 3), (local, 7)):
             some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
             self.add(counts, first + at, some)
             self.add(counts, first + at + 1, self._how_many(mask))
         name = self._define("count.sectors", _MAPS[operation], counters.sectors)
-        given = f"{ALL.int(64)} {vector}, i32 {elsewhere}, i64 {first + 2}"
+        given = f"{ALL.int(64)} {vector}, i32 {global_}, i64 {first + 2}"
         self.line(f"call void @{name}(ptr {counts}, {given})")
-        self._call_wavefronts(unit, apart, vector, there, first + 5)
+        self._call_wavefronts(unit, apart, vector, shared, first + 5)
+
+    def _by_space(self, vector):
+        """Return masks of the lanes whose addresses are in global, in shared, in shared or local memory."""
+        base = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
+        i = Integers(self, ALL, 64)
+        shared = i("icmp ult", i("sub", vector, base), SHARED_SPAN)
+        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
+        shared = self.new(f"and i32 {self.mask_of(shared)}, {self.mask}")
+        private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
+        return self.new(f"xor i32 {private}, {self.mask}"), shared, private
 
     def _define(self, name, maps, make, *given):
-        """Define a function that notes sectors in maps; return its name."""
+        """Define a function that marks sectors in maps; return its name."""
         name = ".".join(map(str, (name, *maps, *given)))
         self._declare_lanes()
         self.module.declare("i64 @llvm.umin.i64(i64, i64)")
@@ -303,25 +304,25 @@ class Counting(Translator):
 
 
 def _is_barrier(instruction):
-    """Return whether the warps of a block wait for each other there."""
+    """Return whether an instruction is a barrier at which the warps of a block wait for each other."""
     return instruction.opcode[0] in ("bar", "barrier") and not {"warp", "arrive", "cluster"} & {
         *instruction.opcode
     }
 
 
 def piece_of(distances):
-    """Return where lanes begin and how far the last is from the first, None if they skip a sector."""
+    """Return the first distance and the span to the last one, None if lanes skip a sector."""
     places = sorted(set(distances))
     near = all(after - before <= SECTOR for before, after in itertools.pairwise(places))
     return (places[0], places[-1] - places[0]) if near else None
 
 
 def wavefronts(distances, unit, apart=False):
-    """Return how often shared memory delivers for lanes at these distances, and how often at least.
+    """Return the wavefronts of shared memory for lanes at these distances, and the minimum without conflicts.
 
-    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: the bytes of a
-    lane; if they are more than a word, half or a quarter of the warp is served at once; `apart`:
-    whether lanes that want the same are served one after the other, as by atomic operations.
+    `distances`: of all lanes of a warp from one of them, multiples of the unit; `unit`: bytes per lane; if
+    they are more than a word, half or a quarter of the warp is served at once; `apart`: whether lanes at the
+    same address are served one after the other, as by atomic operations.
 
     >>> wavefronts([8 * lane for lane in range(32)], 4), wavefronts([8 * lane for lane in range(32)], 8)
     ((2, 1), (2, 2))
@@ -339,10 +340,10 @@ def wavefronts(distances, unit, apart=False):
 
 
 class CountingModule(ModuleTranslator):
-    """Translate a kernel such that it counts; parameters as for any."""
+    """Translate a kernel to code that counts; parameters as for `ModuleTranslator`."""
 
     translator = Counting
-    prepared = staticmethod(lambda function: function)  # the compiler's own instructions are counted
+    prepared = staticmethod(lambda function: function)  # count the compiler's own instructions
     passed = f"""
   %at.counts = getelementptr i8, ptr %ctx, i64 {OFFSET["counts"]}
   %counts = load ptr, ptr %at.counts
@@ -355,7 +356,12 @@ class CountingModule(ModuleTranslator):
         super().__init__(source, kernel, block, alignments)
         self.parts, self.size = [], HEADER
 
+    @property
+    def facts(self):
+        """Those of any kernel, then the number of counters and the parts."""
+        return [*super().facts, self.size, self.parts]
+
     def numbers(self, count):
-        """Return the first of `count` new numbers to count with."""
+        """Return the index of the first of `count` new counters."""
         self.size += count
         return self.size - count

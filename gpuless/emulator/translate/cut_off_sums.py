@@ -5,14 +5,14 @@ import functools
 from gpuless.emulator.translate.typed import Integers, Typed
 from gpuless.emulator.translate.values import ALL
 
-# Below 2^-25 of the largest power of two in them, products and sum are cut off before they are added up.
+# Products and the sum are truncated at 2^-25 of their largest power of two before they are added.
 _KEPT = 25
-_LEAST = -133  # of that largest power
-_SUBNORMAL = 2.0**-126, 2.0**149  # below the first float32 numbers are multiples of one by the second
+_LEAST = -133  # the minimum of that largest power
+_SUBNORMAL = 2.0**-126, 2.0**149  # float32 numbers below the first are multiples of 1 / the second
 
 
 def added_up(t, f, types, pairs, total):
-    """Return a number plus products, one after another or as an H200 has it; `types`: of D, A, B and C."""
+    """Return a number plus products, as an H200 adds them or one by one; `types`: of D, A, B and C."""
     if types[0] == "f32" and types[1] in ("tf32", "f16", "bf16"):
         return _cut_off_sum(t, f, types[1], pairs, total)
     for x, y in pairs:
@@ -21,11 +21,11 @@ def added_up(t, f, types, pairs, total):
 
 
 def _cut_off_sum(t, f, type_, pairs, total):
-    """Return the sum of products of numbers of a type and a float32, as an H100 and an H200 compute it.
+    """Return the sum of products and a float32, as an H100 and an H200 compute it.
 
-    Of each of them what lies below 2^-25 of the largest power of two in them is cut off, the power of a
-    product being the sum of its factors'. Then all are added exactly, and the total is cut off to a float32.
-    Subnormal numbers have the least power of their type, and the largest power is -133 at least: so an H100.
+    Each summand is truncated at 2^-25 of the largest power of two among them; the power of a product is the
+    sum of its factors' powers. Then all are added exactly, and the total is truncated to float32. As on an
+    H100, subnormal numbers count with the smallest power of their type; the largest power is at least -133.
     """
     wide, whole, powers = Typed(t, ALL, "f64"), Integers(t, ALL, 32), []
     terms = [(wide("fmul", *(f.change(wide, x) for x in pair)), pair) for pair in pairs]
@@ -40,7 +40,7 @@ def _cut_off_sum(t, f, type_, pairs, total):
     up, unit = (_power_of_two(t, whole, wide, largest, sign) for sign in (-1, 1))
     parts = [wide.call("trunc", wide("fmul", term, up)) for term, _ in terms]
     exact = wide("fmul", functools.reduce(lambda a, b: wide("fadd", a, b), parts), unit)
-    # What float32 has no place for is cut off.
+    # Truncate to float32.
     kept = wide.to_float(wide.bitwise("and", wide.to_int(exact), -1 << 29))
     first, step = _SUBNORMAL
     few = wide("fmul", wide.call("trunc", wide("fmul", exact, step)), 1 / step)

@@ -1,9 +1,9 @@
-"""What is assumed of addresses and found out only when the kernel runs, in IR.
+"""Checks, while the kernel runs, of assumptions about addresses, in IR.
 
-An index of 32 bits becomes an address of 64. Lanes that are near each other stay so, unless one wraps around:
-below zero, as a rule, and then it is off, as the left neighbour of a row's first pixel. Which lanes have
-wrapped is found out where any has, and goes with the register. Where one of them is on, the warp accesses
-memory where there is none: the lane's true address is 4 GB away or more.
+When a 32-bit index is widened to a 64-bit address, lanes that are near each other stay near, unless one wraps
+around. That usually happens below zero, in a lane that is off, such as the left neighbour of a row's first
+pixel. The lanes that have wrapped are noted with the register. If such a lane is on, the warp accesses an
+address without memory: the lane's true address is 4 GB away or more, so it is a fault as well.
 """
 
 from gpuless.emulator.analysis import lanes
@@ -13,12 +13,12 @@ from gpuless.emulator.translate.layout import PRIVATE_MARGIN
 from gpuless.emulator.translate.typed import in_all, resize, widen
 from gpuless.emulator.translate.values import ALL, Shape
 
-#: So far from the beginning of the arena there never is memory, nor near it.
+#: At this offset in the arena, and near it, there is never any memory.
 _NOWHERE = PRIVATE_MARGIN // 2
 
 
 def either(t, condition, pieces, type_, count):
-    """Run one of two pieces of code, the second if the condition holds; return what comes of it."""
+    """Run one of two pieces of code, the second if the condition holds; return its results."""
     label = t.fresh("either")
     t.line(f"br i1 {condition}, label %{label}.1, label %{label}.0")
     results = []
@@ -39,7 +39,7 @@ def either(t, condition, pieces, type_, count):
 
 
 def right(t, value):
-    """Return the condition that all lanes that are on are where they are assumed, None if that is certain."""
+    """Return the condition that the assumption holds for all lanes that are on, None if it is certain."""
     if value.wrapped is None:
         return value.check
     here = value.wrapped if not t.masked else t.new(f"and i32 {value.wrapped}, {t.mask}")
@@ -47,7 +47,7 @@ def right(t, value):
 
 
 def or_nowhere(t, value, address, s):
-    """Return an address, or that of no memory if a lane that is on has wrapped.
+    """Return an address, or one without memory if a lane that is on has wrapped.
 
     `s`: the shape of the address, a number or one for each row.
     """
@@ -57,9 +57,9 @@ def or_nowhere(t, value, address, s):
 
 
 def wrapped(t, value, have, bits, signed):
-    """Return the lanes, as 32 bits, that widening takes for others than they are; None if there can be none.
+    """Return a mask of the lanes that have wrapped around before a widening; None if there can be none.
 
-    `value`: a register of `have` bits, of which the lowest `bits` are a number, to be made wider.
+    `value`: a register of `have` bits, whose lowest `bits` are the number to be widened.
     """
     near = value.kind if value.kind is not VARYING else value.assumed
     _, assumed = next(iter(t.analysis.results(t.instruction)))
@@ -80,7 +80,7 @@ def wrapped(t, value, have, bits, signed):
 
 
 def _found(t, s, first, bits, signed, distances, ahead):
-    """Return the lanes that have wrapped, as 32 bits, from the number of the first lane of each row."""
+    """Return a mask of the lanes that have wrapped, given the number in the first lane of each row."""
     if s.lanes == 1:
         firsts = t.splat(first, f"i{bits}")
     else:

@@ -1,15 +1,14 @@
-"""The warps of a block that wait for each other, in IR: each is a fibre, with a stack of its own.
+"""The warps of a block that wait for each other, in IR: each is a fibre with its own stack.
 
-At a barrier that others have not reached a warp gives way to the next one, and goes on when all have arrived.
-To change fibres takes a dozen instructions.
+At a barrier that others have not reached a warp switches to the next one, and it goes on when all have
+arrived. A switch takes a dozen instructions.
 """
 
-import platform
-
 from gpuless.emulator.translate.layout import BARRIERS, OFFSET, STACK, named
+from gpuless.emulator.translate.processor import MACHINE
 
-# A new fibre's stack is made such that taking it "returns" to `gpuless_begin`, with the block in rbx (x19)
-# and the warp in rbp (w20).
+# A new fibre's stack is prepared so that switching to it "returns" to `gpuless_begin`, with the block in rbx
+# (x19) and the warp in rbp (w20).
 _FUNCTIONS = {
     "x86_64": """
 .p2align 4
@@ -59,14 +58,13 @@ blr x21
 brk #1
 """,
 }
-# Of a new fibre's stack, counted from its lower end: how large, and where the block, the warp, the function
-# and the address to return to lie.
+# The frame on a new fibre's stack: its size, and the offsets of the block, the warp, the function and the
+# return address from its lower end.
 _FRAME = {"x86_64": (32, 8, 16, 24, 0), "aarch64": (160, 0, 8, 16, 88)}
-_MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 
-# Leave the stack, noting where it ends, take another one and go on where that was left. Without a call: the
-# processor foretells where a `ret` leads by the calls before it, on whichever stack. At a barrier all fibres
-# make the same calls and returns, as long as the switch is none. It pushes: no red zone below the stack.
+# Save the stack pointer, load another one and go on where that stack was left. It jumps, as the processor
+# predicts the target of a `ret` from earlier calls, whatever the stack: at a barrier all fibres make the same
+# calls and returns, if the switch makes none. It pushes, so there must be no red zone below the stack.
 _JUMP = """\
 leaq 7f(%rip), %rax
 pushq %rbp
@@ -80,13 +78,13 @@ popq %rbp
 jmpq *%rax
 .p2align 4
 7:"""
-# What the other fibres may have changed, beside the vector registers, of which the callers hold none.
+# What other fibres may have changed. Vector registers are missing: the callers keep nothing in them.
 _CHANGED = "rax rcx rdx r8 r9 r10 r11 r12 r13 r14 r15 memory flags dirflag fpsr".split()
 
 
 def _switch(own, other):
-    """Return the IR that notes the end of the stack at `own` and takes the stack that ends at `other`."""
-    if _MACHINE != "x86_64":
+    """Return the IR that saves the stack pointer at `own` and switches to the stack pointer `other`."""
+    if MACHINE != "x86_64":
         return f"call void @gpuless_switch(ptr {own}, ptr {other})"
     lines = _JUMP.replace("\n", r"\0A")
     changed = ",".join(f"~{{{name}}}" for name in _CHANGED)
@@ -95,9 +93,9 @@ def _switch(own, other):
 
 
 def text(warps, passed):
-    """Return the IR that runs a block of `warps` warps; `passed` where all have come to a barrier."""
-    size, block_at, warp_at, function_at, return_at = _FRAME[_MACHINE]
-    module_asm = "\n".join(f'module asm "{line}"' for line in _FUNCTIONS[_MACHINE].strip().split("\n"))
+    """Return the IR that runs a block of `warps` warps; `passed`: IR that runs when all reach a barrier."""
+    size, block_at, warp_at, function_at, return_at = _FRAME[MACHINE]
+    module_asm = "\n".join(f'module asm "{line}"' for line in _FUNCTIONS[MACHINE].strip().split("\n"))
     return module_asm + _FIBRES.format(
         warps=warps,
         passed=passed,
@@ -119,7 +117,7 @@ _FIBRES = """
 declare void @gpuless_switch(ptr, ptr)
 declare void @gpuless_begin()
 
-; Go on with the next warp that has not ended, after the last one with the scheduler.
+; Switch to the next warp that has not ended; after the last one, to the scheduler.
 define internal void @pass_on(ptr %ctx, i32 %warp, ptr %own) #2 {{
 entry:
   %stacks = getelementptr i8, ptr %ctx, i64 {at_stacks}
@@ -275,7 +273,7 @@ entry:
 make:
   %w = phi i64 [ 0, %entry ], [ %w.next, %make ]
   %w.next = add i64 %w, 1
-  ; tops more than a page apart: otherwise all stacks would share the same lines of the cache
+  ; skew the tops: otherwise all stacks would share the same cache lines
   %end = mul i64 %w.next, {stack}
   %skew = mul i64 %w, 832
   %skewed = sub i64 %end, %skew
@@ -306,7 +304,7 @@ each:
 resume:
   %i32 = trunc i64 %i to i32
   store volatile i32 %i32, ptr %at.warp.number
-  ; it passes on to the others, and the last one comes back
+  ; each warp switches to the next one, and the last one back here
   {from_scheduler}
   br label %look
 look:

@@ -1,18 +1,18 @@
 """Floating point instructions, in IR.
 
-Where PTX promises IEEE 754 that is what is computed; approximate instructions are better than they promise.
+Results follow IEEE 754 wherever PTX does; approximate instructions are more accurate than PTX promises.
 """
 
 import math
 
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate import processor
-from gpuless.emulator.translate.typed import Integers, Typed, operands_of
+from gpuless.emulator.translate.typed import Integers, Typed, joined, operands_of
 from gpuless.emulator.translate.values import Shape, translates
 
 
 def set_float(t, instruction, compute, type_=None, count=2):
-    """Set a floating point result: operands flushed and turned, the result turned back."""
+    """Set a floating point result of `compute`, with flushing, saturation and ReLU as the opcode says."""
     type_ = type_ or instruction.opcode[-1]
 
     def make(s, *names):
@@ -32,7 +32,7 @@ _WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 
 def float_arithmetic(t, instruction, name):
-    """Write a sum, a difference or a product, rounded as asked for."""
+    """Write a sum, a difference or a product, with the instruction's rounding."""
     rounding = direction(instruction)
 
     def compute(f, a, b):
@@ -46,8 +46,8 @@ def float_arithmetic(t, instruction, name):
 def rounded(t, f, name, rounding, a, b, c=None):
     """Return a result rounded towards zero (rz), down (rm) or up (rp).
 
-    Where no instruction of the processor does that, it is rounded to the nearest first; then the exact error
-    tells on which side of the true result that lies.
+    If the processor has no instruction for that, it is rounded to the nearest first. The sign of the exact
+    error then says on which side of the true result that is.
     """
     if _has_rounding(f):
         operands = (a, b) if c is None else (a, b, c)
@@ -65,18 +65,18 @@ def rounded(t, f, name, rounding, a, b, c=None):
     return found if rounding != "rm" or name == "mul" else _zero_below(t, f, found, near, error, a, b, c)
 
 
-# Of AVX-512: the direction, and that no exception is raised.
+# Rounding control of AVX-512: the direction, and no exceptions.
 _EMBEDDED = {"rm": 1 | 8, "rp": 2 | 8, "rz": 3 | 8}
-_REGISTER = {"float": 16, "double": 8}  # numbers of a register
+_REGISTER = {"float": 16, "double": 8}  # numbers in a register
 
 
 def _has_rounding(f):
-    """Return whether the processor's instructions for such numbers can say how they are rounded."""
+    """Return whether the processor's instructions for this type have a rounding mode."""
     return f.element in _REGISTER and processor.embeds_rounding()
 
 
 def _rounded_by_processor(t, f, name, rounding, *operands):
-    """Return a result rounded as asked for, of vectors in registers that need not be full."""
+    """Return a result rounded in a direction by AVX-512; registers need not be full."""
     size, count = _REGISTER[f.element], f.count
     type_, word = f"<{size} x {f.element}>", "vfmadd" if name == "fma" else name
     suffix = "ps" if f.element == "float" else "pd"
@@ -90,19 +90,17 @@ def _rounded_by_processor(t, f, name, rounding, *operands):
         given = (t.shuffle(x, None, f.element, count, picks) for x in operands)
         arguments = ", ".join(f"{type_} {x}" for x in given)
         parts.append(t.new(f"call {type_} {function}({arguments}, i32 {_EMBEDDED[rounding]})"))
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [t.shuffle(a, b, f.element, size, range(2 * size)) for a, b in pairs]
-        size *= 2
+    size *= len(parts)
+    whole = joined(t, parts, f.element, size)
     if count == 1:
-        return t.new(f"extractelement <{size} x {f.element}> {parts[0]}, i64 0")
-    return parts[0] if size == count else t.shuffle(parts[0], None, f.element, size, range(count))
+        return t.new(f"extractelement <{size} x {f.element}> {whole}, i64 0")
+    return whole if size == count else t.shuffle(whole, None, f.element, size, range(count))
 
 
 def _error_of_fma(t, f, a, b, c, near):
-    """Return a number with the sign of ``a * b + c - near``, or its value."""
+    """Return ``a * b + c - near``, or just a number with its sign."""
     if f.bits == 32:
-        # In double precision the product is exact, and none is too small.
+        # In double precision the product is exact and cannot underflow.
         g = Typed(t, f.shape, "f64")
         a, b, c, near = (f.cast("fpext", x, g.float) for x in (a, b, c, near))
         product, low = g("fmul", a, b), g.number(0.0)
@@ -111,7 +109,7 @@ def _error_of_fma(t, f, a, b, c, near):
         a, b, c, near = _in_range(t, g, a, b, c, near)
         product = g("fmul", a, b)
         low = g.call("fma", a, b, t.new(f"fneg {g.float} {product}"))
-        # Of a product too small for any number its sign is left.
+        # A product that underflows to zero still has a sign.
         one, other = (g.call("copysign", 1.0, x) for x in (a, b))
         sign = g("fmul", one, other)
         flag = Integers(t, f.shape, 1)
@@ -119,20 +117,20 @@ def _error_of_fma(t, f, a, b, c, near):
         lost = flag("and", flag("and", *some), g("fcmp oeq", product, 0.0))
         low = g.select(lost, sign, low)
     total = g("fadd", product, c)
-    rest = _error_of_sum(t, g, product, c, total)
+    rest = _error_of_sum(g, product, c, total)
     off = g("fsub", total, near)
     error = g("fadd", g("fadd", off, rest), low)
     if g is f:
         return error
-    # Its sign is all that is wanted, and must not be lost on the way back.
+    # Only its sign is needed, which a conversion could lose.
     above, below = g("fcmp ogt", error, 0.0), g("fcmp olt", error, 0.0)
     return f.select(below, -1.0, f.select(above, 1.0, 0.0))
 
 
 def _in_range(t, f, a, b, c, near):
-    """Return the numbers of a product and a sum, all scaled alike where its error would be lost.
+    """Return the operands of a product and a sum, all scaled alike if its error would be lost.
 
-    That is so where all of them are small, and where the product alone is too large.
+    That happens if all of them are small, or if the product alone overflows.
     """
     flag, one = Integers(t, f.shape, 1), 1.0
     sizes = [f.call("fabs", x) for x in (near, c, f("fmul", a, b))]
@@ -140,14 +138,14 @@ def _in_range(t, f, a, b, c, near):
     little, beside, endless = (f(f"fcmp {word}", x, end) for x, (word, end) in zip(sizes, ends, strict=True))
     by = f.select(endless, 2.0**-600, one)
     by = f.select(flag("and", little, beside), 2.0**600, by)
-    # Of the factors, the one that stays exact.
+    # Scale the factor that stays exact.
     growing = f("fcmp olt", f.call("fabs", a), one)
     first = flag("xor", growing, endless)
     scales = f.select(first, by, one), f.select(first, one, by), by, by
     return [f("fmul", x, scale) for x, scale in zip((a, b, c, near), scales, strict=True)]
 
 
-def _error_of_sum(t, f, a, b, total):
+def _error_of_sum(f, a, b, total):
     # Knuth, "The art of computer programming", volume 2, 4.2.2, theorem B.
     late = f("fsub", total, a)
     early = f("fsub", total, late)
@@ -155,7 +153,7 @@ def _error_of_sum(t, f, a, b, total):
 
 
 def _unless_too_large(t, f, near, error, *operands):
-    """Return the error; of finite operands whose result is infinite, one that leads back to finite ones."""
+    """Return the error; if finite operands have an infinite result, one that leads back to finite numbers."""
     beyond = f("fcmp oeq", f.call("fabs", near), math.inf)
     for operand in operands:
         finite = f("fcmp one", f.call("fabs", operand), math.inf)
@@ -164,7 +162,7 @@ def _unless_too_large(t, f, near, error, *operands):
 
 
 def _zero_below(t, f, found, near, error, a, b, c):
-    """Return a sum rounded down: it is -0 where a product and a number come to 0, one of them negative."""
+    """Return a sum rounded down: it is -0 if a product and a number with different signs add up to 0."""
     signs = f.bitwise("xor", f.to_int(a), f.to_int(b))
     signs = f.bitwise("xor", signs, f.to_int(c))
     unlike = f.bitwise("icmp slt", signs, 0)
@@ -174,12 +172,12 @@ def _zero_below(t, f, found, near, error, a, b, c):
 
 
 def toward(t, f, rounding, near, error):
-    """Return the neighbour of a rounded result, where the error says that it lies on the wrong side."""
+    """Return a rounded result, or its neighbour if the error says that it is on the wrong side."""
     flag = Integers(t, f.shape, 1)
     below = f("fcmp olt", error, 0.0)  # the true result is below
     above = f("fcmp ogt", error, 0.0)
     bits = f.to_int(near)
-    negative = f.bitwise("icmp slt", bits, 0)  # a zero has a side as well
+    negative = f.bitwise("icmp slt", bits, 0)  # zeros have signs, too
     if rounding == "rm":
         wrong, away = below, negative
     elif rounding == "rp":
@@ -194,7 +192,7 @@ def toward(t, f, rounding, near, error):
 
 @translates("fma")
 def fma(t, instruction):
-    """Write a product and a sum, rounded once."""
+    """Write a fused multiply-add."""
     rounding = direction(instruction)
 
     def compute(f, a, b, c):
@@ -209,7 +207,7 @@ def fma(t, instruction):
 
 
 def _fused_narrow(t, f, a, b, c):
-    """Return a product and a sum of numbers of 16 bits, rounded once: by way of float32, made odd."""
+    """Return a fused multiply-add of 16-bit numbers, by way of float32 rounded to odd."""
     g = Typed(t, Shape(f.count), "f32")
     if f.element == "half":
         a, b, c = (f.cast("fpext", x, g.float) for x in (a, b, c))
@@ -230,21 +228,21 @@ def _quotient(t, f, instruction, a, b):
     near = f("fdiv", a, b)
     if not rounding:
         return near
-    # What is left over has the sign of the error where what is divided by is positive.
+    # The remainder has the sign of the error if the divisor is positive.
     over, minus, under = a, t.new(f"fneg {f.float} {near}"), b
     if f.bits == 64:
-        over, minus, under = _enlarged(t, f, over, minus, under)
+        over, minus, under = _enlarged(f, over, minus, under)
     rest = _error_of_fma(t, f, minus, under, over, f.number(0.0))
     sign = f.call("copysign", 1.0, b)
     error = f("fmul", rest, sign)
-    divided = f("fcmp one", b, 0.0)  # by zero is infinite
+    divided = f("fcmp one", b, 0.0)  # a division by zero is infinite
     finite = _unless_too_large(t, f, near, error, a, b)
     error = f.select(divided, finite, error)
     return toward(t, f, rounding, near, error)
 
 
-def _enlarged(t, f, a, near, b):
-    """Return a number, and two whose product is near it, larger where what is left over would be lost."""
+def _enlarged(f, a, near, b):
+    """Return the operands of a remainder, scaled up if the remainder would underflow."""
 
     def factor(of, end, small, large):
         less = f("fcmp olt", f.call("fabs", of), end)
@@ -256,7 +254,7 @@ def _enlarged(t, f, a, near, b):
 
 
 def direction(instruction):
-    """Return how an instruction rounds, None if to the nearest."""
+    """Return the rounding direction of an instruction, None for the nearest."""
     return next((part for part in instruction.opcode if part in ("rz", "rm", "rp")), None)
 
 
@@ -283,7 +281,7 @@ def _sqrt(t, instruction):
 
 
 def float_minimum(t, instruction):
-    """Write the smaller or the larger of two numbers; of a NaN and a number, the number."""
+    """Write a minimum or maximum; of a NaN and a number it is the number, unless the opcode has NaN."""
     opcode = instruction.opcode
     word = ("minimum" if opcode[0] == "min" else "maximum") if "NaN" in opcode else opcode[0] + "num"
 
@@ -295,7 +293,7 @@ def float_minimum(t, instruction):
         found = f.call(word, a, b)
         if "NaN" in opcode:
             return found
-        # Of two zeros the negative one is the smaller.
+        # -0 is smaller than +0.
         exact = f.call("minimum" if opcode[0] == "min" else "maximum", a, b)
         same = f("fcmp oeq", a, b)
         return f.select(same, exact, found)
@@ -333,7 +331,7 @@ def _testp(t, instruction):
 # --- Approximations -----------------------------------------------------------------------------------------
 
 
-def _polynomial(t, f, x, coefficients):
+def _polynomial(f, x, coefficients):
     """Return a polynomial by Horner's rule, the highest power first."""
     total = f.number(coefficients[0])
     for coefficient in coefficients[1:]:
@@ -341,7 +339,7 @@ def _polynomial(t, f, x, coefficients):
     return total
 
 
-# 2^x on [-1/2, 1/2]: the series of exp(x ln 2), whose error there is below 2^-26 from the seventh power on.
+# 2^x on [-1/2, 1/2]: the series of exp(x ln 2) up to the seventh power, with an error below 2^-26.
 _EX2 = (1.5252733804e-5, 1.5403530394e-4, 1.3333558146e-3, 9.6181291076e-3, 5.5504108665e-2)
 _EX2 += (0.24022650696, 0.69314718056, 1.0)
 
@@ -354,16 +352,16 @@ def _ex2(t, instruction):
         return
 
     def compute(f, a):
-        # Beyond these ends all is infinite or zero; a NaN comes through.
+        # Beyond these limits results are infinite or zero; a NaN stays a NaN.
         below, above = f("fcmp olt", a, -160.0), f("fcmp ogt", a, 160.0)
         x = f.select(above, 160.0, f.select(below, -160.0, a))
         whole = f.call("roundeven", x)
         fraction = f("fsub", x, whole)
-        power = _polynomial(t, f, fraction, _EX2)
-        # Of a NaN it is any number: what it is multiplied with stays a NaN.
+        power = _polynomial(f, fraction, _EX2)
+        # For a NaN it is any number: the power is a NaN anyway.
         i = Integers(t, f.shape, 32)
         exponent = t.new(f"freeze {i.type} {f.cast('fptosi', whole, i.type)}")
-        # In two halves, so that neither leaves the range of exponents.
+        # Two factors, so that neither leaves the range of exponents.
         half = i("ashr", exponent, 1)
         for part in (half, i("sub", exponent, half)):
             power = f("fmul", power, f.to_float(i("shl", i("add", part, 127), 23)))
@@ -383,7 +381,7 @@ def _trigonometry(t, instruction):
 
 
 def _in_double(t, instruction, function):
-    """Compute a rare function by the processor's mathematics, lane by lane, in double precision."""
+    """Compute a rare function in double precision, lane by lane, with the C library."""
 
     def compute(f, a):
         g = Typed(t, Shape(f.count), "f64")

@@ -1,21 +1,22 @@
-"""Loads and stores of lanes that are anywhere, in IR.
+"""Gathers and scatters: loads and stores at arbitrary addresses, in IR.
 
-A processor finds such lanes faster by distances of 32 bits than by addresses of 64. And where a loop leaves
-the vector of a sum alone, it is found out before the loop whether all lanes read the same number, or numbers
-that are near enough to be loaded together.
+Processors gather faster by 32-bit offsets than by 64-bit addresses. And if the vector of a sum is invariant
+in a loop, a check before the loop finds whether all lanes read the same number, or numbers that are near
+enough to be loaded together.
 """
 
 import functools
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.doubts import either
 from gpuless.emulator.translate.layout import ARENA_SPAN
 from gpuless.emulator.translate.masked import gather, load_next, scatter
+from gpuless.emulator.translate.typed import joined
 from gpuless.emulator.translate.values import ALL, Shape
+from gpuless.limits import WARP
 
-_NAMES = {32: ("dpi", 16), 64: ("dpq", 8)}  # of LLVM's intrinsics, and the lanes of one
-_WINDOW = 64  # how many numbers of 32 bits are loaded together; each lane picks its own
+_NAMES = {32: ("dpi", 16), 64: ("dpq", 8)}  # suffixes of LLVM's intrinsics, and the lanes of one
+_WINDOW = 64  # how many 32-bit numbers are loaded together; each lane picks its own
 _NEAR = 1 << 30  # bytes
 
 
@@ -27,7 +28,7 @@ def _pointer(t, number, offset):
 
 
 def _indices(t, given, offset):
-    """Return a pointer, signed numbers of 32 bits and what these are multiplied with."""
+    """Return a pointer, a vector of signed 32-bit indices, and their scale."""
     pointer, index = _pointer(t, given.number, offset), given.narrow
     if not given.signed:
         index = t.new(f"xor {ALL.int(32)} {index}, splat (i32 {-(1 << 31)})")
@@ -36,7 +37,7 @@ def _indices(t, given, offset):
 
 
 def _parts(t, vector, type_, width):
-    """Return the lanes of a vector in parts of some lanes."""
+    """Return a vector split into parts of `width` lanes."""
     starts = range(0, WARP, width)
     if vector.startswith(("splat", "zero")):
         return [vector for _ in starts]
@@ -44,7 +45,7 @@ def _parts(t, vector, type_, width):
 
 
 def can_index(bits):
-    """Return whether numbers of this many bits can be found by distances of 32 bits."""
+    """Return whether the processor can gather numbers of this width by 32-bit offsets."""
     return bits in _NAMES and processor.embeds_rounding()
 
 
@@ -57,15 +58,11 @@ def _gather_indexed(t, pointer, index, scale, bits):
     for i, on in zip(_parts(t, index, "i32", width), _parts(t, t.mask_vector(), "i1", width), strict=True):
         given = f"{part} zeroinitializer, ptr {pointer}, {Shape(width).int(32)} {i}, {flags} {on}"
         found.append(t.new(f"call {part} @{name}({given}, i32 {scale})"))
-    while len(found) > 1:
-        size = WARP // len(found)
-        pairs = zip(found[::2], found[1::2], strict=True)
-        found = [t.shuffle(one, other, f"i{bits}", size, range(2 * size)) for one, other in pairs]
-    return found[0]
+    return joined(t, found, f"i{bits}")
 
 
 def scatter_sum(t, given, bits, vector, offset, pointers):
-    """Store each lane's number at its address, which is a sum, or at a pointer."""
+    """Store each lane's number at its address, given as a `Sum` or, by `pointers`, as pointers."""
     if given is None or given.narrow is None or not can_index(bits):
         scatter(t, pointers(), bits, vector)
         return
@@ -80,9 +77,9 @@ def scatter_sum(t, given, bits, vector, offset, pointers):
 
 
 def gather_sum(t, given, bits, offset, pointers, steady):
-    """Return what lies at the address of each lane, which is a sum, or at a pointer.
+    """Load a number for each lane from its address, given as a `Sum` or, by `pointers`, as pointers.
 
-    `steady`: whether a loop leaves the vector of the sum alone.
+    `steady`: whether the vector of the sum is invariant in the loop.
     """
     if given is None:
         return gather(t, pointers(), bits)
@@ -113,7 +110,7 @@ def gather_sum(t, given, bits, offset, pointers, steady):
 
 
 def _nearness(t, vector):
-    """Return whether all lanes are near each other, the least, how far each is above that, and the most."""
+    """Return whether all lanes are near each other, the smallest, the distances from it, their maximum."""
     int_, narrow = ALL.int(64), ALL.int(32)
     vector = t.new(f"freeze {int_} {vector}")
     first = t.new(f"extractelement {int_} {vector}, i64 0")
@@ -135,7 +132,7 @@ def _reduced(t, word, vector):
 
 
 def _gather_near(t, number, index, span, bits, offset):
-    """Load from addresses at these distances from a number, from several at once where these are few."""
+    """Load from addresses at these distances from a number; all at once from a window if possible."""
 
     def apart():
         return [_gather_indexed(t, _pointer(t, number, offset), index, 1, bits)]
@@ -150,7 +147,7 @@ def _gather_near(t, number, index, span, bits, offset):
 
 
 def _wanted(t, index):
-    """Return which numbers of a window any lane that is on reads, as 64 bits."""
+    """Return a 64-bit mask of the numbers in a window that lanes which are on read."""
     wide, flags = ALL.int(64), ALL.int(1)
     bit = t.new(f"shl {wide} splat (i64 1), {t.new(f'zext {ALL.int(32)} {index} to {wide}')}")
     name = f"llvm.vector.reduce.or.v{WARP}i64"
@@ -164,12 +161,12 @@ def _wanted(t, index):
 
     if not t.masked:
         return of(bit)
-    # Of all lanes it stays the same while a loop runs.
+    # For all lanes it is invariant in the loop.
     return either(t, t.new(f"icmp eq i32 {t.mask}, -1"), [of_some, lambda: [of(bit)]], "i64", 1)[0]
 
 
 def _load_window(t, pointer, index):
-    """Load what lanes ask for out of a window of neighbouring numbers; each picks its own."""
+    """Load the wanted numbers of a window of neighbouring numbers; each lane picks its own."""
     index = t.new(f"lshr {ALL.int(32)} {index}, splat (i32 2)")
     on = t.new(f"bitcast i64 {_wanted(t, index)} to <{_WINDOW} x i1>")
     loaded = []

@@ -1,12 +1,12 @@
-"""Calls of functions that CUDA provides, in IR; the host serves them (`run.host`)."""
+"""Calls of functions that CUDA provides, in IR; the host executes them (`run.host`)."""
 
-import platform
 import signal
 from typing import NamedTuple
 
 from gpuless.emulator.translate.layout import LAUNCH, OFFSET
+from gpuless.emulator.translate.processor import MACHINE
 
-#: The signal that stops a kernel; nobody misses it, since by default it does nothing.
+#: The signal that stops a kernel; by default it does nothing.
 STOP = signal.SIGURG
 
 
@@ -31,12 +31,11 @@ FUNCTIONS = {
         )
     )
 }
-#: Numbers in a request: function, lanes, warp, the block's shape, results, then what is given. The answer of
-#: the host stands in place of the first: an address that it could not read, or 0.
+#: The fields of a request: function, lanes, warp, the block's shape, pointer to results, pointers to
+#: arguments. The host overwrites the first with an address that it could not read, or 0.
 REQUEST = 16
 
-# Python wants a stack that it knows: on a fibre the call is made below what the scheduler has on the
-# thread's own.
+# Python must run on the thread's own stack: a fibre makes the call there, below the scheduler's frames.
 _ON_STACK = {
     "x86_64": """
 .p2align 4
@@ -65,7 +64,6 @@ ldp x29, x30, [sp], #16
 ret
 """,
 }
-_MACHINE = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
 _CALL = """
 declare i32 @raise(i32)
 
@@ -74,13 +72,13 @@ define internal void @call_host(ptr %ctx, ptr %request) #1 {{
   %host = load ptr, ptr %at.host
   %at.scheduler = getelementptr i8, ptr %ctx, i64 {scheduler}
   %scheduler = load ptr, ptr %at.scheduler
-  ; while Python runs, no signal may leave it for the end of the kernel
+  ; while Python runs, no signal may jump out of it
   %at.thread = getelementptr i8, ptr %ctx, i64 {thread}
   %thread = load i64, ptr %at.thread
   store volatile i64 0, ptr %at.thread
   call void {call}
   store volatile i64 %thread, ptr %at.thread
-  ; a signal that was to stop the thread meanwhile did not find it, and is sent once more
+  ; a signal to stop the kernel was ignored meanwhile: raise it again
   %at.launch = getelementptr i8, ptr %ctx, i64 {launch}
   %launch = load ptr, ptr %at.launch
   %at.stop = getelementptr i8, ptr %launch, i64 {at_stop}
@@ -105,12 +103,12 @@ done:
 
 
 def text(fibres):
-    """Return the IR of a call of the host; `fibres`: whether warps have stacks of their own."""
+    """Return the IR of a call of the host; `fibres`: whether each warp has its own stack."""
     places = {name: OFFSET[name] for name in ("host", "scheduler", "thread", "launch")}
     places |= {"at_stop": LAUNCH["stop"], "signal": int(STOP)}
     if not fibres:
         return _CALL.format(call="%host(ptr %ctx, ptr %request)", **places)
-    lines = _ON_STACK[_MACHINE].strip().split("\n")
+    lines = _ON_STACK[MACHINE].strip().split("\n")
     head = "".join(f'module asm "{line}"\n' for line in lines)
     head += "declare void @gpuless_on_stack(ptr, ptr, ptr, ptr)\n"
     call = "@gpuless_on_stack(ptr %ctx, ptr %request, ptr %host, ptr %scheduler)"
@@ -118,16 +116,15 @@ def text(fibres):
 
 
 def sizes(name):
-    """Return the bytes of each parameter and each result of a provided function, None if there is none."""
+    """Return the bytes of each parameter and each result of a provided function, None if unknown."""
     function = FUNCTIONS.get(name)
     return function and (function.given, (function.results,) if function.results else ())
 
 
 def write_call(t, name, results, given):
-    """Write the call of a provided function.
+    """Write the call of a provided function; return whether it exists.
 
-    `results`, `given`: pointers to what each lane gets and gives. Returns whether there is such a
-    function.
+    `results`, `given`: pointers to the results and the arguments of all lanes.
     """
     function = FUNCTIONS.get(name)
     if function is None:

@@ -1,4 +1,4 @@
-"""Arithmetic and logic of integers, in IR. A division by zero does not trap."""
+"""Arithmetic and logic of integers, in IR."""
 
 from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.analysis.rules import is_widened
@@ -56,7 +56,7 @@ def _add(t, instruction):
 
 
 def _product(i, opcode, a, b, name="mul"):
-    """Return a product, or its upper half, or both halves; or the result of another instruction."""
+    """Return a product, its upper half (hi) or both halves (wide); or the result of another instruction."""
     if "wide" in opcode:
         return _wide_product(i, a, b)
     if "hi" in opcode:
@@ -70,7 +70,7 @@ def _wide_product(i, a, b):
 
 
 def _wrapped_factors(t, type_, factors):
-    """Return the lanes of which a factor has wrapped around, as 32 bits, None if none can."""
+    """Return a mask of the lanes in which a factor has wrapped around, None if none can."""
     return t.any_of(*(wrapped(t, value, bits, bits, type_[0] == "s") for value, bits in factors))
 
 
@@ -162,9 +162,8 @@ def _div(t, instruction):
 
     def make(s, a, b):
         i, flag = Integers(t, s, bits), Integers(t, s, 1)
-        # Nothing may trap: neither lanes that are off, nor a kernel that divides by zero. Lanes that are off
-        # may hold nothing at all, of which LLVM makes one thing where it is checked, and another where it is
-        # divided by.
+        # Nothing may trap, neither lanes that are off nor a division by zero. Lanes that are off may be
+        # undefined: without the freeze LLVM could check one value and divide by another.
         if s is ALL and t.masked:
             b = i.select(t.mask_vector(), b, 1)
         a, b = t.new(f"freeze {i.type} {a}"), t.new(f"freeze {i.type} {b}")
@@ -181,7 +180,7 @@ def _div(t, instruction):
 
 
 def _divide_in_double(t, name, a, b):
-    """Divide vectors of 32 bits, for which processors have no instruction; 53 bits make it exact."""
+    """Divide 32-bit vectors, for which processors have no instruction; 53 bits are enough to be exact."""
     int_, double = ALL.int(32), ALL.float(64)
     x, y = (t.new(f"uitofp {int_} {z} to {double}") for z in (a, b))
     quotient = t.new(f"fptoui {double} {t.new(f'fdiv {double} {x}, {y}')} to {int_}")

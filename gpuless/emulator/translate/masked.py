@@ -1,11 +1,11 @@
-"""Loads and stores of the lanes that are on, in IR."""
+"""Masked loads and stores, for the lanes that are on, in IR."""
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate.values import ALL, Shape
+from gpuless.limits import WARP
 
 
 def gather(t, pointers, bits, mask=None, otherwise="poison", width=WARP):
-    """Return what lies at the address of each lane that is on, or that is in a mask."""
+    """Load from the address of each lane that is on, or that is in `mask`."""
     type_, flags, pointers_ = Shape(width).int(bits), f"<{width} x i1>", f"<{width} x ptr>"
     name = f"llvm.masked.gather.v{width}i{bits}.v{width}p0"
     t.module.declare(f"{type_} @{name}({pointers_}, {flags}, {type_})")
@@ -14,7 +14,7 @@ def gather(t, pointers, bits, mask=None, otherwise="poison", width=WARP):
 
 
 def scatter(t, pointers, bits, vector):
-    """Store each lane's number at its address."""
+    """Store the number of each lane that is on at its address."""
     name = f"llvm.masked.scatter.v{WARP}i{bits}.v{WARP}p0"
     t.module.declare(f"void @{name}({ALL.int(bits)}, <{WARP} x ptr>, <{WARP} x i1>)")
     where = f"<{WARP} x ptr> align {bits // 8} {pointers}, <{WARP} x i1> {t.mask_vector()}"
@@ -22,7 +22,7 @@ def scatter(t, pointers, bits, vector):
 
 
 def load_next(t, pointer, bits, on, width=WARP):
-    """Load from neighbouring addresses, for the lanes of a vector that are on."""
+    """Load from neighbouring addresses for the lanes in the mask `on`."""
     type_ = Shape(width).int(bits)
     name = f"llvm.masked.load.v{width}i{bits}.p0"
     t.module.declare(f"{type_} @{name}(ptr, <{width} x i1>, {type_})")
@@ -31,7 +31,7 @@ def load_next(t, pointer, bits, on, width=WARP):
 
 
 def store_next(t, pointer, bits, vector, on, width=WARP):
-    """Store to neighbouring addresses, for the lanes of a vector that are on."""
+    """Store to neighbouring addresses for the lanes in the mask `on`."""
     type_ = Shape(width).int(bits)
     name = f"llvm.masked.store.v{width}i{bits}.p0"
     t.module.declare(f"void @{name}({type_}, ptr, <{width} x i1>)")

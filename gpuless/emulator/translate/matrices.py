@@ -1,13 +1,14 @@
-"""Products of small matrices whose elements the lanes of a warp share out among themselves, in IR.
+"""Tensor Cores, in IR: products of small matrices whose elements are distributed over the lanes of a warp.
 
 A matrix is held in fragments (PTX ISA 9.7.14 and 9.7.15, "Matrix Fragments"): eight rows by four lanes, each
 lane with one register of neighbours along the common dimension, and as many such blocks as the shape needs.
-What the fragments of `wmma` look like PTX leaves open; here they are those of `mma`.
+PTX leaves the fragments of `wmma` open; here they are those of `mma`.
 
-Each lane computes its own elements of the result, all lanes at once: a column of A and a row of B come to
-them by constant shuffles. Products are exact. How hardware adds is not documented: sums of float32 are an
-H200's, bit by bit (`cut_off_sums`), others begin with C and add in the order of the common dimension, each
-rounded to float32 (float64 for that type; integers are exact). A float16 is rounded once, at the end.
+All lanes compute their elements of the result at once, from a column of A and a row of B that constant
+shuffles bring. Products are exact. NVIDIA doesn't document how the hardware adds. Sums in float32 are those
+of an H200, bit for bit (`cut_off_sums`). Other sums start from C and add in the order of the common
+dimension, each rounded to float32 (float64 for that type; integers are exact). A float16 is rounded once, at
+the end.
 """
 
 import re
@@ -20,7 +21,7 @@ from gpuless.emulator.translate.addresses import place, pointers_of, space_of, s
 from gpuless.emulator.translate.cut_off_sums import added_up
 from gpuless.emulator.translate.masked import gather, scatter
 from gpuless.emulator.translate.small_floats import from_eight
-from gpuless.emulator.translate.typed import Integers, Typed
+from gpuless.emulator.translate.typed import Integers, Typed, joined
 from gpuless.emulator.translate.values import ALL, Value, translates
 
 _BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s4": 4, "u4": 4, "b1": 1}
@@ -37,7 +38,7 @@ class _Kind(NamedTuple):
     depth: int
     types: tuple
     saturated: bool
-    logic: str | None  # what of bits is counted: those that are in both, or in one
+    logic: str | None  # for single bits: "and" or "xor"
 
     @property
     def packed(self):
@@ -56,7 +57,7 @@ def _dimensions(opcode):
 
 def _kind_of(opcode):
     types = tuple(part for part in opcode if part in _BITS or part in ("f32", "s32"))
-    if len(types) == 2:  # `wmma` leaves out the types of A and B where they are float16
+    if len(types) == 2:  # `wmma` omits the types of A and B if they are float16
         types = types[0], "f16", "f16", types[1]
     logic = next((part for part in opcode if part in ("and", "xor")), None)
     return _Kind(*_dimensions(opcode), types, "satfinite" in opcode, logic)
@@ -122,7 +123,7 @@ def _define(t, name, kind, counts, widths):
     t.module.define(name, f"define internal void @{name}(ptr %all) #1 {{\n{body}\n  ret void\n}}\n")
 
 
-# A lane is in a group of four, which has a row of A and of the result; it has the group's columns two by two.
+# Each group of four lanes has a row of A and of the result; each of its lanes has two columns of that row.
 _ROW = [[lane & ~3 | other for lane in range(WARP)] for other in range(4)]
 _COLUMN = [[[4 * (2 * (lane & 3) + j) + other for lane in range(WARP)] for other in range(4)] for j in (0, 1)]
 
@@ -155,7 +156,7 @@ def _sum(t, kind, a, b, c):
 
 
 def _elements(t, register, type_):
-    """Return the numbers that a register of A or B holds, the lowest first."""
+    """Return the numbers in a register of A or B, the lowest first."""
     i = Integers(t, ALL, 32)
     if type_ == "f64":
         return [t.new(f"bitcast {ALL.int(64)} {register} to {ALL.float(64)}")]
@@ -185,7 +186,7 @@ def _halves(t, register):
 
 
 def _accumulators(t, kind, c):
-    """Return what the sums begin with."""
+    """Return the initial values of the sums."""
     type_ = kind.types[3]
     if type_ == "f16":
         return [t.new(f"fpext {ALL.float(16)} {half} to {_FLOAT}") for one in c for half in _halves(t, one)]
@@ -196,7 +197,7 @@ def _accumulators(t, kind, c):
 
 
 def _finished(t, kind, totals, c):
-    """Return sums as registers of the result."""
+    """Return the sums as registers of the result."""
     type_ = kind.types[0]
     if type_ == "s32":
         totals = [t.new(f"fptosi {_FLOAT} {total} to {_INT}") for total in totals]
@@ -214,14 +215,14 @@ def _finished(t, kind, totals, c):
 
 
 def _added(t, kind, totals, c):
-    """Return integer sums plus C, which wrap around or are saturated."""
+    """Return integer sums plus C, wrapped around or saturated."""
     i = Integers(t, ALL, 32)
     pairs = zip(totals, c, strict=True)
     return [i.call("sadd.sat", *pair) if kind.saturated else i("add", *pair) for pair in pairs]
 
 
 def _count_bits(t, kind, a, b, c):
-    """Return the registers of C plus how many bits the rows of A and the columns of B have in common."""
+    """Return the registers of C plus the bits set in the `and` or `xor` of A's rows and B's columns."""
     bands, i = kind.rows // 8, Integers(t, ALL, 32)
     totals = list(c)
     for at in range(4 * kind.blocks):
@@ -235,7 +236,7 @@ def _count_bits(t, kind, a, b, c):
     return totals
 
 
-# --- Whole matrices from and to memory ----------------------------------------------------------------------
+# --- Loading and storing whole matrices ---------------------------------------------------------------------
 
 
 @translates("wmma")
@@ -250,7 +251,7 @@ def _wmma(t, instruction):
 
 
 def _fragment(dimensions, which, bits, count):
-    """Return for each register the rows and columns of its elements, as lists of those of the lanes."""
+    """Return, for each register, the (rows, columns) of its elements; each is a list over the lanes."""
     rows, columns, depth = dimensions
     packed = max(1, 32 // bits)
     group, member = [lane >> 2 for lane in range(WARP)], [lane & 3 for lane in range(WARP)]
@@ -258,7 +259,7 @@ def _fragment(dimensions, which, bits, count):
     if which in "ab":
         bands, blocks = (rows if which == "a" else columns) // 8, depth // (4 * packed)
         for register in range(count):
-            # Where there are more registers than elements, as for float16, they hold them again.
+            # If there are more registers than elements, as for float16, they repeat.
             at = register % (bands * blocks)
             band, block = (at % bands, at // bands) if which == "a" else (at // blocks, at % blocks)
             outer = [8 * band + g for g in group]
@@ -273,7 +274,7 @@ def _fragment(dimensions, which, bits, count):
 
 
 def _places(t, instruction, which, count, address, stride=None):
-    """Return for each register the pointers to its elements; to all at once where they are neighbours."""
+    """Return, for each register, the pointers to its elements, or one pointer if they are neighbours."""
     opcode = instruction.opcode
     bits = _BITS.get(opcode[-1], 32)
     across, dimensions = "col" in opcode, _dimensions(opcode)
@@ -335,19 +336,19 @@ def _store_whole(t, instruction):
 # --- Matrices of eight rows of eight 16-bit numbers ---------------------------------------------------------
 
 _ROWS = f"<{2 * WARP} x i16>"
-#: Where each lane's two numbers of the matrix, or of its transpose, lie among its rows.
+#: The indices of each lane's two numbers of the transposed matrix.
 _TRANSPOSED = [8 * (2 * (lane & 3) + i) + (lane >> 2) for lane in range(WARP) for i in (0, 1)]
 
 
 def _transposed(t, register):
-    """Return a matrix's register with rows and columns exchanged."""
+    """Return the register of the transposed matrix."""
     numbers = t.new(f"bitcast {_INT} {register} to {_ROWS}")
     return t.new(f"bitcast {_ROWS} {t.shuffle(numbers, None, 'i16', 2 * WARP, _TRANSPOSED)} to {_INT}")
 
 
 def _row_pointers(t, instruction, address):
-    """Return the pointers to rows that the lanes hold; those of a lane that is off may be anything."""
-    # With fewer than four matrices some lanes hold none.
+    """Return the pointers to rows; those in lanes that are off are arbitrary."""
+    # With fewer than four matrices some lanes have no row, so no alignment is required.
     size = 16 if "x4" in instruction.opcode else 1
     return t.new(f"freeze <{WARP} x ptr> {pointers_of(t, place(t, address, space_of(instruction), size))}")
 
@@ -369,11 +370,8 @@ def _ldmatrix(t, instruction):
         for row in range(8):
             pointer = t.new(f"extractelement <{WARP} x ptr> {pointers}, i64 {8 * matrix + row}")
             pieces.append(t.new(f"load <4 x i32>, ptr {pointer}, align 4"))
-        while len(pieces) > 1:
-            size = WARP // len(pieces)
-            pairs = zip(pieces[::2], pieces[1::2], strict=True)
-            pieces = [t.shuffle(one, other, "i32", size, range(2 * size)) for one, other in pairs]
-        registers.append(_transposed(t, pieces[0]) if transposed else pieces[0])
+        whole = joined(t, pieces, "i32")
+        registers.append(_transposed(t, whole) if transposed else whole)
     for name, register in zip(names, registers, strict=True):
         t.write(name, Value(VARYING, None, register))
 

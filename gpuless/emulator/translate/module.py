@@ -1,4 +1,7 @@
-"""Put the translation of a kernel together: its functions, its variables, and what runs it."""
+"""Assemble the IR of a kernel: the functions it calls, its variables, and the loop over blocks and warps.
+
+First the PTX is rewritten (inlining, sign masks, contractions). Then a `Translator` writes each function.
+"""
 
 from dataclasses import replace
 
@@ -17,7 +20,7 @@ from gpuless.emulator.analysis.variables import (
 from gpuless.emulator.analysis.waits import reading_anew
 from gpuless.emulator.ptx import Variable
 
-# Some are imported because they register what they translate.
+# Most of these are imported because they register translations of instructions.
 from gpuless.emulator.translate import (  # noqa: F401
     access,
     asynchronous,
@@ -37,12 +40,12 @@ from gpuless.emulator.translate.translator import Translator
 from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL, LANES, Value
 
-#: Bytes of local memory that a lane has at least, for its own frame and those of functions it calls.
+#: Extra bytes of local memory for each lane, beyond the frames of the functions.
 LANE_STACK = 1 << 14
 
 
 def _stack_check(frame):
-    """Return what touches memory that nobody may use if a function's frame ends in the next warp's stack."""
+    """Return IR that touches protected memory if a function's frame reaches into the next warp's stack."""
     return [
         "  %next.warp = add i32 %warp, 1\n  %next.warp64 = zext i32 %next.warp to i64",
         "  %stacks.before = mul i64 %next.warp64, %local.size\n  %stack.end = add i64 %local, %stacks.before",
@@ -53,15 +56,15 @@ def _stack_check(frame):
 
 
 class ModuleTranslator:
-    """Translate a kernel and the functions it calls, for one shape of a block.
+    """Translate a kernel and the functions it calls, for one shape of block.
 
-    `alignments`: what parameters of the kernel are known to be multiples of.
+    `alignments`: the known alignments of the kernel's parameters.
     """
 
     private_span = PRIVATE_SPAN
     translator = Translator
-    prepared = staticmethod(lambda function: contracted(with_masks(function)))  # what is translated for it
-    passed = ""  # what is run where all have come to a barrier
+    prepared = staticmethod(lambda function: contracted(with_masks(function)))  # rewrites a function
+    passed = ""  # IR that runs when all have reached a barrier
 
     def __init__(self, source, kernel, block, alignments=None):
         self.anew = reading_anew(source.functions)
@@ -104,18 +107,23 @@ class ModuleTranslator:
         self.declarations[signature] = None
 
     def define(self, name, text):
-        """Define a function of the emulator's own."""
+        """Define a helper function."""
         self.definitions[name] = text
 
     @property
     def lane_stack(self):
-        """Bytes of local memory of a lane."""
+        """Bytes of local memory for each lane."""
         return self.frames + LANE_STACK
+
+    @property
+    def facts(self):
+        """What a launch must know beside the machine code, as JSON can hold it."""
+        return [self.lane_stack, self.spins]
 
     # --- Functions -------------------------------------------------------------------------------------
 
     def begin(self, t):
-        """Return the mask of the lanes that a function begins with."""
+        """Return the mask of lanes at the beginning of a function."""
         if not t.function.kernel:
             return "%mask"
         if self.threads % WARP == 0:
@@ -128,7 +136,7 @@ class ModuleTranslator:
         t.line("ret void")
 
     def misaligned(self, t):
-        """Write what is done where an address is not aligned."""
+        """Write the code for misaligned addresses: note it and trap."""
         at = t.new(f"getelementptr i8, ptr %ctx, i64 {OFFSET['misaligned']}")
         t.line(f"store volatile i32 1, ptr {at}")
         self.declare("void @llvm.trap()")
@@ -136,7 +144,7 @@ class ModuleTranslator:
         t.line("unreachable")
 
     def signature(self, t):
-        """Return how a function begins in the IR."""
+        """Return a function's signature in IR."""
         if t.function.kernel:
             return "define internal void @kernel(ptr noalias %ctx, i32 noundef %warp)"
         given = [f"ptr %res{i}" for i in range(len(t.function.results))]
@@ -148,7 +156,7 @@ class ModuleTranslator:
         head = [signature + " #0 {", "entry:"]
         head += [f"  {name} = alloca {type_}, align 64" for name, type_ in t.slots.items()]
         head += [f"  store i32 0, ptr {name}" for name in t.slots if name.startswith(("%mask", "%rounds"))]
-        # Whose address somebody may know stays memory.
+        # LLVM keeps a variable in memory if its address escapes.
         head += [f'  call void asm sideeffect "", "r"(ptr {name})' for name in t.fixed]
         for name, type_ in _FIELDS.items():
             field = f"%at.{name}"
@@ -172,7 +180,7 @@ class ModuleTranslator:
         return "\n".join([*head, "  br label %block0", *lines, "}"])
 
     def call(self, t, name, results, given):
-        """Write a call: of a function of the module, or of one that CUDA provides."""
+        """Write a call of a function of the module, or of one that CUDA provides."""
         if name in t.function.registers:
             self._call_through(t, name, results, given)
         elif name in self.source.functions:
@@ -190,7 +198,7 @@ class ModuleTranslator:
         t.line(f"call void @{self.names[name]}({listed})")
 
     def _call_through(self, t, register, results, given):
-        """Write a call of the functions whose addresses the lanes have, one function after the other."""
+        """Write calls by address: for each possible function, one with the lanes that have its address."""
         wanted = t.vector(t.operand(register, "b64"), 64)
         sizes = [[t.function.variables[one].size for one in names] for names in (results, given)]
         for name, function in self.source.functions.items():
@@ -220,7 +228,7 @@ class ModuleTranslator:
     # --- Parameters ------------------------------------------------------------------------------------
 
     def _blob(self, t, name):
-        """Return a pointer to a parameter that is being passed, or that was."""
+        """Return a pointer to a function's own parameter or result, or to one that it passes."""
         own = [*t.function.results, *t.function.parameters]
         for i, variable in enumerate(own):
             if variable.name == name and not t.function.kernel:
@@ -232,7 +240,7 @@ class ModuleTranslator:
         return slot
 
     def parameter(self, t, address, bits, count):
-        """Return what lies in a parameter: of a kernel, or of a function, each lane its own."""
+        """Return `count` values in a parameter of a kernel, or of a function, where each lane has its own."""
         if t.function.kernel and address.base in t.function.registers:
             return self._parameter_at(t, address, bits, count)
         place = self._kernel_parameter(t, address)
@@ -250,7 +258,7 @@ class ModuleTranslator:
         return found
 
     def _parameter_at(self, t, address, bits, count):
-        """Return what lies in the parameters of the kernel at an address that each lane computes."""
+        """Return values in the kernel's parameters at an address that is computed."""
         value, base = t.operand(address.base), t.new(f"getelementptr i8, ptr %params, i64 {address.offset}")
         if lanes.uniform(value.kind):
             pointer = t.new(f"getelementptr i8, ptr {base}, i64 {value.scalar}")
@@ -259,15 +267,15 @@ class ModuleTranslator:
         return access.load(t, Place(None, None, pointers, False), bits, count)
 
     def _piece(self, t, name, at):
-        """Return a pointer to what all lanes have at a bit of a parameter, one after the other."""
+        """Return a pointer to the piece at a bit offset of a parameter, a vector of all lanes."""
         return t.new(f"getelementptr i8, ptr {self._blob(t, name)}, i64 {at // 8 * WARP}")
 
     def _unit(self, t, name, bits):
-        """Return the bits of the pieces that hold a parameter, as they are stored and loaded."""
+        """Return the size in bits of the pieces in which a parameter is held."""
         return 8 * self.units.get((t.function.name, name), bits // 8)
 
     def set_parameter(self, t, address, bits, values):
-        """Store to a parameter that is being passed."""
+        """Store values to a result or an argument."""
         unit = self._unit(t, address.base, bits)
         for i, value in enumerate(values):
             whole = t.vector(value, bits)
@@ -286,17 +294,13 @@ class ModuleTranslator:
         t.line(f"store {ALL.int(bits)} {vector}, ptr {pointer}, align {bits // 8}")
 
     def _kernel_parameter(self, t, address):
-        """Return where a parameter of the kernel lies, None if it is another function's."""
-        if not t.function.kernel:
-            return None
-        places, _ = parameter_places(t.function)
-        if address.base in places:
-            return places[address.base] + address.offset
-        return None
+        """Return the offset of an address in the kernel's parameters, None if it is another function's."""
+        places = parameter_places(t.function)[0] if t.function.kernel else {}
+        return places[address.base] + address.offset if address.base in places else None
 
     # --- Names -----------------------------------------------------------------------------------------
 
-    def variable(self, t, name, bits):
+    def variable(self, t, name):
         """Return the address of a variable."""
         if name in t.places:
             kind = t.analysis.local_kind(name)
@@ -317,15 +321,15 @@ class ModuleTranslator:
         variable = t.function.variables.get(name) or self.source.variables.get(name)
         return isinstance(variable, Variable) and variable.space == "shared"
 
-    def special(self, t, name, kind, bits):
-        """Return a special register that is no constant."""
+    def special(self, t, name, kind):
+        """Return the value of a special register that is no constant."""
         if name.startswith("%tid."):
             return self._thread(t, name[-1], kind)
         if name[1:] in OFFSET and name[1:] in _FIELDS:
             return Value(UNIFORM, name)
         if name in ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"):
             return self._clock(t, name)
-        if name in ("%envreg1", "%envreg2"):  # by which CUDA C++ finds it: the upper half and the lower
+        if name in ("%envreg1", "%envreg2"):  # the upper and the lower half of the workspace's address
             half = t.new(f"lshr i64 %workspace, {32 if name == '%envreg1' else 0}")
             return Value(UNIFORM, t.new(f"trunc i64 {half} to i32"))
         plain = {"%warpid": "%warp", "%nwarpid": str(self.warps), "%nsmid": "128", "%gridid": "0"}
@@ -348,7 +352,7 @@ class ModuleTranslator:
         return Value(UNIFORM, t.new(f"trunc i64 {now} to i32"))
 
     def _thread(self, t, axis, kind):
-        """Return a thread's place in its block, from the number of its warp."""
+        """Return a coordinate of the thread, computed from the number of its warp."""
         x, y, _ = self.block
         first = t.new(f"mul i32 %warp, {WARP}")
         if kind is not VARYING:
@@ -365,9 +369,9 @@ _FIELDS |= {"dynamic_smem_size": "i32", "smid": "i32", "local.size": "i64", "sha
 
 
 def _given(t, place, bits):
-    """Return what lies in a kernel's parameters; it is loaded once, before all else.
+    """Return a kernel parameter, which is loaded once, at the beginning.
 
-    It is certainly something, which LLVM would take long to find out wherever lanes part.
+    It is marked `!noundef`: otherwise LLVM would spend much time on it wherever lanes diverge.
     """
     name = f"%given.{place}.{bits}"
     t.given[name] = f"load i{bits}, ptr {name}.at, align {bits // 8}, !noundef !0", place

@@ -1,4 +1,4 @@
-"""Several integers in a register: halves, bytes and fields that are computed side by side, in IR."""
+"""Packed integers, in IR: halves, bytes and fields of a register that are computed side by side."""
 
 from gpuless.emulator.translate.typed import Integers, computes, operands_of
 from gpuless.emulator.translate.values import translates
@@ -28,7 +28,7 @@ def _call(t, type_, word, a, b):
 
 @translates("vabsdiff2", "vabsdiff4")
 def _distances(t, instruction):
-    """Write the distances of the bytes or halves of two registers, or their sum."""
+    """Write the absolute differences of the bytes or halves of two registers, or their sum."""
     opcode = instruction.opcode
     count = int(opcode[0][-1])
     bits = 32 // count
@@ -50,7 +50,7 @@ def _distances(t, instruction):
 
 
 def pack_saturated(t, instruction):
-    """Write `cvt.pack`: two integers saturated and put after what is there."""
+    """Write `cvt.pack`: saturate two integers and pack them, below a third operand if there is one."""
     want, have = instruction.opcode[3:5]
     bits = int(want[1:])
     low, high = limits(bits, want[0] == "s")

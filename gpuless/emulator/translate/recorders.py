@@ -1,20 +1,20 @@
-"""Functions that record, in IR, and the form in which they do."""
+"""IR functions that record memory requests, and the format of the recording."""
 
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.translate.counters import BANKS, GATHER, PASSED, SCATTER, WORD
 from gpuless.emulator.translate.layout import ARENA_SPAN, OFFSET
 from gpuless.emulator.translate.values import ALL
+from gpuless.limits import WARP
 
-#: What stands before the numbers of a thread: its buffer, how many words that has, how many are in use, and
-#: of how many blocks one has its shared memory looked at. `PASSED` follows.
+#: The header of a thread's counters: the address of its buffer, the buffer's size in words, the words in use,
+#: and the stride of blocks whose shared memory is examined. `PASSED` follows.
 BUFFER, ROOM, USED, STRIDE = range(PASSED)
-#: Words that a request may take.
+#: The maximum number of words of a request.
 LONGEST = 2 + WARP
-#: The first word of a request: the number of its site, of its sectors and of its lanes, and whether the
-#: sectors follow each other, such that the first is enough. The second: the warp, numbered through all
-#: blocks.
+#: The first word of a request has the index of its site, the number of sectors, the number of lanes, and a
+#: bit that is set if the sectors are consecutive, so that only the first follows. The second word is the
+#: warp's number in the grid.
 SECTORS_AT, LANES_AT, RUN = 16, 24, 1 << 31
-#: The widths for which it is counted what shared memory takes to deliver a request.
+#: The access widths for which the deliveries of shared memory are counted.
 WIDTHS = (4, 8, 16)
 
 NUMBER = f"""define internal i64 @block.number(ptr %ctx) #0 {{
@@ -138,10 +138,11 @@ end:
 
 
 def deliveries_counted(width, name="deliveries"):
-    """Return the function that counts as `deliveries` does, for lanes that are anywhere.
+    """Return the function that counts like `deliveries` in `recording`, for arbitrary lanes.
 
-    Each time round every bank delivers to all that want the same: lanes write what they want into a table, by
-    banks, and those go that find theirs there. For `turns` they write who they are, such that one goes.
+    In each round every bank delivers to all lanes that want the same piece: lanes write their pieces to a
+    table indexed by bank, and those that find their own are done. For `turns` they write their lane number
+    instead, so that one lane per bank is done.
     """
     vector, flags = ALL.int(32), f"<{WARP} x i1>"
     groups, where = BANKS * WORD // width, f"<{WARP} x ptr> align 4 %pointers, {flags} %on"
@@ -183,7 +184,7 @@ def _add(number, amount):
 
 
 def _counted(name, functions):
-    """Return the function that counts requests of a site and what some functions say of each."""
+    """Return the function that counts the requests of a site and sums the results of some functions."""
     return (
         f"define internal void @{name}(ptr %ctx, ptr %counts, {ALL.int(64)} %addresses, i32 %mask, "
         "i64 %number) #1 {\n"
@@ -207,6 +208,6 @@ look:
     )
 
 
-#: What is counted of loads and stores in shared memory, and of atomic operations.
+#: The functions for loads and stores in shared memory, and for atomic operations.
 WIDTHS_COUNTED = _counted("count.widths", [f"deliveries.{width}" for width in WIDTHS])
 TURNS_COUNTED = _counted("count.turns", ["deliveries.4", "turns.4", "turns.8"])

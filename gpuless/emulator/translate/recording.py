@@ -1,8 +1,8 @@
-"""Translate a kernel such that it records the sectors that its warps ask global memory for, in order.
+"""Translate a kernel to code that records, in order, the sectors that its warps request from global memory.
 
-What `counting` counts of blocks of code is counted here too. A request of global memory becomes a few words
-of 32 bits in a buffer of the thread that runs the block, and one of shared memory is counted by what it takes
-to deliver it, whichever width the machine code gives it in the end.
+Basic blocks are counted as in `counting`. A request to global memory is recorded as a few 32-bit words in a
+buffer of the worker thread. For a request to shared memory, the deliveries that it takes are counted for
+every width that the machine code may finally use.
 """
 
 import itertools
@@ -13,21 +13,19 @@ from typing import NamedTuple
 from gpuless.emulator.analysis.alignment import access_size
 from gpuless.emulator.translate import counters, recorders
 from gpuless.emulator.translate.counting import Counting, CountingModule, piece_of
-from gpuless.emulator.translate.layout import ARENA_SPAN, PRIVATE_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.recorders import WIDTHS
-from gpuless.emulator.translate.typed import Integers
 from gpuless.emulator.translate.values import ALL
 from gpuless.source.files import source_file
 
 
 class RecordedSite(NamedTuple):
-    """An access to memory: what it does, in how many bytes of a lane, and where in the source.
+    """A memory access.
 
-    `file`, `line`: of the source, "" and 0 if unknown; `cached`: whether L1 may have it; `parameters`: those
-    of the kernel that the address is computed from; `number`: of shared memory the first of the numbers:
-    requests that were looked at and what delivering them takes for each of `WIDTHS`, or -1; `always`: that,
-    where it is known beforehand; `step`: of shared memory how many bytes most neighbouring lanes are
-    apart, 0 where that is not known.
+    `size`: bytes per lane; `file`, `line`: in the source, "" and 0 if unknown; `cached`: whether L1 may cache
+    it; `parameters`: indices of the kernel parameters that the address is computed from. For shared memory:
+    `number`: the index of the first counter (requests examined, then deliveries for each of `WIDTHS`), or -1;
+    `always`: the deliveries of a request if known at compile time; `step`: the distance in bytes of most
+    neighbouring lanes, 0 if unknown.
     """
 
     space: str
@@ -43,7 +41,7 @@ class RecordedSite(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """An instruction of PTX, as it is looked for in machine code."""
+    """A PTX instruction, with what identifies it in machine code."""
 
     opcode: str
     file: str
@@ -57,7 +55,7 @@ _LIBRARY = re.compile(r"[/\\]numba[/\\]cuda[/\\]|<unnamed-cu>|reshape_funcs|libd
 
 
 def place_of(module, location):
-    """Return file and line of the innermost function that is the author's, ("", 0) if there is none."""
+    """Return the file and line of the innermost function outside of libraries, ("", 0) if there is none."""
     while location is not None:
         file = module.files.get(location[0], "")
         if location[1] and not _LIBRARY.search(file):
@@ -67,7 +65,7 @@ def place_of(module, location):
 
 
 class _Recording(Counting):
-    """Translates a function such that it records."""
+    """Translates a function to code that records."""
 
     def _instruction(self, instruction):
         self.place = place_of(self.module.source, instruction.location)
@@ -90,7 +88,7 @@ class _Recording(Counting):
         super()._end(block)
 
     def _wait(self, at, target, mask):
-        """Go from block to block; count how often a warp comes into a loop."""
+        """Let lanes go to another block; count how often a warp enters a loop."""
         for first, last in self.analysis.flow.loop_ends.items():
             if target is not None and first <= target <= last and not first <= at <= last:
                 some = self.new(f"zext i1 {self.new(f'icmp ne i32 {mask}, 0')} to i64")
@@ -98,14 +96,14 @@ class _Recording(Counting):
         super()._wait(at, target, mask)
 
     def _loop(self, first):
-        """Return the number that says how often warps came into a loop."""
+        """Return the index of the counter of entries into a loop."""
         loops = self.module.loops
         if (self.name, first) not in loops:
             loops[self.name, first] = self.module.numbers(1)
         return loops[self.name, first]
 
     def _nest(self, at):
-        """Return the numbers of the loops that a block is in, the outermost first."""
+        """Return the counters of the loops around a block, the outermost first."""
         around = [
             (last - first, first)
             for first, last in self.analysis.flow.loop_ends.items()
@@ -114,7 +112,7 @@ class _Recording(Counting):
         return [self._loop(first) for _, first in sorted(around, reverse=True)]
 
     def _site(self, space, operation, size, address, number=-1, always=(), step=0):
-        """Note a site; return its number."""
+        """Note a site; return its index."""
         sites = self.module.recorded
         parameters = sorted(self._parameters(address))
         cached = _UNCACHED.isdisjoint(self.instruction.opcode)
@@ -133,7 +131,7 @@ class _Recording(Counting):
     def _count_rows(self, instruction, address):
         self._shared("load" if instruction.opcode[0] == "ldmatrix" else "store", 16, address)
 
-    # --- Global memory -------------------------------------------------------------------------------------
+    # --- Global memory ---------------------------------------------------------------------------------
 
     def _record(self, site, address):
         known = self._known(address)
@@ -163,21 +161,15 @@ class _Recording(Counting):
         self.module.define(name, text.replace("{warps}", str(self.module.warps)))
 
     def _generic(self, operation, size, address):
-        """Record what turns out to be global memory, and count what turns out to be shared."""
+        """Record an access to generic addresses: the lanes in global memory, then those in shared."""
         vector = self._addresses(address)
-        shared = self.splat(self.new("ptrtoint ptr %shared to i64"), "i64")
-        i = Integers(self, ALL, 64)
-        in_shared = i("icmp ult", i("sub", vector, shared), SHARED_SPAN)
-        private = i("icmp ult", i("and", vector, ARENA_SPAN - 1), PRIVATE_SPAN)
-        there = self.new(f"and i32 {self.mask_of(in_shared)}, {self.mask}")
-        private = self.new(f"and i32 {self.mask_of(private)}, {self.mask}")
-        elsewhere = self.new(f"xor i32 {private}, {self.mask}")
-        self._record_lanes(self._site("global", operation, size, address), vector, elsewhere)
+        global_, shared, _ = self._by_space(vector)
+        self._record_lanes(self._site("global", operation, size, address), vector, global_)
         number = self.module.numbers(1 + len(WIDTHS))
         self._site("shared", operation, size, address, number)
-        self._count_widths(operation, vector, there, number)
+        self._count_widths(operation, vector, shared, number)
 
-    # --- Shared memory -------------------------------------------------------------------------------------
+    # --- Shared memory ---------------------------------------------------------------------------------
 
     def _shared(self, operation, size, address):
         known = self._known(address)
@@ -205,9 +197,9 @@ class _Recording(Counting):
 
 
 def deliveries(distances, width):
-    """Return how often shared memory delivers for lanes at these distances, each of `width` bytes.
+    """Return the deliveries of shared memory for lanes at these distances, each of `width` bytes.
 
-    Two lanes that ask for the same are served together, whichever part of the warp they are in.
+    Lanes that want the same piece are served together, in whatever part of the warp they are.
 
     >>> deliveries([4 * lane for lane in range(32)], 4), deliveries([128 * lane for lane in range(32)], 4)
     (1, 32)
@@ -220,7 +212,7 @@ def deliveries(distances, width):
 
 
 def step_of(distances):
-    """Return how many bytes most neighbouring lanes are apart, of those apart; 0 if no number has most.
+    """Return the distance of most neighbouring lanes with different addresses, 0 if there is no majority.
 
     >>> step_of([lane % 16 * 8 + lane // 16 * 132 for lane in range(32)]), step_of([0] * 32)
     (8, 0)
@@ -231,7 +223,7 @@ def step_of(distances):
 
 
 def turns(distances, width):
-    """Return how often a bank of shared memory serves, if it serves one lane at a time.
+    """Return the deliveries of shared memory if each bank serves one lane at a time.
 
     >>> turns([0] * 32, 4), turns([4 * lane for lane in range(32)], 4)
     (32, 1)
@@ -241,10 +233,15 @@ def turns(distances, width):
 
 
 class RecordingModule(CountingModule):
-    """Translate a kernel such that it records; parameters as for any."""
+    """Translate a kernel to code that records; parameters as for `ModuleTranslator`."""
 
     translator = _Recording
 
     def __init__(self, source, kernel, block, alignments=None):
         super().__init__(source, kernel, block, alignments)
         self.recorded, self.listings, self.nests, self.loops = [], [], [], {}
+
+    @property
+    def facts(self):
+        """Those of counting code, then the sites, the listings and the nests."""
+        return [*super().facts, self.recorded, self.listings, self.nests]

@@ -1,7 +1,7 @@
-"""Loads and stores of blocks whose rows are shorter than a warp, row by row, in IR.
+"""Loads and stores row by row, in IR, for thread blocks whose rows are shorter than a warp.
 
-What the lanes of a row access are neighbours, as a rule, and how far one row is from the next is known only
-when the kernel runs: a row of threads, times the length of the array's rows.
+The lanes of a row usually access neighbours. The distance to the next row is known only when the kernel runs:
+it is the length of the array's rows.
 """
 
 from gpuless.emulator.analysis import lanes
@@ -9,11 +9,12 @@ from gpuless.emulator.analysis.lanes import VARYING, WARP, ZERO
 from gpuless.emulator.translate.doubts import or_nowhere
 from gpuless.emulator.translate.layout import ARENA_SPAN, SHARED_SPAN
 from gpuless.emulator.translate.masked import gather, load_next, store_next
+from gpuless.emulator.translate.typed import joined, resize
 from gpuless.emulator.translate.values import Shape
 
 
 def rows_of(t, address, bits):
-    """Return of how many rows the lanes access neighbouring numbers, or one number; 0 where it is neither."""
+    """Return the number of rows if the lanes of each access neighbours or the same number, else 0."""
     near = t.operand(address.base).assumed
     if near is VARYING or near.rows == 1 or near.unit:
         return 0
@@ -23,13 +24,11 @@ def rows_of(t, address, bits):
 
 
 def heads_of(t, address, space):
-    """Return a vector of the addresses of the first lanes of rows."""
+    """Return the addresses of the first lane of each row, as a vector."""
     value = t.operand(address.base)
     bits, s = t.function.registers.get(address.base, 64), Shape(value.assumed.rows)
     root, span = ("%shared", SHARED_SPAN) if space == "shared" else ("%arena", ARENA_SPAN)
-    first = value.scalar
-    if bits != 64:
-        first = t.new(f"zext {s.int(bits)} {first} to {s.int(64)}")
+    first = resize(t, s, value.scalar, bits, 64)
     if address.offset:
         first = t.new(f"add {s.int(64)} {first}, {s.literal(address.offset, 'i64')}")
     if space != "shared" and value.wrapped:
@@ -44,7 +43,7 @@ def head(t, pointers, row, rows):
 
 
 def on_in_row(t, on, row, rows):
-    """Return the lanes of a row that are on, as a vector."""
+    """Return the part of the mask `on` that belongs to a row."""
     width = WARP // rows
     return t.shuffle(on, None, "i1", WARP, range(row * width, (row + 1) * width))
 
@@ -63,21 +62,12 @@ def load_rows(t, address, space, bits):
 
 
 def _load_heads(t, pointers, rows, bits):
-    """Load a number for each row of which any lane is on."""
+    """Load one number for each row in which any lane is on."""
     width = WARP // rows
     mask = t.new(f"bitcast <{WARP} x i1> {t.mask_vector()} to <{rows} x i{width}>")
     on = t.new(f"icmp ne <{rows} x i{width}> {mask}, zeroinitializer")
     heads = gather(t, pointers, bits, on, width=rows)
     return t.shuffle(heads, None, f"i{bits}", rows, [lane // width for lane in range(WARP)])
-
-
-def joined(t, vectors, type_):
-    """Return the lanes of vectors, one after the other."""
-    while len(vectors) > 1:
-        size = WARP // len(vectors)
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [t.shuffle(one, other, type_, size, range(2 * size)) for one, other in pairs]
-    return vectors[0]
 
 
 def store_rows(t, address, space, bits, vector):

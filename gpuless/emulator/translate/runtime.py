@@ -1,8 +1,7 @@
-"""What runs the warps of a kernel, in IR: the blocks of a grid, the warps of a block, barriers between them.
+"""The loops over the blocks of a grid and the warps of a block, in IR.
 
-Each worker thread takes blocks until none is left. The warps of a block run one after the other. Where there
-are barriers each warp is a fibre, with a stack of its own: at a barrier that others have not reached it gives
-way to the next one, and goes on when all have arrived. To change fibres takes a dozen instructions.
+Each worker thread calls `run`, which takes blocks until none is left. The warps of a block run one after the
+other; if the kernel has barriers, as `fibres`.
 """
 
 from gpuless.emulator.translate import fibres
@@ -12,11 +11,11 @@ from gpuless.emulator.translate.layout import LAUNCH, OFFSET, POISON, named
 def text(warps, barriers, shared, passed=""):
     """Return the IR that runs a kernel whose blocks have `warps` warps.
 
-    Its blocks have `shared` bytes of shared memory at least; `barriers` says whether warps wait for each
-    other, and `passed` is IR that is run where all have come to a barrier.
+    `barriers`: whether warps wait for each other; `shared`: bytes of static shared memory; `passed`: IR that
+    runs when all have reached a barrier.
     """
     copies = "\n".join(_copy(*each) for each in _COPIED.items())
-    # A frame may be larger than the page that shows when a stack is full: it is entered page by page.
+    # A frame may be larger than the guard page below a stack: probe it page by page.
     probed = 'nounwind "probe-stack"="inline-asm"'
     head = f"attributes #0 = {{ {probed} }}\nattributes #1 = {{ {probed} noinline noredzone }}\n"
     head += "attributes #2 = { nounwind noredzone }\n!0 = !{}\n"
@@ -27,7 +26,7 @@ def text(warps, barriers, shared, passed=""):
     return head + block + poison + _RUN.format(copies=copies, **places)
 
 
-#: What a block's record has of its launch's.
+#: The fields that are copied from a launch to a block's record.
 _COPIED = {"params": "i64", "globals": "i64", "workspace": "i64"}
 _COPIED |= dict.fromkeys(("nctaid.x", "nctaid.y", "nctaid.z", "dynamic_smem_size"), "i32")
 
@@ -57,7 +56,7 @@ end:
 }}
 """
 
-# What a block has not written to its shared memory is to be seen.
+# Fill shared memory with a pattern, so that reads of uninitialised numbers are noticed.
 _POISON = """
 define internal void @poison(ptr %ctx) {{
 entry:

@@ -1,15 +1,15 @@
-"""Floating point numbers of 8 bits, in IR."""
+"""8-bit floating point numbers, in IR."""
 
 from gpuless.emulator.translate.typed import Integers, Typed
 
-#: Bits of the fraction, and the largest number.
+#: Bits of the fraction, the largest finite number, the bias of the exponent.
 _FRACTION = {"e4m3": 3, "e5m2": 2}
 _LARGEST = {"e4m3": 0x7E, "e5m2": 0x7B}
 _BIAS = {"e4m3": 7, "e5m2": 15}
 
 
 def from_eight(t, s, type_, byte):
-    """Return numbers of 8 bits, which are the low ones of 32, as float32."""
+    """Return 8-bit numbers, the low byte of 32 bits, as float32."""
     f = Typed(t, s, "f32")
     b = f.bitwise
     fraction = _FRACTION[type_]
@@ -18,7 +18,7 @@ def from_eight(t, s, type_, byte):
     bits = b("shl", size, 23 - fraction)
     number = f("fmul", f.to_float(bits), f.number(2.0 ** (127 - _BIAS[type_])))
     special = b("icmp ugt", size, _LARGEST[type_])
-    # The first after the largest number is infinite where there is room for that.
+    # e5m2 has infinity after the largest number; e4m3 only has NaN.
     rest = b("sub", size, 0x7C if type_ == "e5m2" else 0)
     rest = b("or", b("shl", rest, 21), 0x7F800000)
     found = b.select(special, rest, f.to_int(number))
@@ -26,7 +26,7 @@ def from_eight(t, s, type_, byte):
 
 
 def to_eight(t, s, type_, number):
-    """Return float32 numbers rounded to 8 bits, the largest where they are too large; NaN is 0x7f."""
+    """Return float32 numbers rounded to 8 bits and saturated; NaN becomes 0x7f."""
     f = Typed(t, s, "f32")
     b = f.bitwise
     fraction = _FRACTION[type_]
@@ -38,7 +38,7 @@ def to_eight(t, s, type_, number):
     up = b("add", b("add", size, odd), (1 << (drop - 1)) - 1)
     up = b("lshr", up, drop)
     plain = b("sub", up, (127 - _BIAS[type_]) << fraction)
-    # Denormal ones are multiples of the smallest.
+    # Subnormal numbers are multiples of the smallest.
     scaled = f("fmul", f.to_float(size), f.number(2.0 ** (fraction - least)))
     near = f.call("roundeven", scaled)
     small = f("fcmp olt", f.to_float(size), 2.0**least)
@@ -52,7 +52,7 @@ def to_eight(t, s, type_, number):
 
 
 def convert_eights(t, instruction):
-    """Write a conversion of pairs of numbers of 8 bits."""
+    """Write a conversion of pairs to or from 8-bit numbers."""
     want, have = instruction.opcode[-2:]
     names = instruction.operands[1:]
 

@@ -1,8 +1,8 @@
-"""Loads whose lanes are a stride apart that only the launch knows, in IR.
+"""Loads whose lanes are a stride apart that is known only at launch, in IR.
 
-So it is in arrays that are views of others, every second column or a transposed one. The stride decides, when
-the kernel runs, how they are read: neighbours, those backwards, and every second element as whole vectors, of
-which each lane takes its own; others one by one. A gather takes processors longest.
+Such arrays are views of others, such as every second column or a transposed array. When the kernel runs, the
+stride decides how to load: neighbours, reversed neighbours and every second element as whole vectors, from
+which each lane picks its own; others one by one. A gather would be slowest.
 """
 
 import functools
@@ -11,21 +11,22 @@ from typing import NamedTuple
 from gpuless.emulator.analysis.lanes import VARYING, WARP
 from gpuless.emulator.translate import processor
 from gpuless.emulator.translate.masked import load_next
-from gpuless.emulator.translate.rows import head, heads_of, joined, on_in_row
+from gpuless.emulator.translate.rows import head, heads_of, on_in_row
+from gpuless.emulator.translate.typed import joined
 from gpuless.emulator.translate.values import Shape
 
 
 class Strides(NamedTuple):
-    """Lanes a stride apart, as a kernel finds them: where each row begins and how far it is to the next."""
+    """Lanes a stride apart: the pointer to each row's first lane, and the stride in bytes."""
 
     pointers: list
     stride: str
     even: str
-    """Whether all addresses are aligned, and no lane is far from its row's first."""
+    """The condition that all addresses are aligned, and no lane is far from its row's first."""
 
 
 def has_strides(t, address, space):
-    """Return whether the lanes of each row are assumed to be the same number of a parameter apart."""
+    """Return whether neighbouring lanes of a row are assumed to be the same multiple of a parameter apart."""
     near = t.operand(address.base).assumed
     if near is VARYING or not near.unit or space == "shared":
         return False
@@ -34,7 +35,7 @@ def has_strides(t, address, space):
 
 
 def strides(t, address, bits, far):
-    """Return the `Strides` of an address of which `has_strides` is true; `far` is too far from the first."""
+    """Return the `Strides` of an address for which `has_strides` is true; lanes must be nearer than `far`."""
     near, size = t.operand(address.base).assumed, bits // 8
     pointers = heads_of(t, address, "global")
     heads = [head(t, pointers, row, near.rows) for row in range(near.rows)]
@@ -43,7 +44,7 @@ def strides(t, address, bits, far):
     for pointer in heads:
         low = t.new(f"or i64 {low}, {t.new(f'ptrtoint ptr {pointer} to i64')}")
     most = far // WARP
-    # What is known of the stride alone is found out once, before any loop.
+    # The conditions on the stride alone come first: LLVM moves them out of loops.
     conditions = [
         t.new(f"icmp ult i64 {t.new(f'add i64 {stride}, {most}')}, {2 * most}"),
         t.new(f"icmp eq i64 {t.new(f'and i64 {stride}, {size - 1}')}, 0"),
@@ -53,13 +54,13 @@ def strides(t, address, bits, far):
 
 
 def ways(t, found, bits):
-    """Return how lanes that are where they are assumed may load: each time a condition, and what does it.
+    """Return the ways to load if the assumption holds: pairs of a condition and a function that loads.
 
-    What is found for lanes that are off is anything, and what only they would read is not touched.
+    Lanes that are off get anything, and memory that only they would read is not touched.
     """
     size = bits // 8
     every = {size: load_next}
-    if processor.masks_loads(bits):  # elsewhere each would be a branch
+    if processor.masks_loads(bits):  # otherwise each lane would be a branch
         every |= {2 * size: _every_second, -size: _backwards}
 
     def by_rows(load):
@@ -93,7 +94,7 @@ def _one_by_one(t, found, bits):
 def _every_second(t, pointer, bits, on, width):
     halves = []
     for half in range(2):
-        # What lies between the numbers is off, and so is what lies after the last one.
+        # Mask out the elements between the lanes', and those after the last lane's.
         lanes = [width if i % 2 else (half * width + i) // 2 for i in range(width)]
         at = t.new(f"getelementptr i8, ptr {pointer}, i64 {half * width * bits // 8}")
         halves.append(load_next(t, at, bits, t.shuffle(on, "zeroinitializer", "i1", width, lanes), width))

@@ -1,6 +1,6 @@
-"""Vectors of 64 bits as sums of one number and a vector, in IR; see `analysis.sums`.
+"""64-bit vectors as sums of a uniform number and a vector, in IR; see `analysis.sums`.
 
-The rules are exact, modulo 2 ** 64: a sum times a number is the number's product and the vector's.
+The rules are exact modulo 2**64: (number + vector) * factor is number * factor + vector * factor.
 """
 
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from gpuless.emulator.analysis.lanes import VARYING
 from gpuless.emulator.analysis.sums import is_word
 from gpuless.emulator.translate.values import ALL
 
-_LARGEST_SHIFT = 3  # by which a processor shifts numbers that it adds to an address
+_LARGEST_SHIFT = 3  # processors can shift an index by so many bits in an address
 
 
 class Sum(NamedTuple):
-    """`number`, the same in all lanes, and `vector`; or instead of that numbers of 32 bits, made wider.
+    """A uniform `number` plus a `vector`, or instead of the vector `narrow` numbers of 32 bits.
 
-    `narrow`: these numbers; `signed`: whether they are; `shift`: by how many bits they are then shifted.
+    `signed`: how these are widened to 64 bits; `shift`: by how many bits they are then shifted left.
     """
 
     number: str
@@ -26,7 +26,7 @@ class Sum(NamedTuple):
     shift: int = 0
 
     def spread(self, t):
-        """Return the vector without the number."""
+        """Return the 64-bit vector without the number."""
         if self.narrow is None:
             return self.vector
         word = "sext" if self.signed else "zext"
@@ -34,7 +34,7 @@ class Sum(NamedTuple):
         return t.new(f"shl {ALL.int(64)} {wide}, splat (i64 {self.shift})") if self.shift else wide
 
     def whole(self, t):
-        """Return all lanes of the sum."""
+        """Return the sum as a vector."""
         vector = self.spread(t)
         if self.number == "0":
             return vector
@@ -48,7 +48,7 @@ def read_sum(t, name):
 
 
 def store_sum(t, name, given):
-    """Keep a `Sum` in a register."""
+    """Store a `Sum` in a register."""
     vector, slot = given.spread(t), t.slot(name, True)
     if vector == t.early(vector) and t.analysis.sums.is_early(name):
         with t.ahead():
@@ -59,7 +59,7 @@ def store_sum(t, name, given):
 
 
 def sum_of(t, instruction, values):
-    """Return the `Sum` that an instruction computes, None if it is better computed as a vector."""
+    """Return the result of an instruction as a `Sum`, None if a vector is better."""
     opcode = instruction.opcode
     name = opcode[0]
     if name in ("cvt", "mul", "and") and (found := _widened(t, instruction, values)):
@@ -77,7 +77,7 @@ def sum_of(t, instruction, values):
 
 
 def _combined(t, steady, make, *names):
-    """Write what makes a vector of operands; ahead of the block if a loop leaves it alone and it can be."""
+    """Write a vector operation by `make`; ahead of the block if it is invariant in the loop."""
     early = [t.early(name) for name in names] if steady else [None]
     if None in early:
         return make(*names)
@@ -94,7 +94,7 @@ def _shares(value):
 
 
 def _as_sum(value):
-    """Return any value as (number, vector), of which a part that is nothing is None."""
+    """Return any value as a `Sum`, whose vector is None if the value is uniform."""
     if value.sum is not None:
         return value.sum
     if value.kind is VARYING:
@@ -132,7 +132,7 @@ def _shifted(t, steady, given, by):
 
 
 def _multiplied(t, steady, values):
-    """Return a product of a sum and one number, or what is added to any product, as a sum."""
+    """Return the `Sum` of `mul` or `mad`: a sum times a uniform number, or a summand that has one."""
     a, b, *added = values
     if not lanes.uniform(b.kind):
         a, b = b, a
@@ -156,7 +156,7 @@ def _multiplied(t, steady, values):
 
 
 def _widened(t, instruction, values):
-    """Return numbers of 32 bits made wider, times 1, 2, 4 or 8, as they are; None if it is anything else."""
+    """Return a `Sum` of narrow numbers for 32-bit numbers widened and times 1, 2, 4 or 8; None otherwise."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode[0] == "and":
         known = [value.kind for value in values]

@@ -1,34 +1,35 @@
-"""Translate a PTX function into LLVM IR that runs a warp: block by block, with the lanes that come to each.
+"""Translate a PTX function to LLVM IR that runs a warp, basic block by basic block.
 
-Blocks where lanes are apart run under a mask, the lanes that are there; `flow` gives the order of the blocks.
-What each instruction becomes stands in `integers`, `bitfields`, `packed`, `floats`, `small_floats`,
-`comparisons`, `conversions`, `addresses`, `access`, `atomics`, `asynchronous`, `warps` and `matrices`.
+`flow` gives the order of the blocks. A block that divergent lanes run has a mask of the lanes that wait for
+it; it is skipped if there are none. Instructions are translated in `integers`, `bitfields`, `packed`,
+`floats`, `small_floats`, `comparisons`, `conversions`, `addresses`, `access`, `atomics`, `asynchronous`,
+`warps` and `matrices`.
 """
 
 import itertools
 
 from gpuless.emulator.analysis import lanes
-from gpuless.emulator.analysis.lanes import WARP
 from gpuless.emulator.ptx import PtxError
 from gpuless.emulator.translate.values import ALL, INSTRUCTIONS
 from gpuless.emulator.translate.writer import Writer
+from gpuless.limits import WARP
 
-_ROUNDS = 64  # of a loop that waits, before the next warp runs
-# Where lanes may wait for each other: those that are in the region, and how often all have waited for all.
+_ROUNDS = 64  # iterations of a waiting loop before the next warp runs
+# If lanes may wait for each other: the lanes in the region, and how many rounds all have waited.
 _INSIDE, _STILL = "%mask.inside", "%mask.still"
 
 
 class Translator(Writer):
-    """Translate one function; parameters as of a `Writer`."""
+    """Translate one function; parameters as for `Writer`."""
 
     def alone(self):
-        """Return whether no lanes but those that are on are where some may wait for each other."""
+        """Return the condition that all lanes in the waiting region are on."""
         if not (self.masked and self.rounds):
             return "true"
         return self.new(f"icmp eq i32 {self.new(f'load i32, ptr {_INSIDE}')}, {self.mask}")
 
     def translate(self):
-        """Return the function's IR."""
+        """Return the function's signature and lines of IR."""
         self.full = self.module.begin(self)
         flow = self.analysis.flow
         self._chains()
@@ -47,12 +48,12 @@ class Translator(Writer):
         return self.module.signature(self), self.lines
 
     def _chains(self):
-        """Find for each masked block what comes after it in its region, as a label."""
+        """Find the label that follows each masked block in its region."""
         flow, masked = self.analysis.flow, self.analysis.masked
         self.after, self.loops_ending, self.gates, self.rounds = {}, {}, set(), {}
-        # Loops whose first block is skipped are so altogether: LLVM knows no loops with several entries.
+        # If a loop's first block is skipped, skip the whole loop: LLVM's loops have a single entry.
         self.loops_skipped = {}
-        # A region is left for the first block that all its lanes reach, and in which none waits for another.
+        # A region ends at the first unmasked block that all its lanes reach.
         leave = {}
         for at in masked:
             leave[at] = flow.meeting(at)
@@ -71,8 +72,8 @@ class Translator(Writer):
             self.after |= {at: f"check{later}" for at, later in itertools.pairwise(region)} | {
                 region[-1]: out
             }
-            # Where a loop ends, lanes that go on with it do so before any go on after it: but not where they
-            # may stay until others have come further.
+            # At the end of a loop, lanes that stay in it go on before those that have left it, unless they
+            # may wait for those.
             for first in (at for at in region if at in flow.loop_ends and at not in pauses):
                 inside = range(first, flow.loop_ends[first] + 1)
                 here = [at for at in inside if leave.get(at) == end]
@@ -90,7 +91,7 @@ class Translator(Writer):
         start = len(self.lines) + 1
         if at in self.analysis.masked:
             self._check(at)
-            if at in self.analysis.flow.loop_ends:  # whose rounds do not begin with the check
+            if at in self.analysis.flow.loop_ends:  # its iterations don't begin with the check
                 start = self.lines.index(f"block{at}:") + 1
         else:
             self.label(f"block{at}")
@@ -102,7 +103,7 @@ class Translator(Writer):
         self.lines[start:start] = self.lines_ahead
 
     def _check(self, at):
-        """Skip a block that no lane waits for, else run it with those that do."""
+        """Skip a block if no lane waits for it, else run it with those that do."""
         slot = self._mask_slot(at)
         self.label(f"check{at}")
         waiting = self.new(f"load i32, ptr {slot}")
@@ -118,7 +119,7 @@ class Translator(Writer):
             self.line(f"store i32 0, ptr {slot}")
 
     def _gather(self, at):
-        """Go on with lanes for which all that they are to come together with are there, or come no more."""
+        """Go on with the lanes whose partners are all here, or will not come."""
         here, slot = self.mask, self._mask_slot(at)
         away = self.new(f"xor i32 {self.new(f'load i32, ptr {_INSIDE}')}, {here}")
         members = self.operand(self.analysis.flow.gathered(at), "b32")
@@ -129,7 +130,7 @@ class Translator(Writer):
             missing = self.new(f"and {ALL.int(32)} {self.splat(away, 'i32')}, {self.vector(members, 32)}")
             complete = self.mask_of(self.new(f"icmp eq {ALL.int(32)} {missing}, zeroinitializer"))
             ready = self.new(f"and i32 {complete}, {here}")
-        # Where all wait for each other, some are not where the program names them.
+        # If all lanes wait for each other, some masks name lanes that don't come: let all go on.
         still = self.new(f"icmp ugt i32 {self.new(f'load i32, ptr {_STILL}')}, 1")
         self.mask = self.new(f"select i1 {still}, i32 {here}, i32 {ready}")
         none, opened = self.new(f"icmp eq i32 {self.mask}, 0"), self.fresh("opened")
@@ -139,7 +140,7 @@ class Translator(Writer):
         self.line(f"store i32 0, ptr {_STILL}")
 
     def _round(self, label, pauses, out):
-        """Go through a region again, as long as there are lanes in it: those that have waited may go on."""
+        """Run a region again while there are lanes in it: those that have waited may go on now."""
         self.slots |= {_INSIDE: "i32", _STILL: "i32"}
         self.label(label)
         left, again = self.new(f"load i32, ptr {_INSIDE}"), self.fresh("again")
@@ -154,7 +155,7 @@ class Translator(Writer):
         self._let_others_run(f"check{pauses[0]}")
 
     def _go_on(self, at):
-        """Go from a masked block, run or skipped, to what comes next in its region."""
+        """Go from a masked block, run or skipped, to the next one in its region."""
         for first in sorted(self.loops_ending.get(at, ()), reverse=True):
             waiting = self.new(f"load i32, ptr {self._mask_slot(first)}")
             some = self.new(f"icmp ne i32 {waiting}, 0")
@@ -166,7 +167,7 @@ class Translator(Writer):
         self.line(f"br label %{self.after[at]}")
 
     def _wait(self, at, target, mask):
-        """Let lanes of a block wait for another one."""
+        """Add lanes of a block to those that wait for another block."""
         if target in self.analysis.masked:
             self._add_lanes(self._mask_slot(target), mask)
         if self.rounds and (at in self.analysis.masked) != (target in self.analysis.masked):
@@ -179,7 +180,6 @@ class Translator(Writer):
 
     def _end(self, block):
         at, end = block.index, block.end
-        masked = at in self.analysis.masked
         if len(set(end.targets)) < 2:
             self._jump(at, end.targets)
             return
@@ -190,7 +190,7 @@ class Translator(Writer):
             self._switch(at, end, condition)
             return
         if lanes.uniform(condition.kind):
-            self._uniform_branch(at, end, condition, masked)
+            self._uniform_branch(at, end, condition)
             return
         there = self._taken(self.vector(condition, 1))
         rest = self.new(f"xor i32 {self.mask}, {there}")
@@ -201,9 +201,9 @@ class Translator(Writer):
         self._leave(at, end.targets)
 
     def _taken(self, vector):
-        """Return the lanes that are on and for which a condition is true, as 32 bits."""
+        """Return a mask of the lanes that are on and for which a condition is true."""
         if self.masked:
-            # To freeze what the others hold would cost LLVM more time than all else.
+            # A freeze of the lanes that are off would take LLVM more time than everything else.
             on, type_ = self.mask_vector(), f"<{WARP} x i1>"
             vector = self.new(f"select {type_} {on}, {type_} {vector}, {type_} zeroinitializer")
         return self.new(f"bitcast <{WARP} x i1> {vector} to i32")
@@ -233,7 +233,7 @@ class Translator(Writer):
             self.line(f"br label %block{first}")
 
     def _let_others_run(self, label):
-        """Go on at a label; now and then let other warps run first, which lanes may wait for."""
+        """Go on at a label; every `_ROUNDS` times let other warps run first, as lanes may wait for them."""
         self.module.uses_barriers = self.module.spins = True
         self.slots["%rounds"] = "i32"
         rounds = self.new(f"add i32 {self.new('load i32, ptr %rounds')}, 1")
@@ -246,14 +246,14 @@ class Translator(Writer):
         self.line(f"br label %{label}")
 
     def _leave(self, at, targets):
-        """Go on after lanes have parted: with the first block of the region that some may wait for."""
+        """Go on after divergence, with the first masked block."""
         if at in self.analysis.masked:
             self._go_on(at)
             return
         inside = sorted(target for target in targets if target in self.analysis.masked)
         self.line(f"br label %check{inside[0]}")
 
-    def _uniform_branch(self, at, end, condition, masked):
+    def _uniform_branch(self, at, end, condition):
         frozen = self.new(f"freeze i1 {condition.scalar}")
         yes, no = self.fresh("yes"), self.fresh("no")
         first, second = (no, yes) if end.negated else (yes, no)

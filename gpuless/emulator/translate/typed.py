@@ -1,12 +1,13 @@
-"""How instructions of a PTX type are written in IR: the helpers of all that compute.
+"""Helpers that write arithmetic of PTX types in IR.
 
-Registers are integers of their width; floating point instructions look at the bits as numbers.
+Registers are integers of their width; floating point instructions reinterpret the bits.
 """
 
 import struct
 
 from gpuless.emulator.ptx import BITS
 from gpuless.emulator.translate.values import Shape, translates
+from gpuless.limits import WARP
 
 _FLOAT = ("f", "bf")
 
@@ -17,7 +18,7 @@ def is_float(type_):
 
 
 class Integers:
-    """Write expressions of integers of one width for a `Shape`; Python's numbers are constants.
+    """Writes expressions of integers of one width for a `Shape`; Python's numbers are constants.
 
     ``i("add", a, 1)`` writes LLVM's instruction, ``i("icmp eq", a, 0)`` a comparison.
     """
@@ -27,7 +28,7 @@ class Integers:
         self.type = shape.int(bits)
 
     def __call__(self, word, a, b):
-        """Write an instruction of two operands."""
+        """Write an instruction with two operands."""
         return self.t.new(f"{word} {self.type} {self.number(a)}, {self.number(b)}")
 
     def number(self, value):
@@ -44,23 +45,23 @@ class Integers:
         return call_int(self.t, self.shape, function, self.bits, *map(self.number, operands))
 
     def shift_right(self, a, by):
-        """Shift to the right, with copies of the sign if there is one."""
+        """Shift to the right: arithmetically if signed."""
         return self("ashr" if self.signed else "lshr", a, by)
 
     def of(self, bits):
-        """Return what writes those of another width."""
+        """Return an `Integers` of another width."""
         return Integers(self.t, self.shape, bits, self.signed)
 
     def resized(self, name, have, signed=False):
-        """Return an integer of another width in this one."""
+        """Convert an integer of `have` bits to this width."""
         return resize(self.t, self.shape, name, have, self.bits, signed)
 
 
 def computes(names, types):
     """Register a function that computes the results of instructions.
 
-    It gets the `Integers` of the first operand's type, the opcode, and the operands. Their types are written
-    one after the other, "t" for the instruction's own; an instruction may have fewer operands.
+    It gets the `Integers` of the first operand's type, the opcode, and the operands. `types` lists the
+    operands' types, "t" for the instruction's own; an instruction may have fewer operands.
     """
 
     def register(function):
@@ -80,10 +81,10 @@ def computes(names, types):
 
 
 class Typed:
-    """Write expressions of one PTX type for a `Shape`: integers of its width, and floating point numbers.
+    """Writes expressions of one PTX type for a `Shape`: integers of its width, and floating point numbers.
 
-    A bfloat16 number is computed with as float32, which it is the upper half of, and rounded when it becomes
-    bits. (Processors that have such numbers flush the denormal ones, and LLVM knows none for the others.)
+    bfloat16 is computed as float32, whose upper half it is, and rounded when it is converted to bits.
+    (Processors with bfloat16 instructions flush subnormal numbers, and LLVM doesn't support it on others.)
     """
 
     def __init__(self, translator, shape, type_):
@@ -102,7 +103,7 @@ class Typed:
             self.count, self.flag = count, Shape(count).int(1)
 
     def __call__(self, word, a, b):
-        """Write an instruction of two numbers; Python's are constants."""
+        """Write an instruction on two numbers; Python's are constants."""
         return self.t.new(f"{word} {self.float} {self.number(a)}, {self.number(b)}")
 
     def select(self, flag, a, b):
@@ -111,22 +112,22 @@ class Typed:
         return self.t.new(f"select {self.flag} {flag}, {self.float} {a}, {self.float} {b}")
 
     def cast(self, word, name, type_):
-        """Write an instruction that makes something else of a number."""
+        """Write a conversion of a number to another LLVM type."""
         return self.t.new(f"{word} {self.float} {name} to {type_}")
 
     @property
     def bitwise(self):
-        """What writes expressions of the numbers' bits."""
+        """An `Integers` for the bits of numbers."""
         return Integers(self.t, self.shape, self.bits)
 
     def to_float(self, name):
-        """Return the bits of a register as a number."""
+        """Convert the bits of a register to a number."""
         if self.bfloat:
             return self._from_upper_half(name)
         return self.t.new(f"bitcast {self.int} {name} to {self.float}")
 
     def to_int(self, name):
-        """Return a number as the bits of a register."""
+        """Convert a number to the bits of a register."""
         if self.bfloat:
             return self._rounded_to_upper_half(name)
         return self.t.new(f"bitcast {self.float} {name} to {self.int}")
@@ -162,13 +163,13 @@ class Typed:
         return self.t.new(f"call {self.float} {name}({arguments})")
 
     def flush(self, name):
-        """Return the bits of a number, those of a denormal as zero where the instruction says so."""
+        """Return the bits of a number, with subnormal numbers as zero if the instruction has `.ftz`."""
         if "ftz" not in self.t.instruction.opcode or self.element == "double":
             return name
         bits, exponents = (
             (16, 0x7F80) if self.bfloat else {"float": (32, 0x7F800000), "half": (16, 0x7C00)}[self.element]
         )
-        i = Integers(self.t, Shape(self.count), bits)  # two where two numbers are in a register
+        i = Integers(self.t, Shape(self.count), bits)  # two for each register if packed
         if self.packed:
             name = self.t.new(f"bitcast {self.int} {name} to {i.type}")
         small = i("icmp eq", i("and", name, exponents), 0)
@@ -176,10 +177,10 @@ class Typed:
         return self.t.new(f"bitcast {i.type} {found} to {self.int}") if self.packed else found
 
     def odd(self, near, error):
-        """Return a rounded number, or its neighbour, so that it is odd where there is an error, by its sign.
+        """Return a number rounded to odd, given the nearest and a rounding error with the right sign.
 
-        To round it once more, to a type with two bits less at least, gives what one rounding would: Boldo and
-        Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+        Rounding it again, to a type with at least two bits fewer, gives the same as a single rounding: Boldo
+        and Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
         """
         flag = Integers(self.t, self.shape, 1)
         bits, rest = self.to_int(near), self.to_int(error)
@@ -192,14 +193,14 @@ class Typed:
         return self.to_float(self.bitwise.select(off, moved, bits))
 
     def change(self, g, x):
-        """Return numbers of one type rounded to the nearest of another."""
+        """Round numbers of this type to the nearest of another."""
         if self.element == "double" and g.bits == 16:
             h = Typed(self.t, Shape(self.count), "f32")
             near = self.cast("fptrunc", x, h.float)
             error = self("fsub", x, h.cast("fpext", near, self.float))
-            # Only its sign and whether there is any are asked for, and they are not to be lost.
+            # Only its sign and whether it is zero matter; a conversion must not lose them.
             size = self.call("minnum", self.call("maxnum", self.call("fabs", error), 1e-30), 1.0)
-            none = self("fcmp ueq", error, 0.0)  # of infinity it is no number
+            none = self("fcmp ueq", error, 0.0)  # for infinity the error is a NaN
             size = self.select(none, error, self.call("copysign", size, error))
             return h.change(g, h.odd(near, self.cast("fptrunc", size, h.float)))
         if self.element != g.element:
@@ -209,19 +210,19 @@ class Typed:
         return g.to_float(g.to_int(x)) if g.bfloat and not self.bfloat else x
 
     def saturate(self, name):
-        """Return a number between 0 and 1, a NaN as 0."""
+        """Clamp a number to the range from 0 to 1; a NaN becomes 0."""
         name = self.call("maxnum", name, 0.0)
         name = self.call("minnum", name, 1.0)
         # maxnum may give either zero; PTX gives the positive one.
         return self("fadd", name, 0.0)
 
     def relu(self, name):
-        """Return a number, a negative one as 0."""
+        """Replace negative numbers by 0."""
         return self.call("maximum", name, 0.0)
 
 
 def float_literal(value, element):
-    """Return a number as LLVM writes constants."""
+    """Return a number as a constant in LLVM's syntax."""
     if element == "half":
         return "0xH" + struct.pack(">e", value).hex().upper()
     if element == "float":
@@ -250,7 +251,7 @@ def operands_of(t, instruction, *types):
 
 
 def in_all(t, s, flag):
-    """Return whether a condition holds for all that a shape computes."""
+    """Return whether a condition holds in all lanes of a shape."""
     if s.lanes == 1:
         return flag
     name = f"@llvm.vector.reduce.and.v{s.lanes}i1"
@@ -258,8 +259,17 @@ def in_all(t, s, flag):
     return t.new(f"call i1 {name}({s.int(1)} {flag})")
 
 
+def joined(t, vectors, type_, count=WARP):
+    """Concatenate vectors, two by two; together they have `count` elements."""
+    while len(vectors) > 1:
+        size = count // len(vectors)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [t.shuffle(one, other, type_, size, range(2 * size)) for one, other in pairs]
+    return vectors[0]
+
+
 def resize(t, s, name, have, want, signed=False):
-    """Return a number in a register of another width."""
+    """Convert an integer of `have` bits to `want` bits."""
     if have == want:
         return name
     word = "trunc" if want < have else "sext" if signed else "zext"
@@ -267,10 +277,10 @@ def resize(t, s, name, have, want, signed=False):
 
 
 def widen(t, s, name, have, want, signed=False, operand=0):
-    """Return an integer in more bits, such that lanes that are near each other stay so.
+    """Widen an integer so that lanes that are near each other stay so.
 
-    The lanes of an unsigned number that would be below zero wrap around, and are off where the
-    number is an index: the foremost lane tells what the others are meant to be.
+    Unsigned lanes that would be below zero have wrapped around, and are off if the number is an index. So the
+    foremost lane is widened, and the others are computed from it.
     """
     ahead = s.ahead[operand] if s.ahead and not signed else 0
     if not ahead:

@@ -1,15 +1,15 @@
-"""Values in IR, and their shapes: one number for the warp, or one for each lane."""
+"""Values in IR and their shapes, one number for the warp or one for each lane; registered translations."""
 
 from typing import NamedTuple
 
-from gpuless.emulator.analysis.lanes import WARP
+from gpuless.limits import WARP
 
 FLOATS = {16: "half", 32: "float", 64: "double"}
 INSTRUCTIONS = {}
 
 
 def translates(*names):
-    """Register a function that translates the instructions of these names."""
+    """Register a function that translates instructions with these names."""
 
     def register(function):
         INSTRUCTIONS.update(dict.fromkeys(names, function))
@@ -19,12 +19,11 @@ def translates(*names):
 
 
 class Value(NamedTuple):
-    """What an operand is in the IR: lane 0's number if a kind says what follows from it, else a vector.
+    """An operand in IR: if its kind is known, the `scalar` of lane 0, else a `vector`.
 
-    Of a vector that makes up an address, lane 0's number may stand beside it, or those of the first lanes of
-    a warp's rows, with the kind that is assumed, the condition under which that is true, if it is one, and
-    the lanes, as 32 bits, whose number has wrapped around, and which are elsewhere. Instead of a vector there
-    may be a `sum` that it is computed from.
+    A vector that is used in addresses may also have a scalar, of lane 0 or of the first lane of each row,
+    with the kind that is `assumed`, the condition `check` under which that is true, and a mask of the lanes
+    that have `wrapped` around and are elsewhere. Instead of a vector there may be a `sum`.
     """
 
     kind: object
@@ -37,10 +36,10 @@ class Value(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Whether an instruction computes one number or those of all lanes, which tells how types are written.
+    """The number of lanes that an instruction computes, and how types are written for it.
 
-    Where one number stands for lanes that are assumed to be near each other, `ahead` tells of each operand
-    how far the foremost lane is before lane 0.
+    If one number stands for lanes that are assumed to be near each other, `ahead` has, for each operand, the
+    distance of the foremost lane from lane 0.
     """
 
     lanes: int
@@ -60,7 +59,7 @@ class Shape(NamedTuple):
         return f"{value}" if self.lanes == 1 else f"splat ({type_} {value})"
 
     def suffix(self, type_):
-        """Return how an intrinsic function names its type."""
+        """Return the suffix of intrinsic functions for a scalar type."""
         short = {"half": "f16", "float": "f32", "double": "f64"}.get(type_, type_)
         return short if self.lanes == 1 else f"v{self.lanes}{short}"
 

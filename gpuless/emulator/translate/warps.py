@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together, and the warps of a block: shuffles, votes, barriers, calls, in IR."""
+"""Instructions of a warp or a block as a whole, in IR: shuffles, votes, barriers; and calls."""
 
 from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
@@ -27,7 +27,7 @@ def _shfl(t, instruction):
 
 
 def _source(mode, lane, by, clamp):
-    """Return (the lane that one is to read from, whether there is one): PTX ISA, shfl.sync."""
+    """Return (the lane to read from, whether it is in range): PTX ISA, shfl.sync."""
     by, end, segment = by & 31, clamp & 31, clamp >> 8 & 31
     last, first = lane & segment | end & ~segment & 31, lane & segment
     source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": first | by & ~segment & 31}[mode]
@@ -59,7 +59,7 @@ def _shuffle(t, mode, data, by, clamp):
 
 
 def permute(t, data, source, bits):
-    """Return for each lane what another has, whose number is in a vector."""
+    """Return, for each lane, the number in another lane, given by a vector of lane numbers."""
     slot = f"%permute.{bits}"
     t.slots[slot] = ALL.int(bits)
     t.line(f"store {ALL.int(bits)} {data}, ptr {slot}")
@@ -68,7 +68,7 @@ def permute(t, data, source, bits):
 
 
 def _members(t, operand):
-    """Return (`Shape`, the lanes that take part): those of the operand that are here."""
+    """Return (`Shape`, mask of members): the lanes in the operand's mask that are on."""
     value = t.operand(operand, "b32")
     if lanes.uniform(value.kind):
         return ONE, t.new(f"and i32 {t.mask}, {value.scalar}")
@@ -141,7 +141,7 @@ def _redux(t, instruction):
 
 
 def _reduce_groups(t, reduce, word, neutral):
-    """Return the name of a function that reduces for each lane the numbers of the lanes of its group."""
+    """Return the name of a function that reduces, for each lane, the numbers in its group of lanes."""
     name, vector = f"redux.{word}", ALL.int(32)
     t.module.define(
         name,
@@ -161,9 +161,9 @@ def _reduce_groups(t, reduce, word, neutral):
 
 
 def _matching(t, bits):
-    """Return the name of a function that finds for each lane those that hold the same.
+    """Return the name of a function that finds, for each lane, the lanes with the same number.
 
-    Where all lanes hold the same that is seen at once; of 64 bits the upper halves mostly are.
+    It has a fast path if all lanes have the same number; for 64 bits, also if the upper halves are the same.
     """
     name, vector, found = f"match.b{bits}", ALL.int(bits), ALL.int(32)
     otherwise = "each"
@@ -202,7 +202,7 @@ def _matching(t, bits):
 
 
 def _same_as_lane(vector, name, lane):
-    """Return the IR of which lanes of a vector hold what one of them holds, as 32 bits."""
+    """Return IR for a mask of the lanes that have the same number as one of them."""
     element = vector.split()[-1][:-1]
     return (
         f"  %{name}.x = extractelement {vector} %{name}, i32 {lane}\n"
@@ -277,7 +277,7 @@ def _bar(t, instruction):
 
 
 def _barrier(t, operand):
-    """Return the number of a barrier; end the kernel where a block has no such barrier."""
+    """Return the number of a barrier; write a check that ends the kernel if there is no such barrier."""
     number = _uniform(t, operand)
     if number[0] != "%":
         if int(number) >= BARRIERS - 1:
@@ -295,7 +295,7 @@ def _barrier(t, operand):
 
 
 def _uniform(t, operand):
-    """Return what the first lane that is on has."""
+    """Return the number in the first lane that is on."""
     value = t.operand(operand, "u32")
     if lanes.uniform(value.kind):
         return value.scalar
@@ -316,12 +316,12 @@ def _sleep(t, instruction):
 
 @translates("griddepcontrol", "setmaxnreg", "pmevent", "brkpt")
 def _nothing(t, instruction):
-    """Do nothing: it says something to hardware that is not here."""
+    """Do nothing: hints to hardware have no effect."""
 
 
 @translates("mapa", "getctarank")
 def _mapa(t, instruction):
-    """Find the place of shared memory in a block of the cluster: each block is a cluster by itself."""
+    """Map a shared address to a block of the cluster: each block is a cluster by itself."""
     target, source = instruction.operands[:2]
     bits = t.function.registers[target]
     own = instruction.opcode[0] == "mapa"
@@ -331,7 +331,7 @@ def _mapa(t, instruction):
 
 @translates("createpolicy")
 def _createpolicy(t, instruction):
-    """Make what tells a cache how to keep something: there is none."""
+    """Return 0: cache policies have no effect."""
     t.set(lambda s: s.literal(0, "i64"))
 
 

@@ -1,7 +1,7 @@
-"""Write the IR of a function: its registers, operands, the lanes that are on, results.
+"""Write the IR of a function: registers, operands, masks, results.
 
-A register is a scalar where `Analysis` has found that all lanes hold the same, or a known distance apart,
-else a vector of 32.
+A register is a scalar if `Analysis` has found that its lanes are the same or known distances apart, otherwise
+a vector of 32.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ from gpuless.emulator.analysis import lanes
 from gpuless.emulator.analysis.alignment import Multiples
 from gpuless.emulator.analysis.lanes import UNIFORM, VARYING, WARP
 from gpuless.emulator.analysis.uniformity import Analysis
+from gpuless.emulator.analysis.variables import lay_out
 from gpuless.emulator.analysis.waits import exits
 from gpuless.emulator.ptx import BITS, PtxError, number
 from gpuless.emulator.ptx.instructions import destinations
@@ -18,23 +19,24 @@ from gpuless.emulator.translate.values import ALL, INSTRUCTIONS, ONE, Shape, Val
 
 
 class Writer:
-    """Write one function, under a name in the IR; `Translator` goes through its blocks."""
+    """Writes one function, under a name in the IR; `Translator` goes through its blocks."""
 
     def __init__(self, module, function, name):
         self.module, self.function, self.name = module, function, name
         self.frame = self._lay_out_frame()
         self._look_through()
         self.analysis = Analysis(function, module.block, self._space_of, self._local_kind, module.anew)
-        known = {variable.name: min(variable.align, 16) for variable in self._variables()} | module.alignments
+        variables = [*module.source.variables.values(), *function.variables.values()]
+        known = {variable.name: min(variable.align, 16) for variable in variables} | module.alignments
         self.multiples = Multiples(self.analysis, known)
         self.lines, self.slots, self.fixed, self.count = [], {}, [], 0
         self.values, self.instruction, self.given = {}, None, {}
         self.at, self.lines_ahead, self._names_ahead, self._loaded = 0, [], 0, {}
         self.mask, self.mask_vectors = None, {}
-        self.misaligned = False  # whether an access may be to an address that is not aligned
+        self.misaligned = False  # whether any access has a check of its alignment
 
     def _look_through(self):
-        """Refuse an instruction that nobody translates before anything is made of it."""
+        """Refuse unknown instructions before the translation begins."""
         known = {*INSTRUCTIONS, "bra", "brx", "ret", "exit"}
         for item in self.function.body:
             if not isinstance(item, str) and item.opcode[0] not in known:
@@ -44,20 +46,12 @@ class Writer:
             self.instruction = item
             self.refuse("the emulator can end threads in a kernel only, not in a function")
 
-    # --- Where variables live --------------------------------------------------------------------------
+    # --- Variables -------------------------------------------------------------------------------------
 
     def _lay_out_frame(self):
-        """Give each local variable its place in a lane's frame; return the frame's size."""
-        at, self.places = 0, {}
-        for variable in self.function.variables.values():
-            if variable.space == "local":
-                at = -(-at // variable.align) * variable.align
-                self.places[variable.name] = at
-                at += variable.size
-        return -(-at // 16) * 16
-
-    def _variables(self):
-        return [*self.module.source.variables.values(), *self.function.variables.values()]
+        """Set the offset of each local variable in a lane's frame; return the frame's size."""
+        self.places, size = lay_out(self.function.variables.values(), ("local",))
+        return -(-size // 16) * 16
 
     def _space_of(self, name):
         variable = self.function.variables.get(name) or self.module.source.variables.get(name)
@@ -73,8 +67,8 @@ class Writer:
         self.lines.append("  " + text)
 
     def new(self, text):
-        """Write an instruction that gives a value; return its name."""
-        if self.lines is self.lines_ahead:  # numbers alone have to be in order
+        """Write an instruction with a result; return the result's name."""
+        if self.lines is self.lines_ahead:  # LLVM wants numbered names in order
             return self._new_ahead(text)
         self.count += 1
         self.lines.append(f"  %{self.count} = {text}")
@@ -87,11 +81,11 @@ class Writer:
         return name
 
     def label(self, name):
-        """Begin a block of IR."""
+        """Begin a basic block of the IR."""
         self.lines.append(f"{name}:")
 
     def fresh(self, name):
-        """Return a label that is not in use."""
+        """Return an unused label."""
         self.count += 1
         return f"{name}.{self.count}"
 
@@ -102,7 +96,7 @@ class Writer:
         return Shape(WARP if vector else near.rows if near else 1).int(bits)
 
     def slot(self, name, vector):
-        """Return where a register is kept, as a vector or as one number."""
+        """Return the stack slot of a register, as a vector or as one number."""
         key = f"%{name.replace('%', 'r.')}.{'v' if vector else 's'}"
         if key not in self.slots:
             self.slots[key] = self._type(name, vector)
@@ -111,7 +105,7 @@ class Writer:
         return key
 
     def read(self, name):
-        """Return what a register holds."""
+        """Return the `Value` of a register."""
         found = self.values.get(name)
         if found is None:
             kind, assumed = self.analysis.kinds.get(name, UNIFORM), self.analysis.assumed.get(name)
@@ -139,7 +133,7 @@ class Writer:
     def write(self, name, value):
         """Set a register, in the form that the analysis has chosen for it.
 
-        Lanes that are off keep what they have, where anybody will ask.
+        Lanes that are off keep their old value if it is read later.
         """
         if name == "_":
             return
@@ -174,7 +168,7 @@ class Writer:
     # --- Sums ------------------------------------------------------------------------------------------
 
     def _is_sum(self, name):
-        """Return whether a register lives longer than a block as a sum."""
+        """Return whether a register is live across blocks and kept as a sum."""
         return name in self.analysis.sums.names and name in self.analysis.crossing
 
     def _write_sum(self, name, value):
@@ -190,10 +184,7 @@ class Writer:
         return not blended and not self.analysis.assumed.get(name)
 
     def early(self, name):
-        """Return what a name stands for in the part of a block that runs even if no lane waits for it.
-
-        None if it is only known later.
-        """
+        """Return the name of the same value in the part ahead of a block, None if it is only known later."""
         if name[0] != "%" or name.startswith(("%given.", "%early")):
             return name
         if name not in self._loaded:
@@ -205,18 +196,18 @@ class Writer:
 
     @contextlib.contextmanager
     def ahead(self):
-        """Write what runs even if no lane waits for the block, so that LLVM can move it out of a loop."""
+        """Write code that runs even if no lane waits for the block, so LLVM can move it out of a loop."""
         outside, self.lines = self.lines, self.lines_ahead
         yield
         self.lines = outside
 
     def begin_block(self, at):
-        """Begin a block, of which nothing has been read."""
+        """Begin a basic block: nothing has been read in it."""
         self.at, self.values, self.mask_vectors = at, {}, {}
         self.lines_ahead, self._loaded = [], {}
 
     def note_slot(self, name, type_):
-        """Return where something about a register is kept."""
+        """Return the stack slot for a note about a register, of an LLVM type."""
         key = f"%{name.replace('%', 'r.')}.{type_}"
         self.slots[key] = type_
         return key
@@ -226,7 +217,7 @@ class Writer:
             self.line(f"store {self._type(name, vector)} {value}, ptr {self.slot(name, vector)}")
 
     def load(self, type_, slot):
-        """Load what a register held when the block began."""
+        """Load the value that a register had when the block began."""
         found = self.new(f"load {type_}, ptr {slot}")
         self._loaded[found] = type_, slot
         return found
@@ -238,33 +229,30 @@ class Writer:
     # --- Operands --------------------------------------------------------------------------------------
 
     def operand(self, text, type_="u64"):
-        """Return an operand's `Value`: a register's, an immediate's, a special register's."""
-        if text in self.function.registers:
-            return self.read(text)
-        if text == "%cc":
+        """Return the `Value` of an operand: a register, an immediate, a special register or a variable."""
+        if text in self.function.registers or text == "%cc":
             return self.read(text)
         if text.startswith("!"):
             value = self.read(text[1:])
             if value.kind is VARYING:
                 return Value(VARYING, None, self.new(f"xor <{WARP} x i1> {value.vector}, splat (i1 true)"))
             return Value(UNIFORM, self.new(f"xor i1 {value.scalar}, true"))
-        bits = BITS.get(type_, 64)
         if text[0].isdigit() or text[0] == "-":
             value = number(text, type_)
-            return Value(lanes.constant(value), self._literal(value, bits))
-        return self._named(text, bits)
+            return Value(lanes.constant(value), self._literal(value, BITS[type_]))
+        return self._named(text)
 
-    def _named(self, text, bits):
+    def _named(self, text):
         """Return a special register, or the address of a variable."""
         kind = self.analysis.special.get(text, UNIFORM)
         if kind is not VARYING and kind.constant:
             return Value(kind, str(kind.offsets[0]))
         if text.startswith("%"):
-            return self.module.special(self, text, kind, bits)
-        return self.module.variable(self, text, bits)
+            return self.module.special(self, text, kind)
+        return self.module.variable(self, text)
 
     def vector(self, value, bits):
-        """Return all lanes of a value."""
+        """Return a value as a vector."""
         if value.kind is VARYING:
             return value.vector if value.sum is None else value.sum.whole(self)
         if value.kind.constant:
@@ -280,7 +268,7 @@ class Writer:
         return self.new(f"add <{WARP} x i{bits}> {vector}, <{distances}>")
 
     def firsts(self, value, bits, rows):
-        """Return lane 0's number of a value near which all lanes are, or those of the first of each row."""
+        """Return the number of lane 0, or of the first lane of each row, of a value with known distances."""
         near = value.kind if value.kind is not VARYING else value.assumed
         if near.rows == rows:
             return value.scalar
@@ -294,18 +282,18 @@ class Writer:
         return self.new(f"add <{rows} x i{bits}> {self.splat(value.scalar, f'i{bits}', rows)}, <{starts}>")
 
     def parameter(self, address):
-        """Return what a parameter of 64 bits of the kernel holds."""
+        """Return the value of a 64-bit parameter of the kernel."""
         return self.module.parameter(self, address, 64, 1)[0].scalar
 
     def splat(self, scalar, type_, count=WARP):
-        """Return a vector of the same number in all lanes."""
+        """Return a vector with the same number in all lanes."""
         if scalar[0] not in "%@":
             return f"splat ({type_} {scalar})"
         one = self.new(f"insertelement <{count} x {type_}> poison, {type_} {scalar}, i64 0")
         return self.shuffle(one, None, type_, count, [0] * count)
 
     def shuffle(self, first, second, type_, count, picks):
-        """Return a vector of numbers picked from one vector of `count`, or from two, one after the other."""
+        """Return a vector of elements picked from one vector of `count`, or from two concatenated ones."""
         vector = f"<{count} x {type_}>"
         places = ", ".join(f"i32 {pick}" for pick in picks)
         return self.new(
@@ -316,11 +304,11 @@ class Writer:
 
     @property
     def masked(self):
-        """Whether some of the warp's lanes may be off here."""
+        """Whether some lanes of the warp may be off here."""
         return self.mask != "-1"
 
     def mask_vector(self, mask=None):
-        """Return the lanes that are on as a vector."""
+        """Return a mask as a vector; by default the lanes that are on."""
         mask = self.mask if mask is None else mask
         if mask == "-1":
             return "splat (i1 true)"
@@ -332,7 +320,7 @@ class Writer:
         return self.mask_vectors[mask]
 
     def mask_of(self, vector):
-        """Return a vector of conditions as 32 bits; those of lanes that are off are anything."""
+        """Return a vector of conditions as a 32-bit mask; bits of lanes that are off are arbitrary."""
         frozen = self.new(f"freeze <{WARP} x i1> {vector}")
         return self.new(f"bitcast <{WARP} x i1> {frozen} to i32")
 
@@ -342,8 +330,8 @@ class Writer:
         """Compute the instruction's result, once for all lanes or for each, and write it.
 
         `make`: takes a `Shape` and the operands' names, writes the IR, returns the result's name; `operands`:
-        with their widths; `check`: the condition under which the result is what is assumed of it; `wrapped`:
-        the lanes, as 32 bits, of which it is not.
+        with their widths; `check`: the condition under which the assumption about the result is true;
+        `wrapped`: a mask of the lanes that have wrapped around.
         """
         for name in destinations(self.instruction)[:1]:
             kind, assumed = next(iter(self.analysis.results(self.instruction)))
@@ -356,7 +344,7 @@ class Writer:
             self.write(name, self.compute(make, operands, bits, kind, assumed, check, wrapped))
 
     def compute(self, make, operands, bits, kind, assumed=None, check=None, wrapped=None):
-        """Return a result of a known kind."""
+        """Return a result, given its kind and assumption."""
         if kind is not VARYING:
             if kind.constant:
                 return Value(kind, self._literal(kind.offsets[0], bits))
@@ -372,11 +360,11 @@ class Writer:
         return Value(VARYING, scalar, vector, assumed, check, wrapped)
 
     def all_of(self, *checks):
-        """Return the condition that all of some hold, None if there are none."""
+        """Return the conjunction of the conditions that are not None, None if there are none."""
         return self._joined("and i1", checks)
 
     def any_of(self, *lanes_):
-        """Return the lanes, as 32 bits, that are among some, None if there are none."""
+        """Return the union of the masks that are not None, None if there are none."""
         return self._joined("or i32", lanes_)
 
     def _joined(self, word, names):
