@@ -2,8 +2,8 @@
 
 A check that turns green stores the answer: its source, and what that uses of its notebook (imports,
 constants, functions). So later notebooks can call the kernels of earlier ones, and notebook 09 builds a
-network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python was
-started), or the one that ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
+network of them. The folder is ``notebooks/workbook`` of the checkout (elsewhere, ``workbook`` where Python
+was started), or the one that ``CNN_NUMBA_WORKBOOK`` names; git ignores it, and it may be deleted at any time.
 
 Using an answer runs its file. In the checkout's folder every answer may run, like the checkout's other files;
 elsewhere only those that a check has stored for this account. The others may be anyone's code, and run only
