@@ -1,6 +1,6 @@
-"""How fast is the emulated GPU? Beside the simulators, on the course's kernels, and when it compiles.
+"""The speed of the emulated GPU: compared with simulators, on the course's kernels, and when it compiles.
 
-All times are a CPU's, and say nothing about those of a GPU.
+All times are a CPU's, and say nothing about a GPU's.
 """
 
 import json
@@ -17,20 +17,20 @@ _BLOCKS = 1 << 14  # of 64 threads, for the emulated GPU; the simulators get two
 
 
 def bench_emulator(rounds=3, epoch=True):
-    """Time kernels on the emulated GPU, in our simulator and in Numba's, in turn; then what only it can do.
+    """Time kernels on the emulated GPU and in both simulators, in turns; then large ones on the GPU alone.
 
     Parameters
     ----------
     rounds : int
-        How often each of the three has its turn.
+        The number of turns of each.
     epoch : bool
-        Whether to train for an epoch too, which takes a minute or two.
+        Whether to train for an epoch, too, which takes a minute or two.
 
     Returns
     -------
     dict
-        Nanoseconds of processor time per thread; what the course's kernels reach; seconds of compiling, with
-        nothing on disk and with all; seconds of an epoch.
+        Nanoseconds of processor time per thread; the speed of the course's kernels; seconds of compiling,
+        with an empty and with a full cache; seconds of an epoch.
     """
     figures = {"threads": _beside_the_simulators(rounds), "work": _work(), "compilation": _compilation()}
     if epoch:
@@ -43,7 +43,7 @@ def bench_emulator(rounds=3, epoch=True):
 
 
 def markdown(record):
-    """Return the figures of a record as the two tables of ``docs/emulated-gpu.md``.
+    """Return a record as the two tables of ``docs/emulated-gpu.md``.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ _WHO = {"emulated": 2, "simulated": 0, "numba": 0}
 
 
 def _beside_the_simulators(rounds):
-    """Return for each kind of kernel the nanoseconds per thread of every turn, and the medians."""
+    """Return for each kind of kernel the nanoseconds per thread in every turn, and the medians."""
     samples = {"emulated": [], "simulated": [], "numba": []}
     for _ in range(rounds):
         samples["emulated"].append(_run(f"simulator_kernels.measure(blocks={_BLOCKS})"))
@@ -111,7 +111,7 @@ def _work():
 
 
 def _compilation():
-    """Return what compiling kernels takes: with nothing on disk, and in a later process."""
+    """Return the times of compiling kernels: with an empty cache, and in a later process."""
     with tempfile.TemporaryDirectory() as folder:
         first, later = (_run("emulator_kernels.compilation()", GPULESS_CACHE=folder) for _ in range(2))
     each = [1e3 * later[who] / later["kernels"] for who in ("numba", "own")]
@@ -123,7 +123,7 @@ def _compilation():
 
 
 def _run(measured, **variables):
-    """Return what a function of ours measures, in a separate process."""
+    """Run a function of `benchmarks` in a separate process; return its result."""
     code = f"import json; import gpuless; gpuless.select(); from benchmarks import {measured.split('.')[0]}"
     return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | variables)
 

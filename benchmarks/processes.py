@@ -1,4 +1,4 @@
-"""The processes that benchmarks start to measure in: they import from this clone wherever they start."""
+"""The environment of processes that benchmarks start."""
 
 import os
 
@@ -6,10 +6,10 @@ from cnn_numba.extras import CHECKOUT
 
 
 def environment(**changes) -> dict:
-    """Return the environment of a benchmark's process.
+    """Return the environment of a benchmark's process, which imports from this clone.
 
-    Otherwise Python looks first into the folder that it is started in, or that its script is in: there may be
-    another `benchmarks`, or modules with the names of Python's own.
+    Without it Python would look first into the current folder, or its script's, where there may be another
+    `benchmarks`, or modules with the names of Python's own.
 
     Examples
     --------
