@@ -1,7 +1,7 @@
-"""Times of the rows' kernels on this machine's GPU, beside the modelled ones: ``bench modelled --hardware``.
+"""Measures the rows' kernels on this machine's GPU, for ``bench modelled --hardware``.
 
-The GPU measures here. The emulated GPU, which the model needs, runs in a process of its own: in one process
-Numba launches on one of the two.
+The model needs the emulated GPU, which runs in a separate process: in one process Numba uses only one of the
+two GPUs.
 """
 
 import json
@@ -26,9 +26,9 @@ def bench_hardware(words=(), repeats=20):
     Parameters
     ----------
     words : sequence of str
-        What GPU, family and name of a row must have.
+        Words that a row's GPU, family and name must contain.
     repeats : int
-        How often each is timed, after three launches that are not; the median counts.
+        Timed launches of each, after three untimed ones; the median counts.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def bench_hardware(words=(), repeats=20):
     Raises
     ------
     RuntimeError
-        If there is no real GPU, or none that the model knows.
+        If there is no real GPU, or the model does not know it.
     ValueError
         If no row has all of these words.
     """
@@ -71,7 +71,7 @@ def _rows(words):
 
 
 def measure(rows, repeats):
-    """Yield each row with its times in microseconds; leave out what needs more memory than there is."""
+    """Yield each row with its times in microseconds, except rows that need more memory than there is."""
     for row in rows:
         try:
             launches = row.launches()
@@ -102,7 +102,7 @@ def _modelled(known, words):
 
 
 def device_named(name: str) -> str:
-    """Return which of the modelled GPUs NVIDIA's driver means by a name.
+    """Return the modelled GPU with the name of NVIDIA's driver.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def device_named(name: str) -> str:
 
 
 def write(record: dict) -> Path:
-    """Write a record beside the modelled one; return where it is."""
+    """Write a record beside the modelled one; return its path."""
     path = Path(__file__).with_name(f"hardware-{record['modelled as'].replace(' ', '-').lower()}.json")
     write_whole(path, json.dumps(record, indent=2) + "\n")
     return path
