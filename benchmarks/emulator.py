@@ -35,10 +35,10 @@ def bench_emulator(rounds=3, epoch=True):
     figures = {"threads": _beside_the_simulators(rounds), "work": _work(), "compilation": _compilation()}
     if epoch:
         figures["epoch"] = _run("emulator_kernels.epoch()")
-        told = (
+        text = (
             "an epoch of mnist_cnn, batch 64: {wall:.1f} s; with its test {processor:.1f} s of processor time"
         )
-        print(told.format(**figures["epoch"]))
+        print(text.format(**figures["epoch"]))
     return new_record("emulator", **figures)
 
 
@@ -95,8 +95,8 @@ def _beside_the_simulators(rounds):
         }
         medians = {who: statistics.median(times) for who, times in found.items()}
         results.append({"kernel": kind, "samples": found, "medians": medians})
-        told = "{emulated:6.2f} ns per thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
-        print(f"{kind:13} {told.format(**medians)}", flush=True)
+        text = "{emulated:6.2f} ns per thread; in our simulator {simulated:8.0f}, in Numba's {numba:10.0f}"
+        print(f"{kind:13} {text.format(**medians)}", flush=True)
     return results
 
 

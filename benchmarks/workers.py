@@ -57,12 +57,12 @@ def bench_workers(rounds: int = 5, steps: int = 40) -> dict:
     sums = {size: [] for size in SIZES}
     for number in range(rounds):
         for name, (workers, threads) in _ways().items():
-            told = _started(workers, threads, steps)
-            found[name].append(told["step"])
-            least[name] = min(least[name], told["least_step"])
-            for size, seconds in told["sums"].items():
+            figures = _started(workers, threads, steps)
+            found[name].append(figures["step"])
+            least[name] = min(least[name], figures["least_step"])
+            for size, seconds in figures["sums"].items():
                 sums[int(size)].append(seconds)
-            print(f"round {number + 1}, {name}: {told['step'] * 1e3:.1f} ms a step", flush=True)
+            print(f"round {number + 1}, {name}: {figures['step'] * 1e3:.1f} ms a step", flush=True)
     figures = {"batch_size": BATCH_SIZE, "model": "mnist_cnn", "steps": steps, "load_average": load}
     figures |= {"step_seconds": found, "least_step_seconds": least}
     figures |= {"sum_seconds": {str(size): values for size, values in sums.items()}, **link_of(sums)}
@@ -107,7 +107,7 @@ def table(figures: dict) -> str:
 def _started(workers, threads, steps):
     """Start a training run in separate processes; return the figures of its first worker."""
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/told.json"
+        path = f"{folder}/figures.json"
         launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(workers), "-m"]
         subprocess.run(
             [sys.executable, "-m", *(launcher if workers > 1 else []), __name__, path, str(steps)],
@@ -135,12 +135,12 @@ def _work(path, steps):
             workers=workers,
         )
         times = np.diff(marks)[WARM - 1 :].tolist()
-        told = {"step": median(times), "least_step": min(times), "sums": {}}
+        figures = {"step": median(times), "least_step": min(times), "sums": {}}
         for size in SIZES if workers.many else ():
-            told["sums"][size] = median(_sums(workers, size))
+            figures["sums"][size] = median(_sums(workers, size))
         if workers.first:
             with open(path, "w") as file:
-                json.dump(told, file)
+                json.dump(figures, file)
 
 
 def _sums(workers, size):

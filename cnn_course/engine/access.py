@@ -129,7 +129,7 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
     height = (0.7 if side_by_side else 0.4) + (width - 0.3) * lines / columns
     fig, axes = plots.figure(*layout, size=(7.2, height * layout[0]), squeeze=False)
     fig.get_layout_engine().set(h_pad=0.1)  # inches; titles of two lines touch the edge otherwise
-    told = []
+    counts = []
     for ax, (title, request) in zip(axes.flat, requests.items(), strict=True):
         state = _memory(*request)
         padded = np.full(-(-state.size // columns) * columns, 0)
@@ -143,10 +143,10 @@ def sector_picture(requests, columns, caption) -> plots.Picture:
         ax.set_title(
             f"{title}{chr(10) if side_by_side else ': '}{count}", fontsize=10, color=plots.INK, loc="left"
         )
-        told.append(f"{title}: {count}")
+        counts.append(f"{title}: {count}")
     alt = (
         f"Memory in lines of {columns} squares, one for each number, cut into sectors of 8. Dark squares are "
-        f"asked for, light ones are moved with them. {'. '.join(told)}."
+        f"asked for, light ones are moved with them. {'. '.join(counts)}."
     )
     return plots.picture(fig, caption, alt)
 

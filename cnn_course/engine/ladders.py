@@ -165,8 +165,8 @@ class Ladder:
             ax.tick_params(axis="y", length=0)
             ax.set_title(title, fontsize=9, color=plots.INK, loc="left")
         axes[0].invert_yaxis()
-        told = "; ".join(f"{title}: {', '.join(map(_short, values))}" for title, values in panels.items())
-        alt = f"{len(panels)} panels of bars, from the top {', '.join(names)}. {told}."
+        counts = "; ".join(f"{title}: {', '.join(map(_short, values))}" for title, values in panels.items())
+        alt = f"{len(panels)} panels of bars, from the top {', '.join(names)}. {counts}."
         caption = f"{self.title}, counted at full size: {', '.join(_DRAWN.values())}."
         return plots.picture(fig, caption, alt)
 

@@ -68,9 +68,9 @@ def keep(exercise, attempt) -> str:
     path = _named(notebook.topic, exercise.name)
     head = f'"""`{exercise.name}` of notebook {notebook.number}, found right on {datetime.date.today()}."""\n'
     try:
-        text, told = f"{head}\n{standalone(function)}", "Kept in your workbook."
+        text, line = f"{head}\n{standalone(function)}", "Kept in your workbook."
     except NotStandalone as reason:
-        text, told = head, f"Noted in your workbook as solved, without its source: {reason}."
+        text, line = head, f"Noted in your workbook as solved, without its source: {reason}."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as file:
@@ -80,10 +80,10 @@ def keep(exercise, attempt) -> str:
             _record_of(text.encode()).touch()
     except OSError as error:
         return f"It could not be kept in your workbook: {error}."
-    return told
+    return line
 
 
-def told_of_earlier(exercise, attempt) -> str:
+def note_of_earlier(exercise, attempt) -> str:
     """Return a line for a wrong answer if the workbook has a right one, else an empty string."""
     notebook = place_of(exercise)
     if notebook is None or getattr(getattr(attempt, "py_func", attempt), "__module__", None) != "__main__":

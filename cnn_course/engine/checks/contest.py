@@ -110,7 +110,7 @@ class Contest:
         return Standing(self.name, "measured", message, (medians,), factor=yours / theirs)
 
     def _modelled(self, bench, entry):
-        told = self._told([bench.counted(entry), bench.counted(self.package)])
+        counts = self._counts_in_words([bench.counted(entry), bench.counted(self.package)])
         rungs = {"yours": lambda: bench.turn(entry, True), self.name: lambda: bench.turn(self.package)}
         try:
             ladder = modelled(rungs)
@@ -126,12 +126,12 @@ class Contest:
         )
         message = f"Your result is right. Its modelled time, compared with `{self.name}`: {', '.join(said)}."
         details = [f"{gpu}: {yours[gpu]}, `{self.name}` {theirs[gpu]}." for gpu in yours]
-        details += [f"Yours is limited by {'; '.join(ladder.limits('yours'))}.", _RANGE, *told]
+        details += [f"Yours is limited by {'; '.join(ladder.limits('yours'))}.", _RANGE, *counts]
         return Standing(
             self.name, "modelled", message, tuple(details), factor=next(iter(factors.values())), ladder=ladder
         )
 
-    def _told(self, counts):
+    def _counts_in_words(self, counts):
         """Return the counts of both as lines, after a check of the least operations."""
         least = self.least_operations
         operations = sum(each.flops for each in counts[0])

@@ -184,7 +184,7 @@ class Exercise:
             return replace(verdict, details=(*verdict.details, *filter(None, [kept])))
         if strict():
             raise CheckFailed(str(verdict))
-        earlier = workbook.told_of_earlier(self, attempt) if verdict.status == "wrong" else ""
+        earlier = workbook.note_of_earlier(self, attempt) if verdict.status == "wrong" else ""
         return replace(verdict, details=(*verdict.details, *filter(None, [earlier])))
 
     def inputs(self):

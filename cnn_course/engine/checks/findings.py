@@ -27,7 +27,7 @@ def sanitizers_finding(evidence):
     for trial in evidence.traced:
         finding = most_telling(trial.report.findings, {"negative index"} if allows_negative else ())
         if finding is not None:
-            return _told(evidence, trial, finding)
+            return _explained(evidence, trial, finding)
     return None
 
 
@@ -47,7 +47,7 @@ def _is_at_garbage(finding):
     )
 
 
-def _told(evidence, trial, finding):
+def _explained(evidence, trial, finding):
     """Return a finding for the learner: its meaning, what was seen and where, and what to change."""
     attempt, trace = evidence.attempt, trial.report.trace
     message, seen = wording.explained(attempt, finding, trace), wording.seen(finding)

@@ -9,7 +9,7 @@ from cnn_course.engine.checks.findings import sanitizers_finding
 from cnn_course.engine.checks.float64 import computes_in_float64
 from cnn_course.engine.checks.judges import find_changed_input, known_mistake, properties
 from cnn_course.engine.checks.launches import result_names, run
-from cnn_course.engine.checks.raising import said_by_source
+from cnn_course.engine.checks.raising import explained_by_source
 from cnn_course.engine.checks.results import wrong_numbers, wrong_result
 from cnn_course.engine.checks.sizes import (
     caret_for_power,
@@ -42,8 +42,8 @@ def raised(evidence):
         return None
     error, attempt = trial.got.error, evidence.attempt
     mistake, message, details = why_it_raised(error, attempt)
-    if told := said_by_source(evidence, trial):
-        mistake, message = "raises", told
+    if explanation := explained_by_source(evidence, trial):
+        mistake, message = "raises", explanation
         details = details[isinstance(error, UnsupportedPython) :]
     return Wrong(mistake, message, *details, evidence.where(trial))
 
@@ -58,8 +58,8 @@ def why_it_raised(error, kernel):
     if isinstance(error, LaunchStopped):
         message = "A loop in your kernel does not end. Does each round change what its condition asks for?"
         return "does not end", message, places
-    told = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
-    return "raises", errors.in_words(error) or f"Your kernel raised {told}.", places
+    text = ": ".join(filter(None, (type(error).__name__, reason.rstrip("."))))
+    return "raises", errors.in_words(error) or f"Your kernel raised {text}.", places
 
 
 # --- If all cases are right --------------------------------------------------------------------------------

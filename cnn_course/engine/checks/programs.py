@@ -92,8 +92,8 @@ def sanitizers_finding(evidence):
             lines = dict.fromkeys(wording.line_of(kernel, site) for site in sites)
             name = wording.name_of(finding)
             advice = [_ANOTHER_ARRAY] if name in ("missing barrier", "race between blocks") else []
-            told = (wording.seen(finding), *lines, *advice, f"Launched as {launched}.", evidence.where(trial))
-            return Wrong(name, message, *told)
+            where = f"Launched as {launched}.", evidence.where(trial)
+            return Wrong(name, message, wording.seen(finding), *lines, *advice, *where)
     return None
 
 
@@ -151,7 +151,7 @@ def wrong_when_large(evidence):
     trials = exercise.plainly(attempt, cases)
     for trial in trials:
         if trial.got.error or not (trial.right or device.simulated()):
-            return _told_of_a_large(Evidence(exercise, attempt, [trial]), trial)
+            return _wrong_for_a_large(Evidence(exercise, attempt, [trial]), trial)
     if all(launched.blocks == 1 for trial in trials for launched in trial.report):
         return Wrong(
             "one block",
@@ -162,7 +162,7 @@ def wrong_when_large(evidence):
     return None
 
 
-def _told_of_a_large(evidence, trial):
+def _wrong_for_a_large(evidence, trial):
     if found := never_written(evidence):
         return found
     if error := trial.got.error:

@@ -12,7 +12,7 @@ from cnn_course.engine.checks.wording import too_few_indices
 from gpuless.simulator import UnsupportedPython, argument_names
 
 
-def said_by_source(evidence, trial):
+def explained_by_source(evidence, trial):
     """Explain an exception in the attempt's names; return "" if the source does not explain it."""
     attempt, error = evidence.attempt, trial.got.error
     tree = parsed(attempt)

@@ -112,7 +112,7 @@ class Stepper:
     @property
     def texts(self) -> list[str]:
         """Each step of the shown warp in words."""
-        return [words.told(step, self.warp, self._warps) for step in self.steps]
+        return [words.described(step, self.warp, self._warps) for step in self.steps]
 
     @property
     def picture(self) -> plots.Picture:
@@ -120,7 +120,7 @@ class Stepper:
         key = self.warp, self.index
         if key not in self._pictures:
             current = self.steps[self.index]
-            text = words.told(current, self.warp, self._warps)
+            text = words.described(current, self.warp, self._warps)
             heading = words.heading(current, self.index, len(self.steps), self.warp)
             self._pictures[key] = plots.picture(self._sheet.step(self.index), text, f"{heading}.", colours=64)
         return self._pictures[key]

@@ -44,7 +44,7 @@ def heading(step, index, count, warp) -> str:
     return f"Step {index + 1} of {count}: warp {warp}, line {step.line}{inside}"
 
 
-def told(step, warp, warps) -> str:
+def described(step, warp, warps) -> str:
     """Return sentences about what happens in a step.
 
     Parameters
