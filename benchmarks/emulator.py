@@ -3,13 +3,10 @@
 All times are a CPU's, and say nothing about a GPU's.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record
 from benchmarks.simulator import SCRIPT
 
@@ -85,7 +82,7 @@ def _beside_the_simulators(rounds):
     for _ in range(rounds):
         samples["emulated"].append(_run(f"simulator_kernels.measure(blocks={_BLOCKS})"))
         samples["simulated"].append(_run("simulator_kernels.measure()", GPULESS="simulator"))
-        samples["numba"].append(_start([str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
+        samples["numba"].append(answer_of([str(SCRIPT)], NUMBA_ENABLE_CUDASIM="1"))
     results = []
     for kind in samples["numba"][0]:
         if kind == "first launch":
@@ -125,12 +122,5 @@ def _compilation():
 def _run(measured, **variables):
     """Run a function of `benchmarks` in a separate process; return its result."""
     code = f"import json; import gpuless; gpuless.select(); from benchmarks import {measured.split('.')[0]}"
-    return _start(["-c", f"{code}; print(json.dumps({measured}))"], **{"GPULESS": "emulator"} | variables)
-
-
-def _start(arguments, **variables):
-    kept = environment()
-    kept.pop("NUMBA_ENABLE_CUDASIM", None)
-    command = [sys.executable, "-W", "ignore", *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=kept | variables)
-    return json.loads(done.stdout.splitlines()[-1])
+    changes = {"GPULESS": "emulator", "NUMBA_ENABLE_CUDASIM": "0"} | variables
+    return answer_of(["-c", f"{code}; print(json.dumps({measured}))"], **changes)

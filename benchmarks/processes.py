@@ -1,6 +1,9 @@
-"""The environment of processes that benchmarks start."""
+"""The processes that benchmarks start."""
 
+import json
 import os
+import subprocess
+import sys
 
 from cnn_numba.extras import CHECKOUT
 
@@ -18,3 +21,10 @@ def environment(**changes) -> dict:
     """
     folders = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "PYTHONSAFEPATH": "1"} | changes
+
+
+def answer_of(arguments, **changes):
+    """Run Python with some arguments in another process; return its last line of output, which is JSON."""
+    command = [sys.executable, "-W", "ignore", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment(**changes))
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,12 +1,9 @@
 """The speed of simulators: Numba's, ours, and ours under the sanitizer."""
 
-import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record
 
 #: The kernels, for a process that imports nothing of ours.
@@ -32,8 +29,7 @@ def bench_simulator():
         Every sample in microseconds of processor time per simulated thread; the medians; and two ratios: how
         many times faster ours is than Numba's, and how many times slower with the sanitizer.
     """
-    stock = _run([str(SCRIPT)])
-    ours = _run(["-c", _OURS])
+    stock, ours = (answer_of(each, NUMBA_ENABLE_CUDASIM="1") for each in ([str(SCRIPT)], ["-c", _OURS]))
     samples = {"stock": stock, "ours": ours["plain"], "sanitized": ours["sanitized"]}
     results = []
     for kind in stock:
@@ -56,14 +52,3 @@ def bench_simulator():
     return new_record(
         "simulator", unit="microseconds of processor time per simulated thread", results=results
     )
-
-
-def _run(arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(NUMBA_ENABLE_CUDASIM="1"),
-    )
-    return json.loads(done.stdout)

@@ -6,13 +6,11 @@ two GPUs.
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.processes import environment
+from benchmarks.processes import answer_of
 from benchmarks.records import new_record, text_table
 from cnn_numba import device
 from cnn_numba.device.usable import driver_status
@@ -95,10 +93,7 @@ def _launch(launches):
 
 def _modelled(known, words):
     """Return modelled microseconds on a GPU by the names of rows."""
-    command = [sys.executable, "-m", "benchmarks.modelled", "--on", known, *words]
-    environ = environment(GPULESS="emulator")
-    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)
+    return answer_of(["-m", "benchmarks.modelled", "--on", known, *words], GPULESS="emulator")
 
 
 def device_named(name: str) -> str:
