@@ -223,10 +223,12 @@ def line_of(error: BaseException, attempt: object, what: str) -> tuple:
 
 def place_of(line: int, code: object, what: str) -> str:
     """Return a line of a function's file, counted from the function's first line, with its text."""
-    return _line(line - code.co_firstlineno + 1, linecache.getline(code.co_filename, line).strip(), what)
+    source = linecache.getline(code.co_filename, line).strip()
+    return numbered_line(line - code.co_firstlineno + 1, source, what)
 
 
-def _line(number, source, what="kernel"):
+def numbered_line(number, source, what="kernel"):
+    """Return a line in words, with its number in a kernel or function, and its text if it is known."""
     place = f"Line {number} of your {what}"
     return f"{place}: `{source}`" if source else f"{place}."
 
@@ -235,7 +237,7 @@ def in_source(function: str, line: int, source: str, code: object) -> str:
     """Return a place in words: a line of the kernel, or a function that it calls."""
     if function != code.co_name:
         return f"In `{function}`: `{source}`"
-    return _line(line - code.co_firstlineno + 1, source)
+    return numbered_line(line - code.co_firstlineno + 1, source)
 
 
 def places_in(error: BaseException, code: object) -> list:

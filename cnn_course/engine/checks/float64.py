@@ -20,6 +20,7 @@ import numpy as np
 from cnn_course.engine.checks.evidence import Wrong
 from cnn_course.engine.checks.source import parsed
 from cnn_course.engine.checks.uninitialised import code_of
+from cnn_course.engine.checks.wording import line_of
 from cnn_numba import device
 from gpuless.access import WRITE
 from gpuless.inspector import (
@@ -242,13 +243,12 @@ def _stored(attempt, trial):
             line = site.line - code_of(attempt).co_firstlineno + 1
             if any(_is_without_float64(node, trace.values[row]) for node in _stored_by(attempt, line)):
                 continue
-            place = f"Line {line} of your kernel"
             return Wrong(
                 "float64",
                 _MESSAGE,
                 "A float64 is stored as float32. Where does it come from? A literal such as `0.0` is one, "
                 "and so is a Python number from outside of the kernel: write `float32(0)`.",
-                f"{place}: `{site.text}`" if site.text else f"{place}.",
+                line_of(attempt, site),
             )
     return None
 

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 
+from cnn_course.engine.checks.errors import numbered_line
 from cnn_course.engine.checks.uninitialised import code_of
 from gpuless.access import READ, WRITE
 from gpuless.sanitizer import words
@@ -282,8 +283,7 @@ def line_of(attempt, site):
     if site.function != code.co_name:
         name, lines = _called_in(code, site.function)
         return f"In `{name}`{lines}: `{site.text}`"
-    place = f"Line {site.line - code.co_firstlineno + 1} of your kernel"
-    return f"{place}: `{site.text}`" if site.text else f"{place}."
+    return numbered_line(site.line - code.co_firstlineno + 1, site.text)
 
 
 def _called_in(code, function):
