@@ -10,8 +10,8 @@ PAGE, RECORD = ROOT / "docs" / "fast-on-the-cpu.md", ROOT / "benchmarks" / "laye
 #: What limits a row of the table of layers; the page explains each.
 BOUNDS = {
     ("conv1 + pooling", "forward"): "a sum has only 9 multiply-adds; finding windows, pooling, writing",
-    ("conv1 + pooling", "backward"): "of four pixels of a window all take part, and one counts",
-    ("conv2 + pooling", "forward"): "multiply-adds, 16 by Winograd for 36 that are counted; transforms",
+    ("conv1 + pooling", "backward"): "all four pixels of a window take part, but only one counts",
+    ("conv2 + pooling", "forward"): "multiply-adds, 16 by Winograd instead of the 36 counted; transforms",
     ("conv2 + pooling", "backward"): "a load, and for the images also a store, for each multiply-add",
     ("linear1", "forward"): "the weight, which comes from a far cache; copying panels",
     ("linear1", "backward"): "dead gradients are multiplied, too; matrices larger than the near caches",
@@ -57,7 +57,7 @@ def _ladder(record):
 
 
 def _layers(record):
-    rows = [["what", "pass", "ms", "useful MFLOP", "GFLOP/s", "share of the peak", "what bounds it"]]
+    rows = [["what", "pass", "ms", "useful MFLOP", "GFLOP/s", "share of the peak", "what limits it"]]
     for row in record["stages"] + record["steps"]:
         key = row["name"], row["direction"]
         if row["seconds"] < _LEAST:
