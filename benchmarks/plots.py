@@ -264,8 +264,8 @@ def style(axes, fontsize, **ticks):
 
 def _device(record):
     machine = record["machine"]
-    name = machine["gpu"]["name"] if "gpu" in machine else f"{machine['processor']}"
-    return f"{name}{'' if 'gpu' in machine else ', ' + threads(machine)}, {record['date']}"
+    cpu = f"{machine['processor']}, {threads(machine)}"
+    return f"{machine['gpu']['name'] if 'gpu' in machine else cpu}, {record['date']}"
 
 
 def threads(machine):

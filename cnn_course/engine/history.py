@@ -13,7 +13,7 @@ from cnn_numba.train.checkpoint import written_whole
 
 #: The name of the entry that the certificate of Part I makes.
 PART_ONE = "certificate of Part I"
-_LONGEST = 80  # letters of a name
+_LONGEST = 80  # characters of a name
 _MOST = 200  # entries
 _LARGE = 1e12  # microseconds
 

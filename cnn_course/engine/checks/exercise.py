@@ -55,11 +55,15 @@ def case(*args, **kwargs) -> Case:
     return Case(args, kwargs)
 
 
-_HEADLINES = {"solved": "✔ solved", "unsolved": "○ not solved yet", "wrong": "✘ not right yet"}
-# An open problem is never solved: `cnn_course.engine.checks.contest`.
-_HEADLINES |= {"measured": "◆ measured", "modelled": "◆ modelled"}
-_TINTS = {"solved": "46, 160, 67", "unsolved": "140, 140, 140", "wrong": "218, 54, 51"}
-_TINTS |= {"measured": "56, 132, 196", "modelled": "56, 132, 196"}
+# Headline and colour.
+_STATUSES = {
+    "solved": ("✔ solved", "46, 160, 67"),
+    "unsolved": ("○ not solved yet", "140, 140, 140"),
+    "wrong": ("✘ not right yet", "218, 54, 51"),
+    # Of open problems, which are never solved: `cnn_course.engine.checks.contest`.
+    "measured": ("◆ measured", "56, 132, 196"),
+    "modelled": ("◆ modelled", "56, 132, 196"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,14 +92,14 @@ class Verdict:
     @property
     def headline(self):
         """The status in words, after a mark that is readable without colour."""
-        return _HEADLINES[self.status]
+        return _STATUSES[self.status][0]
 
     def __repr__(self):
         return "\n  ".join([f"{self.headline}: {self.exercise}", self.message, *self.details])
 
     def _repr_html_(self):
         # The text has the page's colour and the tint is translucent: readable on light and on dark pages.
-        tint = _TINTS[self.status]
+        tint = _STATUSES[self.status][1]
         box = f"border-left: 4px solid rgb({tint}); background: rgba({tint}, 0.1); padding: 8px 14px"
         head = f"<b>{self.headline}</b>: <code>{html.escape(self.exercise)}</code>"
         lines = [head, *(_html(line) for line in (self.message, *self.details))]
