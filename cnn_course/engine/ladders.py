@@ -5,7 +5,6 @@ what they do (`gpuless.counting`): a `Ladder` compares these counts. Its last co
 machine that the heading names. `modelled` says how long the rungs would take on named GPUs.
 """
 
-import html
 import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.records import text_table
 from cnn_course.engine import plots
-from cnn_course.engine.ledger import duration
+from cnn_course.engine.ledger import duration, html_table
 from cnn_course.engine.modelled_ladders import ModelledLadder, modelled, work_of
 from cnn_numba import device
 from gpuless import Counts, counting
@@ -143,10 +142,7 @@ class Ladder:
         return "\n".join(filter(None, [self.title, *table, self._note()]))
 
     def _repr_html_(self):
-        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        heading, *rows = self.table()
-        lines = [_line("th", heading), *(_line("td", row) for row in rows)] if self.rungs else []
-        return f"<table>{caption}{''.join(lines)}</table><p>{self._note()}</p>"
+        return f"{html_table(self.table() if self.rungs else [], self.title)}<p>{self._note()}</p>"
 
     def picture(self) -> plots.Picture | None:
         """Draw counts as bars with their numbers; None if nothing was counted."""
@@ -260,11 +256,3 @@ def _short(value):
         if value >= factor:
             return f"{value / factor:.3g} {unit}"
     return str(value)
-
-
-def _line(tag, texts):
-    cells = "".join(
-        f'<{tag} style="text-align: {"right" if k else "left"}">{html.escape(text)}</{tag}>'
-        for k, text in enumerate(texts)
-    )
-    return f"<tr>{cells}</tr>"

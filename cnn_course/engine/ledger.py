@@ -127,16 +127,8 @@ class Ledger:
         return f"{self.title}\n{text_table([header, *self.rows()], left=2)}"
 
     def _repr_html_(self):
-        columns = ("rung", "work", "time per call", f"against {self.baseline}")
-        header = "".join(f'<th style="text-align: left">{html.escape(name)}</th>' for name in columns)
-        body = ""
-        for row in self.rows():
-            cells = "".join(
-                f'<td style="text-align: {"left" if k < 2 else "right"}">{html.escape(text)}</td>'
-                for k, text in enumerate(row)
-            )
-            body += f"<tr>{cells}</tr>"
-        return f"<table><caption>{html.escape(self.title)}</caption><tr>{header}</tr>{body}</table>"
+        header = ("rung", "work", "time per call", f"against {self.baseline}")
+        return html_table([header, *self.rows()], self.title, left=2)
 
     def picture(self, work: str, caption: str) -> plots.Picture:
         """Draw the rungs that did the same work as bars of their speed-up.
@@ -161,6 +153,20 @@ class Ledger:
         names = ", ".join(rung.name for rung in rungs)
         alt = f"Bar chart of speed-ups against {self.baseline}, on a logarithmic axis, for: {names}."
         return plots.picture(fig, caption, alt)
+
+
+def html_table(rows, title="", left=1):
+    """Return rows of text as an HTML table, the first as its heading; `left` is as in `text_table`."""
+    lines = ""
+    for number, row in enumerate(rows):
+        tag = "td" if number else "th"
+        cells = (
+            f'<{tag} style="text-align: {"left" if column < left else "right"}">{html.escape(text)}</{tag}>'
+            for column, text in enumerate(row)
+        )
+        lines += f"<tr>{''.join(cells)}</tr>"
+    caption = f"<caption>{html.escape(title)}</caption>" if title else ""
+    return f"<table>{caption}{lines}</table>"
 
 
 def duration(seconds: float) -> str:
