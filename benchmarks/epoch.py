@@ -100,8 +100,8 @@ def _time_epochs(model, data, batch_size, repeats):
             theirs = pytorch.submit(_pytorch_epoch, len(data.train_labels), repeat).result()
             for measure, seconds in zip((samples, processor), theirs, strict=True):
                 measure["pytorch"].append(seconds)
-            print(f"  batch {batch_size}: ours {samples['ours'][-1]:.2f} s, ", end="")
-            print(f"PyTorch {samples['pytorch'][-1]:.2f} s", flush=True)
+            last = {who: f"{seconds[-1]:.2f} s" for who, seconds in samples.items()}
+            print(f"  batch {batch_size}: ours {last['ours']}, PyTorch {last['pytorch']}", flush=True)
     return samples, processor
 
 

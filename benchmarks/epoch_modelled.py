@@ -148,11 +148,8 @@ def _print(model, batch_size, gpu, figures):
         print(f"  a step of {step['kernels']} kernels {time(step['microseconds'])} ({between}); {waits}")
     test = figures["evaluation"]
     both = figures["graph"]["epoch_seconds"] + test["seconds"]
-    print(
-        f"the test images, {test['kernels']} kernels a batch, as graphs: {time(1e6 * test['seconds'])};",
-        end=" ",
-    )
-    print(f"an epoch and these: {both:.2f} s")
+    tested = f"the test images, {test['kernels']} kernels a batch, as graphs: {time(1e6 * test['seconds'])}"
+    print(f"{tested}; an epoch and these: {both:.2f} s")
     whole = sum(row["microseconds"] for row in figures["kernels"])
     rows = [("kernel", "share", "a step", "calls", "limited by")]
     for row in figures["kernels"]:

@@ -6,7 +6,6 @@ The loops are the definition, first in Python and then compiled unchanged.
 import numpy as np
 from numba import njit
 
-from benchmarks.records import text_table
 from benchmarks.stages import Stage, calls_of, median_seconds
 from cnn_numba.ops.activation import cpu as activation
 from cnn_numba.ops.conv import cpu as conv
@@ -136,7 +135,7 @@ def _rung(name, stage, measured, calls, options, peak):
         "share_of_peak": float(sum(stage.flops()) / (forward + backward) / peak),
         "error": float(np.abs(out - exact).max() / np.abs(exact).max()),
     }
-    print(text_table([[name, f"{1e3 * forward:.2f} ms forward, {1e3 * backward:.2f} backward"]]), flush=True)
+    print(f"{name}  {1e3 * forward:.2f} ms forward, {1e3 * backward:.2f} backward", flush=True)
     return found
 
 

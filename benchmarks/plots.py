@@ -264,8 +264,8 @@ def style(axes, fontsize, **ticks):
 
 def _device(record):
     machine = record["machine"]
-    cpu = f"{machine['processor']}, {threads(machine)}"
-    return f"{machine['gpu']['name'] if 'gpu' in machine else cpu}, {record['date']}"
+    name = machine["gpu"]["name"] if "gpu" in machine else f"{machine['processor']}, {threads(machine)}"
+    return f"{name}, {record['date']}"
 
 
 def threads(machine):
